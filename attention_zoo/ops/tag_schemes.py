@@ -56,7 +56,7 @@ class TagConstraints(NamedTuple):
     starts: np.ndarray
     ends: np.ndarray
 
-    def first_broken(self, tags: Sequence[int]) -> int | None:
+    def find_first_violation(self, tags: Sequence[int]) -> int | None:
         """Return the first position of a tag sequence that violates the constraints.
 
         None if the sequence is valid; its length if only its last tag may not be the last.

@@ -216,7 +216,7 @@ class LanguageModeling(SingleTextTask):
             unknown token).
         """
         options = self.search.override(**search_overrides)
-        places = examples.places()
+        places = examples.locations()
         lines = self.encode_sources(examples.texts, places)
         nats = right = 0.0
         for rows, width in same_width([[START, *ids] for ids in lines], options.batch_size):

@@ -178,7 +178,7 @@ class Tagging(SingleTextTask):
             for word, tag in enumerate(tags):
                 if tag not in numbers:
                     raise ValueError(
-                        f"{examples.place(row, word)}: unknown tag {tag!r}"
+                        f"{examples.locate_word(row, word)}: unknown tag {tag!r}"
                         f"{did_you_mean(tag, numbers)}; fix it, or train on a corpus that has it"
                         f" (known: {', '.join(numbers)})"
                     )
@@ -349,7 +349,7 @@ class Tagging(SingleTextTask):
         options = self.search.override(**search_overrides).override(n_best=1)
         self._labels(examples)
         encoded = self._examples(examples)
-        self._refuse_long(encoded, examples.places())
+        self._refuse_long(encoded, examples.locations())
         names, predicted = self.tags, [()] * len(encoded)
         for row, outputs in self._found(encoded, options, marginals=False):
             length = len(encoded[row].starts)

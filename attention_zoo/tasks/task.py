@@ -44,7 +44,7 @@ class Task(Protocol):
 
         Examples support `len` and iteration. Each example consists of strings, numbers or arrays,
         by which the training loop detects a changed corpus. If batches contain an example more
-        than once, their `of_corpus` is the number of distinct examples.
+        than once, their `num_examples` is the number of distinct examples.
         """
 
     def loss(self, label_smoothing: float) -> keras.losses.Loss:

@@ -256,8 +256,8 @@ def headline(job: Job) -> str:
 
 
 def of_corpus(batches: Any) -> int:
-    """Return the number of corpus examples in batches: their `of_corpus`, or else their length."""
-    return int(getattr(batches, "of_corpus", len(batches)))
+    """Return the number of corpus examples in batches: `num_examples`, or else their length."""
+    return int(getattr(batches, "num_examples", len(batches)))
 
 
 def counted(examples: int, split: str, job: Job) -> str:

@@ -75,7 +75,7 @@ class Scenes(Captions):
         sampled = (
             scenes.sample_captions(self.max_captions, self.seed) if split == "train" else scenes
         )
-        return sampled.resized(self.image_size)
+        return sampled.resize(self.image_size)
 
 
 @dataclass
@@ -202,7 +202,7 @@ class Labelled(Corpus):
         where = "" if self.scattered == "nowhere" else f", {self._told()}"
         origin = f"{found.origin}{where}"
         made = replace(found, images=images, labels=labels, names=names, origin=origin)
-        return made.resized(self.image_size)
+        return made.resize(self.image_size)
 
     def _told(self) -> str:
         """Return a description of how images are placed."""

@@ -103,7 +103,7 @@ def test_invalid_sequences_are_those_that_constraints_forbid(scheme: str) -> Non
     constraints = ops.tag_constraints(scheme, names)
     rng = np.random.default_rng(3)
     drawn = [rng.integers(len(names), size=size) for size in rng.integers(0, 5, 300)]
-    broken = [constraints.first_broken(row) is not None for row in drawn]
+    broken = [constraints.find_first_violation(row) is not None for row in drawn]
     sentences = [[names[tag] for tag in row] for row in drawn]
     assert [invalid_sequences([tags], scheme) for tags in sentences] == broken
     assert invalid_sequences(sentences, scheme) == sum(broken)

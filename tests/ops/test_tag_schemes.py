@@ -57,7 +57,7 @@ def test_allowed_is_what_spans_are_written_as(scheme: str) -> None:
         got = {
             tuple(names[tag] for tag in tags)
             for tags in itertools.product(range(len(names)), repeat=length)
-            if constraints.first_broken(tags) is None
+            if constraints.find_first_violation(tags) is None
         }
         assert got == want
 
@@ -83,8 +83,8 @@ def test_by_hand() -> None:
 )
 def test_the_first_broken_place(tags: list[int], place: int | None) -> None:
     constraints = tag_constraints("BIOES", ["O", "B-X", "I-X", "E-X"])
-    assert constraints.first_broken(tags) == place
-    assert constraints.first_broken(np.array(tags, "int64")) == place
+    assert constraints.find_first_violation(tags) == place
+    assert constraints.find_first_violation(np.array(tags, "int64")) == place
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_tags_that_contradict_the_scheme_are_refused(
 
 def test_types_may_hold_dashes_and_lists_may_lack_what_they_do_not_need() -> None:
     constraints = tag_constraints("BIO", ["O", "B-work-of-art", "B-x", "I-x"])
-    assert constraints.first_broken([1, 2, 3, 0]) is None
-    assert constraints.first_broken([1, 3]) == 1
+    assert constraints.find_first_violation([1, 2, 3, 0]) is None
+    assert constraints.find_first_violation([1, 3]) == 1
     assert tag_constraints("BIO", []).transitions.shape == (0, 0)
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from attention_zoo.tasks import TASKS
 from attention_zoo.training import CORPORA, Corpus, Recipe
 from attention_zoo.training.corpora import Pairs, kinds_for
-from tests.data.text.test_prepared import make_mock_dataset
+from tests.data.text.test_tfds import make_mock_dataset
 from tests.refusals import refuses
 
 
@@ -136,7 +136,7 @@ def test_conll2003(tfds: Any, tmp_path: Path) -> None:
             corpus("conll2003", data_dir=str(tmp_path), tags="tokens").read("train")
     assert found.words == [("U.N.", "in", "Paris"), ("no",)]
     assert found.tags == [("B-ORG", "O", "B-LOC"), ("O",)]
-    assert found.places() == ["conll2003 dev:1", "conll2003 dev:3"]
+    assert found.locations() == ["conll2003 dev:1", "conll2003 dev:3"]
 
 
 def test_a_set_with_a_bad_row(tfds: Any, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SUFFIXES = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
 
 
 @contextmanager
-def image_files(path: str | Path) -> Iterator[Files]:
+def list_image_files(path: str | Path) -> Iterator[Files]:
     """Yield a dictionary of the files of a folder (recursively) or of a zip, sorted by name.
 
     Symbolic links are followed, except those to a parent folder. Files that operating systems add
@@ -41,19 +41,19 @@ def image_files(path: str | Path) -> Iterator[Files]:
     """
     root = Path(path)
     if root.is_dir():
-        found = {file.relative_to(root).as_posix(): file for file in _files(root)}
-        yield {name: partial(read_bytes, found[name]) for name in sorted(found)}
+        files = {file.relative_to(root).as_posix(): file for file in _walk_files(root)}
+        yield {name: partial(read_bytes, files[name]) for name in sorted(files)}
         return
-    with _archive(path) as archive:
+    with _open_zip(path) as archive:
         entries: dict[str, zipfile.ZipInfo] = {}
         for entry in archive.infolist():
             name = PurePosixPath(entry.filename.lstrip("/")).as_posix()
-            if entry.is_dir() or any(map(_hidden, name.split("/"))):
+            if entry.is_dir() or any(map(_is_system_file, name.split("/"))):
                 continue
             if name in entries:
                 raise ValueError(f"{path}: has two files named {name!r}; repack it with only one")
             entries[name] = entry
-        yield {name: partial(_unzipped, archive, entries[name], path) for name in sorted(entries)}
+        yield {name: partial(_unzip, archive, entries[name], path) for name in sorted(entries)}
 
 
 def is_image(name: str, files: Files) -> bool:
@@ -70,18 +70,18 @@ class ImageStack:
         self._count = 0
         self._first = ""
 
-    def add(self, where: str, image: NDArray[np.uint8]) -> None:
+    def add(self, location: str, image: NDArray[np.uint8]) -> None:
         """Append an image.
 
         Raises ValueError if its size differs from the first image or memory runs out.
         """
         if not self._count:
             self._array = np.empty((1, *image.shape), np.uint8)
-            self._first = where
+            self._first = location
         if image.shape != self._array.shape[1:]:
             sizes = [" x ".join(map(str, shape)) for shape in (image.shape, self._array.shape[1:])]
             raise ValueError(
-                f"{where}: has size {sizes[0]}, but {self._first} has {sizes[1]}; set size to"
+                f"{location}: has size {sizes[0]}, but {self._first} has {sizes[1]}; set size to"
                 " resize all images"
             )
         if self._count == len(self._array):
@@ -89,8 +89,8 @@ class ImageStack:
                 self._array = np.concatenate([self._array, np.empty_like(self._array)])
             except MemoryError:
                 raise ValueError(
-                    f"{where}: out of memory after {self._count} images of this size; set a smaller"
-                    " size"
+                    f"{location}: out of memory after {self._count} images of this size; set a"
+                    " smaller size"
                 ) from None
         self._array[self._count] = image
         self._count += 1
@@ -100,31 +100,34 @@ class ImageStack:
         return self._array[: self._count]
 
 
-def _hidden(name: str) -> bool:
+def _is_system_file(name: str) -> bool:
     """Return whether a file or folder is one that an operating system adds."""
-    added = name.startswith((".", "__MACOSX")) or name.lower() in ("thumbs.db", "desktop.ini")
-    return added and name != ".."
+    is_system_file = name.startswith((".", "__MACOSX")) or name.lower() in (
+        "thumbs.db",
+        "desktop.ini",
+    )
+    return is_system_file and name != ".."
 
 
-def _files(folder: Path, above: frozenset[str] = frozenset()) -> Iterator[Path]:
+def _walk_files(folder: Path, parents: frozenset[str] = frozenset()) -> Iterator[Path]:
     """Yield the files of a folder and its subfolders, including broken links."""
-    real = os.path.realpath(folder)
-    if real in above:
+    resolved = os.path.realpath(folder)
+    if resolved in parents:
         return
     try:
         entries = list(folder.iterdir())
     except OSError as error:
         raise ValueError(f"{folder}: {error.strerror}") from None
     for entry in entries:
-        if _hidden(entry.name):
+        if _is_system_file(entry.name):
             continue
         if entry.is_dir():
-            yield from _files(entry, above | {real})
+            yield from _walk_files(entry, parents | {resolved})
         elif entry.is_file() or not entry.exists():
             yield entry
 
 
-def _archive(path: str | Path) -> zipfile.ZipFile:
+def _open_zip(path: str | Path) -> zipfile.ZipFile:
     """Open a zip; raise ValueError if it is missing or damaged."""
     try:
         return zipfile.ZipFile(path)
@@ -135,26 +138,26 @@ def _archive(path: str | Path) -> zipfile.ZipFile:
         raise ValueError(f"{path}: {reason}") from None
 
 
-_DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+_COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Supported compression methods. Python decompresses others all at once, whatever the size."""
 
 
-def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
+def _unzip(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
     """Return the bytes of a file in a zip, without exceeding the size that the zip declares."""
-    where = f"{path}/{entry.filename}"
-    check_bytes(where, entry.file_size)
+    location = f"{path}/{entry.filename}"
+    check_bytes(location, entry.file_size)
     try:
-        if entry.compress_type in _PACKED:
+        if entry.compress_type in _COMPRESSION_METHODS:
             with archive.open(entry) as file:
                 return file.read(entry.file_size + 1)
-    except _DAMAGES:
+    except _ZIP_ERRORS:
         raise ValueError(
-            f"{where}: the zip data is damaged or truncated; download it again"
+            f"{location}: the zip data is damaged or truncated; download it again"
         ) from None
     except RuntimeError:
         pass  # encrypted
     raise ValueError(
-        f"{where}: encrypted or compressed by an unsupported method; repack the zip with deflate"
+        f"{location}: encrypted or compressed by an unsupported method; repack the zip with deflate"
         " and without a password"
     )

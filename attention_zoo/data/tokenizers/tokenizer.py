@@ -120,14 +120,14 @@ class Tokenizer:
         for token_id in ids:
             if token_id == END and not past_end:
                 break
-            surface = self._surfaces[self._checked(token_id)]
+            surface = self._surfaces[self._check_id(token_id)]
             surfaces.append(next(copies, surface) if token_id == UNKNOWN else surface)
         text = "".join(surfaces).replace(MARK, " ")
         return text.removeprefix(" ") if self.marks_start else text
 
     def decode_one(self, token_id: int) -> str:
         """Return the text that one id adds, with a mark for a space."""
-        return self._surfaces[self._checked(token_id)]
+        return self._surfaces[self._check_id(token_id)]
 
     def tokens(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> list[str]:
         """Return a label for each id, for plots: the token without its mark."""
@@ -135,7 +135,7 @@ class Tokenizer:
         tokens = [
             next(copies, token) if token_id == UNKNOWN else token
             for token_id in ids
-            for token in [self.vocabulary[self._checked(token_id)]]
+            for token in [self.vocabulary[self._check_id(token_id)]]
         ]
         return [token.removeprefix(MARK) or MARK for token in tokens]
 
@@ -146,15 +146,15 @@ class Tokenizer:
         """
         normal = self._engine.normalizer.normalize_str(text)
         (ids,) = self.encode([text])
-        found: list[str] = []
-        left = iter(ids)
+        surfaces: list[str] = []
+        remaining = iter(ids)
         for piece, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal):
             size = 0
             while size < len(piece):
-                token_id = next(left)
-                found.append(piece if token_id == UNKNOWN else self.vocabulary[token_id])
-                size += len(found[-1])
-        return found
+                token_id = next(remaining)
+                surfaces.append(piece if token_id == UNKNOWN else self.vocabulary[token_id])
+                size += len(surfaces[-1])
+        return surfaces
 
     def save(self, folder: str | Path) -> None:
         """Write `vocabulary.txt` (one token a line) and `tokenizer.json` (kind, lowercase)."""
@@ -196,7 +196,7 @@ class Tokenizer:
             counts.update(piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal))
         return [*SPECIAL_TOKENS, *_most_frequent(counts, size - len(SPECIAL_TOKENS))]
 
-    def _checked(self, token_id: int) -> int:
+    def _check_id(self, token_id: int) -> int:
         if not 0 <= token_id < len(self.vocabulary):
             raise ValueError(
                 f"token id {token_id} is outside the vocabulary of {len(self.vocabulary)} tokens"
@@ -282,7 +282,7 @@ def train_tokenizer(
     Raises:
         ValueError: an unknown kind, no text to learn from, a vocabulary size of 4 or less.
     """
-    cls = _kind(kind)
+    cls = _get_class(kind)
     if vocabulary_size <= len(SPECIAL_TOKENS):
         raise ValueError(
             f"vocabulary_size must be greater than {len(SPECIAL_TOKENS)}, the number of special"
@@ -320,10 +320,10 @@ def load_tokenizer(folder: str | Path) -> Any:
             f" {', '.join(TOKENIZERS.names())} and true or false"
         )
     vocabulary = read_vocabulary(Path(folder) / "vocabulary.txt")
-    return _kind(kind)(vocabulary, lowercase)
+    return _get_class(kind)(vocabulary, lowercase)
 
 
-def _kind(name: str) -> type[Tokenizer]:
+def _get_class(name: str) -> type[Tokenizer]:
     return cast(type[Tokenizer], TOKENIZERS.get(name))
 
 

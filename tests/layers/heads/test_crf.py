@@ -199,7 +199,7 @@ class TestCRF(LayerConformance):
         assert not array(crf.marginals(potentials))[:, 0, 2].any()
         for row, path in itertools.product(range(2), range(4)):
             if np.isfinite(scores[row, path]):
-                assert crf.constraints.first_broken(tags[row, path]) is None
+                assert crf.constraints.find_first_violation(tags[row, path]) is None
         run = differentiable(crf, lambda x: CRFLoss()(np.ones((2, 4), "int32"), crf(x)))
         _, (by_emissions,), by_weights = run(self.tensors(2)[0][:, :4])
         assert not by_emissions[:, 0, 2].any()
