@@ -22,15 +22,15 @@ class TagScheme(NamedTuple):
 
     Attributes:
         starts: letters allowed where no span continues.
-        continues: letters allowed right after a tag of the same type in `goes_on`.
+        continues: letters allowed right after a tag of the same type in `continuable`.
         closes: letters after which the span may end.
-        goes_on: letters after which the span may continue.
+        continuable: letters after which the span may continue.
     """
 
     starts: str
     continues: str
     closes: str
-    goes_on: str
+    continuable: str
 
     def letters(self) -> str:
         """Return all letters, sorted."""
@@ -83,22 +83,22 @@ def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
             these tags contains, such as "I-LOC" in BIO without "B-LOC".
     """
     rules: TagScheme = TAG_SCHEMES.get(scheme)()
-    parsed = [letter_and_type(name, scheme, rules) for name in tags]
+    parsed = [split_tag(name, scheme, rules) for name in tags]
     twice = sorted({name for name in tags if list(tags).count(name) > 1})
     if twice:
         raise ValueError(f"tag {twice[0]!r} is listed twice; list every tag once")
     free = np.array([letter == OUTSIDE or letter in rules.starts for letter, _ in parsed], bool)
     over = np.array([letter == OUTSIDE or letter in rules.closes for letter, _ in parsed], bool)
-    goes_on = np.array([letter in rules.goes_on for letter, _ in parsed], bool)
+    continuable = np.array([letter in rules.continuable for letter, _ in parsed], bool)
     continues = np.array([letter in rules.continues for letter, _ in parsed], bool)
     types = np.array([kind for _, kind in parsed], dtype=object)
-    inside = goes_on[:, None] & continues & (types[:, None] == types)
+    inside = continuable[:, None] & continues & (types[:, None] == types)
     found = TagConstraints((over[:, None] & free) | inside, free, over)
     _refuse_dead_tags(found, scheme, tags)
     return found
 
 
-def letter_and_type(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
+def split_tag(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
     """Split "B-PER" into B and PER; raise ValueError for a tag that is not of the scheme."""
     letter, dash, kind = str(name).partition("-")
     known = letter in (*rules.letters(), OUTSIDE)

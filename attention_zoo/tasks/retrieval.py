@@ -17,7 +17,7 @@ from attention_zoo.data import (
     CaptionedImages,
     read_image,
 )
-from attention_zoo.metrics import mass_in_boxes, recall_at
+from attention_zoo.metrics import mass_in_boxes, recall_at_k
 from attention_zoo.ops import at_least_float32, whole_number
 from attention_zoo.tasks.answering import padded, same_width, unknown_characters
 from attention_zoo.tasks.found import ImageIndex, RetrievalResult
@@ -244,7 +244,7 @@ class Retrieval(OfImages):
         self.search.override(**search_overrides)
         owner, texts = flatten_captions(examples)
         index = self.index(examples)
-        found = recall_at(self.similarities(index, texts), owner, FIRST)
+        found = recall_at_k(self.similarities(index, texts), owner, FIRST)
         recalls = {
             f"{side}_recall{k}": share
             for side, shares in (("image", found.image), ("text", found.text))
