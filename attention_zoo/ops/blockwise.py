@@ -10,8 +10,8 @@ from keras import backend, ops
 from attention_zoo.ops.mask_pattern import FULL_ATTENTION, BlockIterator, MaskPattern, Pair
 from attention_zoo.ops.masking import combine_masks, zero_masked
 from attention_zoo.ops.positions import skew, unskew
-from attention_zoo.ops.random import kept
-from attention_zoo.ops.recurrence import revise
+from attention_zoo.ops.random import dropout_mask
+from attention_zoo.ops.recurrence import update_rows
 from attention_zoo.ops.softmax import at_least_float32
 from attention_zoo.typing import Tensor
 
@@ -92,7 +92,7 @@ def keep_places(
         shape: number of queries and number of sources.
         start: index of the first query and of the first source.
     """
-    keep = kept(seed, rate, (heads, *shape), (0, *start))
+    keep = dropout_mask(seed, rate, (heads, *shape), (0, *start))
     return ops.where(keep, 1 / (1 - rate), 0.0)
 
 
@@ -277,7 +277,7 @@ def _forward(blocks: _Blocks, cut: _Cut, scale: float) -> tuple[Tensor, Tensor]:
     context = ops.zeros((*rows, cut.value.shape[-1]), blocks.dtype)
     total = ops.zeros((*rows, 1), blocks.dtype)
     top = ops.full((*rows, 1), float("-inf"), blocks.dtype)
-    context, total, top = revise(
+    context, total, top = update_rows(
         blocks.walk.going,
         lambda pair: (pair[0],) * 3,
         step,
@@ -327,7 +327,7 @@ def _backward(
 
     like = (*cut[:3], *cut.bias)
     tables = tuple(ops.zeros(ops.shape(x), blocks.dtype) for x in like)
-    by_query, *by_sources = revise(blocks.walk.going, rows, step, blocks.walk.first(), tables)
+    by_query, *by_sources = update_rows(blocks.walk.going, rows, step, blocks.walk.first(), tables)
     return (
         blocks.joined_queries(by_query),
         *(blocks.joined_sources(x) for x in by_sources[:2]),

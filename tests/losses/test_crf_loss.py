@@ -13,7 +13,7 @@ from tests.losses.test_sequence_cross_entropy import LossConformance
 from tests.ops import chain_oracle as oracle
 
 RNG = np.random.default_rng(0)
-ENERGIES = oracle.energies(4, 5, 3)
+ENERGIES = oracle.make_energies(4, 5, 3)
 LABELS = RNG.integers(0, 3, (4, 5)).astype("int32")
 PARTIAL_LABELS = np.where(RNG.random((4, 5)) < 0.4, -1, LABELS)
 TAG_SETS = RNG.random((4, 5, 3)) < 0.7
@@ -30,14 +30,14 @@ def get_allowed_tags(labels: np.ndarray, size: int = 3) -> np.ndarray:
 def compute_expected_losses(chain_inputs: oracle.Energies, labels: np.ndarray) -> np.ndarray:
     losses = []
     for row, mask in enumerate(chain_inputs.mask):
-        paths, scores = oracle.every(chain_inputs, row)
+        paths, scores = oracle.list_paths(chain_inputs, row)
         is_correct = get_allowed_tags(labels)[row][mask][np.arange(mask.sum()), paths].all(1)
         losses.append(oracle.log_sum(scores) - oracle.log_sum(scores[is_correct]))
     return np.array(losses)
 
 
-def make_potentials(*energies: Any) -> Any:
-    return zoo_ops.pack(zoo_ops.make_chain(*energies))
+def make_potentials(*make_energies: Any) -> Any:
+    return zoo_ops.pack(zoo_ops.make_chain(*make_energies))
 
 
 class TestCRFLoss(LossConformance):
@@ -77,7 +77,7 @@ class TestCRFLoss(LossConformance):
         expected_gradients = [np.zeros(x.shape) for x in ENERGIES[:4]]
         for row in range(4):
             for sign, chain_inputs in ((1, ENERGIES), (-1, is_correct)):
-                by_emissions, *shared = oracle.shares(chain_inputs, row)
+                by_emissions, *shared = oracle.compute_expectations(chain_inputs, row)
                 expected_gradients[0][row] += sign * by_emissions
                 for total, part in zip(expected_gradients[1:], shared, strict=True):
                     total += sign * part
@@ -100,7 +100,7 @@ class TestCRFLoss(LossConformance):
     @pytest.mark.full
     @pytest.mark.parametrize("length", [0, 1, 127, 128, 300])
     def test_loss_is_not_negative_and_zero_for_empty_sentences(self, length: int) -> None:
-        chain_inputs = oracle.energies(4, length, 3, scale=8.0)
+        chain_inputs = oracle.make_energies(4, length, 3, scale=8.0)
         chain = zoo_ops.make_chain(*chain_inputs)
         best, _ = zoo_ops.best_path(chain)
         for labels in (array(best).astype("int32"), np.zeros((4, length), "int32")):
@@ -183,7 +183,7 @@ class TestCRFLoss(LossConformance):
         assert total == pytest.approx(compute_expected_losses(ENERGIES, LABELS).sum(), rel=1e-5)
 
     def test_empty_batch(self) -> None:
-        chain_inputs = oracle.energies(0, 4, 3)
+        chain_inputs = oracle.make_energies(0, 4, 3)
         got = CRFLoss("none")(np.zeros((0, 4), "int32"), make_potentials(*chain_inputs))
         assert tuple(got.shape) == (0,)
 

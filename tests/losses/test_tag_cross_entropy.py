@@ -12,13 +12,13 @@ from tests.layers.running import JAX, MODES, array, arrays, compiled, differenti
 from tests.losses.test_sequence_cross_entropy import LossConformance
 from tests.ops import chain_oracle as oracle
 
-ENERGIES = oracle.energies(4, 5, 3)
+ENERGIES = oracle.make_energies(4, 5, 3)
 LABELS = np.random.default_rng(1).integers(-1, 3, (4, 5)).astype("int32")
 IS_LABELLED = ENERGIES.mask & (LABELS >= 0)
 
 
-def make_potentials(*energies: Any) -> Any:
-    return zoo_ops.pack(zoo_ops.make_chain(*energies))
+def make_potentials(*make_energies: Any) -> Any:
+    return zoo_ops.pack(zoo_ops.make_chain(*make_energies))
 
 
 def compute_expected_loss(smoothing: float, is_labelled: np.ndarray = IS_LABELLED) -> float:

@@ -25,7 +25,7 @@ def write_archive(path: Path, method: int = zipfile.ZIP_DEFLATED) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["write_folder", "stored", "deflated"])
+@pytest.mark.parametrize("kind", ["folder", "stored", "deflated"])
 def test_files_are_listed_by_name_and_read(tmp_path: Path, kind: str) -> None:
     method = zipfile.ZIP_STORED if kind == "stored" else zipfile.ZIP_DEFLATED
     path = (
