@@ -99,7 +99,7 @@ for title in list(NAMES)[1:]:
     probabilities: dict[str, list[float]] = {"names and numbers": [], "other words": []}
     for answer in answers[title]:
         for word, copied in zip(answer.tokens, answer.copied, strict=True):
-            is_fact = bool(az.metrics.facts(f"a {word}"))
+            is_fact = bool(az.metrics.extract_facts(f"a {word}"))
             probabilities["names and numbers" if is_fact else "other words"].append(copied)
     means = {
         kind: round(float(np.mean(values or [0.0])), 2) for kind, values in probabilities.items()

@@ -28,7 +28,7 @@ from tests.tasks import captioners, retrievers
 from tests.test_house import unfounded
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "publish.py"
-SCENES = generate_scenes(3, "test").resized(captioners.SIDE)
+SCENES = generate_scenes(3, "test").resize(captioners.SIDE)
 DIGITS = GeneratedDigits(image_size=28, test_size=3).read("test")
 
 

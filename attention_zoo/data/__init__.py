@@ -7,9 +7,9 @@ when they are called.
 from attention_zoo.data.batching.batching import Batches, LineBatches, PairBatches
 from attention_zoo.data.batching.caption_batches import CaptionBatches, LabelledBatches
 from attention_zoo.data.batching.image_text_batches import ImageTextBatches
-from attention_zoo.data.batching.masking import Marks, MaskedBatches
+from attention_zoo.data.batching.masked_batches import MaskedBatches, MaskingIds
 from attention_zoo.data.batching.tagged_batches import EncodedWords, TaggedBatches
-from attention_zoo.data.images.captioned import read_captions, read_coco
+from attention_zoo.data.images.caption_files import read_captions, read_coco
 from attention_zoo.data.images.captions import Box, CaptionedImages
 from attention_zoo.data.images.images import graph_image, read_image
 from attention_zoo.data.images.labelled_images import (
@@ -17,23 +17,23 @@ from attention_zoo.data.images.labelled_images import (
     read_class_folders,
     read_npz_images,
 )
-from attention_zoo.data.images.prepared_images import read_caption_tfds, read_labelled_tfds
+from attention_zoo.data.images.tfds_images import read_caption_tfds, read_labelled_tfds
 from attention_zoo.data.synthetic.dates import generate_date_lines, generate_dates
 from attention_zoo.data.synthetic.digits import (
     Digits,
-    cluttered_digits,
+    clutter_digits,
     generate_digits,
-    translated_digits,
+    translate_digits,
 )
 from attention_zoo.data.synthetic.orders import generate_orders
 from attention_zoo.data.synthetic.reports import generate_reports
 from attention_zoo.data.synthetic.scenes import generate_scenes
-from attention_zoo.data.text.copied_ids import CopiedIds, copied_ids
+from attention_zoo.data.text.copy_encoding import CopyEncoding, encode_for_copying
 from attention_zoo.data.text.lines import TextLines, read_lines
 from attention_zoo.data.text.pairs import TextPairs, read_jsonl, read_parallel, read_tsv
-from attention_zoo.data.text.prepared import read_tagged_tfds, read_tfds
 from attention_zoo.data.text.tag_checks import check_tags
 from attention_zoo.data.text.tagged import TaggedSentences, read_conll
+from attention_zoo.data.text.tfds import read_tagged_tfds, read_tfds
 from attention_zoo.data.text.word_vectors import read_word_vectors
 from attention_zoo.data.text.words import Word, split_words
 from attention_zoo.data.tokenizers.public_tokenizers import PublicTokenizer
@@ -44,15 +44,15 @@ __all__ = [
     "Box",
     "CaptionBatches",
     "CaptionedImages",
-    "CopiedIds",
+    "CopyEncoding",
     "Digits",
     "EncodedWords",
     "ImageTextBatches",
     "LabelledBatches",
     "LabelledImages",
     "LineBatches",
-    "Marks",
     "MaskedBatches",
+    "MaskingIds",
     "PairBatches",
     "PublicTokenizer",
     "TaggedBatches",
@@ -62,8 +62,8 @@ __all__ = [
     "Tokenizer",
     "Word",
     "check_tags",
-    "cluttered_digits",
-    "copied_ids",
+    "clutter_digits",
+    "encode_for_copying",
     "generate_date_lines",
     "generate_dates",
     "generate_digits",
@@ -89,5 +89,5 @@ __all__ = [
     "read_word_vectors",
     "split_words",
     "train_tokenizer",
-    "translated_digits",
+    "translate_digits",
 ]

@@ -7,17 +7,17 @@ from typing import Any
 
 from keras import ops
 
-from attention_zoo.decoding.greedy import likeliest
+from attention_zoo.decoding.greedy import select_most_likely
 from attention_zoo.decoding.hypotheses import Choice, take_hypotheses
 from attention_zoo.decoding.options import METHODS, SearchOptions
 from attention_zoo.decoding.problem import Problem
-from attention_zoo.decoding.search import NEVER, Continuations, SearchResult, grow, search
+from attention_zoo.decoding.search import NEG_INF, Continuations, SearchResult, grow, search
 from attention_zoo.decoding.step import StepFunction
 from attention_zoo.ops import blocked_top_k
 
 
-def best_continuations(given: Continuations, width: int) -> Choice:
-    """Return the `width` best of all continuations of M hypotheses; see `Choose`.
+def select_best_continuations(continuations: Continuations, width: int) -> Choice:
+    """Return the `width` best of all continuations of M hypotheses; see `ChoiceFunction`.
 
     Each hypothesis contributes its `width` best tokens at most. So the vocabulary axis is reduced
     by a top-k and one log-sum-exp per row, and the log probabilities of all tokens are never
@@ -25,19 +25,19 @@ def best_continuations(given: Continuations, width: int) -> Choice:
     which takes 100 times as long. Use a reduction instead. Ties are ordered by hypothesis, then by
     token id.
     """
-    batch, hypotheses, vocabulary = ops.shape(given.logits)
-    kept = min(width, vocabulary)
-    top, tokens = blocked_top_k(given.logits, kept)
-    scores = given.log_probs[..., None] + (top - given.normaliser)
-    scores = ops.where(scores > NEVER, scores, NEVER)  # NaN counts as -inf
-    count = hypotheses * kept
+    batch, hypotheses, vocabulary = ops.shape(continuations.logits)
+    num_tokens = min(width, vocabulary)
+    top, tokens = blocked_top_k(continuations.logits, num_tokens)
+    scores = continuations.log_probs[..., None] + (top - continuations.normaliser)
+    scores = ops.where(scores > NEG_INF, scores, NEG_INF)  # NaN counts as -inf
+    count = hypotheses * num_tokens
     scores = ops.reshape(scores, (batch, count))
     if count < width:
-        scores = ops.pad(scores, ((0, 0), (0, width - count)), constant_values=NEVER)
+        scores = ops.pad(scores, ((0, 0), (0, width - count)), constant_values=NEG_INF)
     best, index = ops.top_k(scores, width)
     index = ops.minimum(ops.cast(index, "int32"), count - 1)
     tokens = ops.reshape(tokens, (batch, count))
-    return Choice(take_hypotheses(tokens, index), index // kept, best)
+    return Choice(take_hypotheses(tokens, index), index // num_tokens, best)
 
 
 def beam_search(
@@ -61,20 +61,25 @@ def beam_search(
     Raises:
         ValueError: as in `search`.
     """
-    request = {name: options.pop(name) for name in REQUEST if name in options}
-    wanted = {"n_best": beam_width, **options, "max_length": max_length, "beam_width": beam_width}
+    arguments = {name: options.pop(name) for name in SEARCH_ARGUMENTS if name in options}
+    search_options = {
+        "n_best": beam_width,
+        **options,
+        "max_length": max_length,
+        "beam_width": beam_width,
+    }
     return search(
         step,
         state,
-        SearchOptions().override(**wanted),
+        SearchOptions().override(**search_options),
         batch_size=batch_size,
         start_token=start_token,
         end_token=end_token,
-        **request,
+        **arguments,
     )
 
 
-REQUEST = ("pad_token", "source_mask", "source_keys", "prefix", "rules")
+SEARCH_ARGUMENTS = ("pad_token", "source_mask", "source_keys", "prefix", "rules")
 """Optional arguments of `search` that are not search options."""
 
 
@@ -83,5 +88,5 @@ def beam(problem: Problem) -> SearchResult:
     """Run beam search: keep the N best continuations at every step. N = 1 is greedy search."""
     width = problem.options.beam_width
     if width == 1:
-        return grow(problem, likeliest)
-    return grow(problem, functools.partial(best_continuations, width=width))
+        return grow(problem, select_most_likely)
+    return grow(problem, functools.partial(select_best_continuations, width=width))

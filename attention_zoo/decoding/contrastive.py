@@ -7,40 +7,40 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from attention_zoo.decoding.hypotheses import Best, Choice, History, take_hypotheses
+from attention_zoo.decoding.hypotheses import Choice, History, NBestList, take_hypotheses
 from attention_zoo.decoding.options import METHODS
 from attention_zoo.decoding.problem import Problem
 from attention_zoo.decoding.search import (
-    NEVER,
+    NEG_INF,
     Continuations,
     Progress,
     SearchResult,
-    continuations,
-    move,
-    moved_state,
-    result_of,
-    settle,
+    compute_continuations,
+    gather_parents,
+    gather_state,
+    make_result,
+    record_step,
 )
-from attention_zoo.decoding.step import StepOutput, check_later
+from attention_zoo.decoding.step import StepOutput, check_next_output
 from attention_zoo.ops import blocked_top_k
 
 
-class Ahead(NamedTuple):
+class ContrastiveState(NamedTuple):
     """A hypothesis and the decoder's output for its last token.
 
     Attributes:
-        now: the search so far; its `state` is empty.
+        progress: the search so far; its `state` is empty.
         logits: `(B, 1, V)` of the next token.
         attention: `(B, 1, S)`, or `()` if the step returns none.
         state: flat, `(B, K, ...)`: the decoder state, repeated for each of the K candidates.
-        written: `(B, L + 1, D)`, the decoder's hidden vectors so far, normalized to length 1.
+        prefix_hidden: `(B, L + 1, D)`, the decoder's hidden vectors so far, normalized to length 1.
     """
 
-    now: Progress
+    progress: Progress
     logits: Any
     attention: Any
     state: tuple[Any, ...]
-    written: Any
+    prefix_hidden: Any
 
 
 @METHODS.register("contrastive")
@@ -52,70 +52,95 @@ def contrastive(problem: Problem) -> SearchResult:
     """
     first = problem.first
     count = min(problem.options.candidates, first.logits.shape[-1])
-    start = _start(problem, count)
+    start = _make_initial_state(problem, count)
 
-    def running(ahead: Ahead) -> Any:
-        return ops.any(ahead.now.log_probs > NEVER)
+    def is_running(state: ContrastiveState) -> Any:
+        return ops.any(state.progress.log_probs > NEG_INF)
 
-    def advance(ahead: Ahead) -> tuple[Ahead]:
-        attention = None if isinstance(ahead.attention, tuple) else ahead.attention
-        given = continuations(problem, ahead.logits, ahead.now)
-        likely, ids = blocked_top_k(given.logits[:, 0], count)
-        state = keras.tree.pack_sequence_as(first.state, ahead.state)
-        output = check_later(problem.step(ids, state), first, count)
-        pick = _pick(problem, given, likely, output.hidden, ahead)
-        chosen = _chosen(given, likely, ids, pick)
-        step_output = StepOutput(ahead.logits, (), attention)
-        now = settle(problem, ahead.now, step_output, chosen)
-        written = ops.slice_update(
-            ahead.written, (0, now.length, 0), _unit(take_hypotheses(output.hidden, pick))
+    def advance(state: ContrastiveState) -> tuple[ContrastiveState]:
+        attention = None if isinstance(state.attention, tuple) else state.attention
+        continuations = compute_continuations(problem, state.logits, state.progress)
+        candidate_logits, ids = blocked_top_k(continuations.logits[:, 0], count)
+        step_state = keras.tree.pack_sequence_as(first.state, state.state)
+        output = check_next_output(problem.step(ids, step_state), first, count)
+        index = _select_candidate(problem, continuations, candidate_logits, output.hidden, state)
+        choice = _make_choice(continuations, candidate_logits, ids, index)
+        step_output = StepOutput(state.logits, (), attention)
+        progress = record_step(problem, state.progress, step_output, choice)
+        prefix_hidden = ops.slice_update(
+            state.prefix_hidden,
+            (0, progress.length, 0),
+            _normalize(take_hypotheses(output.hidden, index)),
         )
-        everyone = Choice(ids, ops.broadcast_to(pick, ops.shape(ids)), likely)
-        seen = () if attention is None else take_hypotheses(output.attention, pick)
-        logits = take_hypotheses(output.logits, pick)
-        return (Ahead(now, logits, seen, moved_state(output.state, everyone), written),)
+        all_candidates = Choice(ids, ops.broadcast_to(index, ops.shape(ids)), candidate_logits)
+        attention = () if attention is None else take_hypotheses(output.attention, index)
+        logits = take_hypotheses(output.logits, index)
+        return (
+            ContrastiveState(
+                progress,
+                logits,
+                attention,
+                gather_state(output.state, all_candidates),
+                prefix_hidden,
+            ),
+        )
 
-    (end,) = ops.while_loop(running, advance, (start,))
-    return result_of(problem, end.now, end.now.best)
+    (final,) = ops.while_loop(is_running, advance, (start,))
+    return make_result(problem, final.progress, final.progress.best)
 
 
-def _start(problem: Problem, count: int) -> Ahead:
+def _make_initial_state(problem: Problem, count: int) -> ContrastiveState:
     """Return one empty hypothesis per source, after the start token was fed."""
     first = problem.first
     no_parents = ops.zeros((problem.batch_size, 1), dtype="int32")
-    now = Progress.nothing(problem)
-    chosen = Choice(no_parents, no_parents, now.log_probs)
-    now = now._replace(
+    progress = Progress.initial(problem)
+    choice = Choice(no_parents, no_parents, progress.log_probs)
+    progress = progress._replace(
         tokens=no_parents,
-        history=History.empty(problem.room, chosen, first.attention),
-        best=Best.empty(problem.batch_size, 1),
+        history=History.empty(problem.max_length, choice, first.attention),
+        best=NBestList.empty(problem.batch_size, 1),
     )
-    everyone = Choice(*(ops.repeat(x, count, axis=1) for x in chosen))
-    written = ops.zeros((problem.batch_size, problem.room + 1, first.hidden.shape[-1]))
-    written = ops.slice_update(written, (0, 0, 0), _unit(first.hidden))
-    seen = () if first.attention is None else move(first.attention, chosen)
-    return Ahead(now, first.logits, seen, moved_state(first.state, everyone), written)
+    all_candidates = Choice(*(ops.repeat(x, count, axis=1) for x in choice))
+    prefix_hidden = ops.zeros((problem.batch_size, problem.max_length + 1, first.hidden.shape[-1]))
+    prefix_hidden = ops.slice_update(prefix_hidden, (0, 0, 0), _normalize(first.hidden))
+    attention = () if first.attention is None else gather_parents(first.attention, choice)
+    return ContrastiveState(
+        progress, first.logits, attention, gather_state(first.state, all_candidates), prefix_hidden
+    )
 
 
-def _pick(problem: Problem, given: Continuations, likely: Any, hidden: Any, ahead: Ahead) -> Any:
+def _select_candidate(
+    problem: Problem,
+    continuations: Continuations,
+    candidate_logits: Any,
+    hidden: Any,
+    state: ContrastiveState,
+) -> Any:
     """Return the candidate of greatest `(1 - a) p(v) - a max_j cos(h_v, h_j)`, `(B, 1)` int32."""
     weight = problem.options.degeneration_penalty
-    likeness = ops.einsum("bkd,bld->bkl", _unit(hidden), ahead.written)
-    filled = ops.arange(problem.room + 1, dtype="int32") <= ahead.now.length
-    nearest = ops.max(ops.where(filled, likeness, NEVER), axis=-1, initial=NEVER)
-    value = (1 - weight) * ops.exp(likely - given.normaliser[:, 0]) - weight * nearest
-    value = ops.where(likely > NEVER, value, NEVER)
-    return ops.cast(ops.argmax(value, axis=-1, keepdims=True), "int32")
+    similarity = ops.einsum("bkd,bld->bkl", _normalize(hidden), state.prefix_hidden)
+    is_generated = ops.arange(problem.max_length + 1, dtype="int32") <= state.progress.length
+    max_similarity = ops.max(ops.where(is_generated, similarity, NEG_INF), axis=-1, initial=NEG_INF)
+    probs = ops.exp(candidate_logits - continuations.normaliser[:, 0])
+    scores = (1 - weight) * probs - weight * max_similarity
+    scores = ops.where(candidate_logits > NEG_INF, scores, NEG_INF)
+    return ops.cast(ops.argmax(scores, axis=-1, keepdims=True), "int32")
 
 
-def _chosen(given: Continuations, likely: Any, ids: Any, pick: Any) -> Choice:
-    """Return the picked candidate as the one continuation of each source."""
-    log_probs = given.log_probs + take_hypotheses(likely, pick) - given.normaliser[..., 0]
-    log_probs = ops.where(log_probs > NEVER, log_probs, NEVER)
-    return Choice(take_hypotheses(ids, pick), ops.zeros_like(pick), log_probs)
+def _make_choice(
+    continuations: Continuations, candidate_logits: Any, ids: Any, index: Any
+) -> Choice:
+    """Return the selected candidate as the one continuation of each source."""
+    log_probs = (
+        continuations.log_probs
+        + take_hypotheses(candidate_logits, index)
+        - continuations.normaliser[..., 0]
+    )
+    log_probs = ops.where(log_probs > NEG_INF, log_probs, NEG_INF)
+    return Choice(take_hypotheses(ids, index), ops.zeros_like(index), log_probs)
 
 
-def _unit(x: Any) -> Any:
+def _normalize(x: Any) -> Any:
     """Normalize vectors to length 1 in float32; zero vectors stay zero."""
     x = ops.cast(x, "float32")
     return x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), 1e-12)

@@ -47,26 +47,26 @@ class History(NamedTuple):
     attention: Any
 
     @classmethod
-    def empty(cls, steps: Any, chosen: Choice, attention: Any) -> History:
-        """Allocate `steps` records with the shapes of `chosen (B, N)` and `attention (B, N, S)`."""
+    def empty(cls, steps: Any, choice: Choice, attention: Any) -> History:
+        """Allocate `steps` records with the shapes of `choice (B, N)` and `attention (B, N, S)`."""
 
-        def room(x: Any) -> Any:
+        def allocate(x: Any) -> Any:
             return ops.zeros((steps, *ops.shape(x)), dtype=x.dtype)
 
-        tokens, parents, log_probs = map(room, chosen)
-        return cls(tokens, parents, log_probs, () if attention is None else room(attention))
+        tokens, parents, log_probs = map(allocate, choice)
+        return cls(tokens, parents, log_probs, () if attention is None else allocate(attention))
 
-    def write(self, step: Any, chosen: Choice, attention: Any) -> History:
+    def record(self, step: Any, choice: Choice, attention: Any) -> History:
         """Return the history with the record of `step` filled in."""
 
-        def put(room: Any, x: Any) -> Any:
-            return ops.slice_update(room, (step, *[0] * len(x.shape)), x[None])
+        def put(records: Any, x: Any) -> Any:
+            return ops.slice_update(records, (step, *[0] * len(x.shape)), x[None])
 
-        tokens, parents, log_probs = map(put, self[:3], chosen)
-        seen = () if attention is None else put(self.attention, attention)
-        return History(tokens, parents, log_probs, seen)
+        tokens, parents, log_probs = map(put, self[:3], choice)
+        attention_records = () if attention is None else put(self.attention, attention)
+        return History(tokens, parents, log_probs, attention_records)
 
-    def path(self, steps: Any, slots: Any, lengths: Any) -> Any:
+    def trace_back(self, steps: Any, slots: Any, lengths: Any) -> Any:
         """Trace hypotheses back along their parents to their beam index in each record.
 
         Args:
@@ -78,17 +78,17 @@ class History(NamedTuple):
             `(L, B, n)` beam indices; those past the length are undefined.
         """
 
-        def back(step: Any, slots: Any, path: Any) -> tuple[Any, Any, Any]:
+        def step_back(step: Any, slots: Any, path: Any) -> tuple[Any, Any, Any]:
             step = step - 1
             path = ops.slice_update(path, (step, 0, 0), slots[None])
             parents = take_hypotheses(ops.take(self.parents, step, axis=0), slots)
             return step, ops.where(step < lengths, parents, slots), path
 
         path = ops.zeros((ops.shape(self.tokens)[0], *ops.shape(slots)), dtype="int32")
-        return ops.while_loop(lambda step, *_: step > 0, back, (steps, slots, path))[-1]
+        return ops.while_loop(lambda step, *_: step > 0, step_back, (steps, slots, path))[-1]
 
     @staticmethod
-    def follow(record: Any, path: Any) -> Any:
+    def gather_path(record: Any, path: Any) -> Any:
         """Gather `record (L, B, N, ...)` along `path (L, B, n)` -> `(B, n, L, ...)`."""
         steps, batch, width, *rest = ops.shape(record)
         best = path.shape[2]
@@ -98,7 +98,7 @@ class History(NamedTuple):
         return ops.moveaxis(rows, 0, 2)
 
 
-class Best(NamedTuple):
+class NBestList(NamedTuple):
     """The n best completed hypotheses, best first; ties keep the order of completion.
 
     Attributes:
@@ -114,12 +114,12 @@ class Best(NamedTuple):
     finished: Any
 
     @classmethod
-    def empty(cls, batch_size: Any, size: int) -> Best:
+    def empty(cls, batch_size: Any, size: int) -> NBestList:
         """Return an instance with empty slots only."""
-        none = ops.zeros((batch_size, size), dtype="int32")
-        return cls(ops.cast(none, "float32") - float("inf"), none, none, none > 0)
+        zeros = ops.zeros((batch_size, size), dtype="int32")
+        return cls(ops.cast(zeros, "float32") - float("inf"), zeros, zeros, zeros > 0)
 
-    def merge(self, scores: Any, length: Any, finished: Any) -> Best:
+    def merge(self, scores: Any, length: Any, finished: Any) -> NBestList:
         """Return the n best of these hypotheses and the ones that one step completed.
 
         Args:
@@ -127,21 +127,21 @@ class Best(NamedTuple):
             length: scalar, the length of all hypotheses of the step.
             finished: `(B, N)` bool, whether they ended with the end token.
         """
-        here = scores > float("-inf")
+        is_complete = scores > float("-inf")
         slots = ops.zeros_like(self.slots[:, :1]) + ops.arange(scores.shape[1], dtype="int32")
-        lengths = ops.where(here, length, 0)
+        lengths = ops.where(is_complete, length, 0)
         _, order = ops.top_k(ops.concatenate([self.scores, scores], axis=1), self.scores.shape[1])
-        new = Best(scores, lengths, slots, ops.logical_and(here, finished))
+        new = NBestList(scores, lengths, slots, ops.logical_and(is_complete, finished))
         both = (ops.concatenate(pair, axis=1) for pair in zip(self, new, strict=True))
-        return Best(*(take_hypotheses(x, ops.cast(order, "int32")) for x in both))
+        return NBestList(*(take_hypotheses(x, ops.cast(order, "int32")) for x in both))
 
-    def of_all_groups(self, groups: int, width: int, n_best: int) -> Best:
+    def merge_groups(self, groups: int, width: int, n_best: int) -> NBestList:
         """Merge each source's G groups of `width` hypotheses: `(B G, n)` -> `(B, n_best)`."""
         if groups == 1:
             return self
         rows, size = ops.shape(self.slots)
-        first = ops.repeat(ops.arange(0, groups * width, width, dtype="int32"), size)
-        joined = [ops.reshape(x, (rows // groups, groups * size)) for x in self]
-        joined[2] = joined[2] + first
-        _, order = ops.top_k(joined[0], n_best)
-        return Best(*(take_hypotheses(x, ops.cast(order, "int32")) for x in joined))
+        offset = ops.repeat(ops.arange(0, groups * width, width, dtype="int32"), size)
+        merged = [ops.reshape(x, (rows // groups, groups * size)) for x in self]
+        merged[2] = merged[2] + offset
+        _, order = ops.top_k(merged[0], n_best)
+        return NBestList(*(take_hypotheses(x, ops.cast(order, "int32")) for x in merged))

@@ -15,24 +15,24 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding.length_penalty import LENGTH_PENALTIES
-from attention_zoo.decoding.plan import Plan, check_agreement, check_plan, known
+from attention_zoo.decoding.plan import Plan, check_agreement, check_plan, get_static_value
 from attention_zoo.registry import Registry, did_you_mean
 
 METHODS = Registry("search method")
 """Search methods by name: `run(problem) -> SearchResult`."""
 
-OWN = {
+METHOD_OPTIONS = {
     "sampling": ("temperature", "top_k", "top_p", "min_p", "seed"),
     "diverse_beam": ("groups", "diversity_penalty"),
     "contrastive": ("candidates", "degeneration_penalty"),
 }
 """Options that only one method uses."""
 
-INTEGERS = dict.fromkeys(("beam_width", "n_best", "groups", "candidates", "batch_size"), 1)
-INTEGERS |= dict.fromkeys(("min_length", "no_repeat_ngram", "top_k"), 0)
+INTEGER_MINIMUMS = dict.fromkeys(("beam_width", "n_best", "groups", "candidates", "batch_size"), 1)
+INTEGER_MINIMUMS |= dict.fromkeys(("min_length", "no_repeat_ngram", "top_k"), 0)
 """Minimum values of integer options."""
 
-NUMBERS = {
+NUMBER_RANGES = {
     "length_penalty_weight": (0, math.inf),
     "coverage_penalty": (0, math.inf),
     "diversity_penalty": (0, math.inf),
@@ -45,28 +45,28 @@ NUMBERS = {
 """Minimum and maximum values of numeric options."""
 
 
-def integer(name: str, value: Any, low: int, high: int = 2**31 - 1) -> int:
+def check_integer(name: str, value: Any, low: int, high: int = 2**31 - 1) -> int:
     """Return an int; raise ValueError unless `value` is an integer (no bool) in `[low, high]`."""
     try:
         good = not isinstance(value, bool) and operator.index(value) >= low
     except TypeError:
         good = False
     if not good:
-        raise ValueError(f"{name} is {shown(value)}: it must be an integer of at least {low}")
+        raise ValueError(f"{name} must be an integer of at least {low}, got {format_value(value)}")
     if operator.index(value) > high:
-        raise ValueError(f"{name} is {value}: it must be at most {high}")
+        raise ValueError(f"{name} must be at most {high}, got {value}")
     return operator.index(value)
 
 
-def number(name: str, value: Any, low: float, high: float = math.inf) -> float:
+def check_number(name: str, value: Any, low: float, high: float = math.inf) -> float:
     """Return a float; raise ValueError unless `value` is a finite number in `[low, high]`."""
     if not low <= zoo_ops.number(value) <= high or value == math.inf:
         limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
-        raise ValueError(f"{name} is {shown(value)}: it must be a finite number {limits}")
+        raise ValueError(f"{name} must be a finite number {limits}, got {format_value(value)}")
     return float(value)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value for an error message: on one line, at most 80 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
@@ -154,41 +154,44 @@ class SearchOptions:
     def __post_init__(self) -> None:
         METHODS.get(self.method)
         LENGTH_PENALTIES.get(self.length_penalty)
-        for name, value in self._plain():
+        for name, value in self._normalize_fields():
             object.__setattr__(self, name, value)
         if self.top_p == 0:
-            raise ValueError("top_p is 0: it must be above 0, or there is no token to sample")
+            raise ValueError("top_p must be above 0, got 0: no token would be left to sample")
         self._check_tokens()
         self._check_method()
 
-    def _plain(self) -> Iterator[tuple[str, Any]]:
+    def _normalize_fields(self) -> Iterator[tuple[str, Any]]:
         """Yield numbers and tokens as Python types; raise ValueError if one is out of range."""
-        for name, low in INTEGERS.items():
-            yield name, integer(name, getattr(self, name), low)
-        for name, (least, high) in NUMBERS.items():
-            yield name, number(name, getattr(self, name), least, high)
+        for name, low in INTEGER_MINIMUMS.items():
+            yield name, check_integer(name, getattr(self, name), low)
+        for name, (least, high) in NUMBER_RANGES.items():
+            yield name, check_number(name, getattr(self, name), least, high)
         for name in ("replace_unknown", "jit"):
-            yield name, _switch(name, getattr(self, name))
+            yield name, _check_bool(name, getattr(self, name))
         for name in ("banned_tokens", "prefix_tokens"):
-            yield name, _tokens(name, getattr(self, name))
-        yield "forced_tokens", _places(self.forced_tokens)
+            yield name, _check_token_ids(name, getattr(self, name))
+        yield "forced_tokens", _check_forced_tokens(self.forced_tokens)
         if self.max_length_ratio is not None:
-            yield "max_length_ratio", number("max_length_ratio", self.max_length_ratio, 1e-6, 1000)
+            yield (
+                "max_length_ratio",
+                check_number("max_length_ratio", self.max_length_ratio, 1e-6, 1000),
+            )
         if ops.is_tensor(self.max_length):
             _check_scalar("max_length", self.max_length, 1)
         elif self.max_length is not None:
-            yield "max_length", integer("max_length", self.max_length, 1)
+            yield "max_length", check_integer("max_length", self.max_length, 1)
         if ops.is_tensor(self.seed):
             _check_scalar("seed", self.seed, 0)
         else:
-            yield "seed", integer("seed", self.seed, 0, 2**32 - 1)
+            yield "seed", check_integer("seed", self.seed, 0, 2**32 - 1)
 
     def _check_tokens(self) -> None:
-        most = known(self.max_length)
-        if most is not None and self.min_length > most:
+        max_length = get_static_value(self.max_length)
+        if max_length is not None and self.min_length > max_length:
             raise ValueError(
-                f"min_length is {self.min_length} but max_length is {most}: "
-                "raise max_length or lower min_length"
+                f"min_length must be at most max_length, got min_length={self.min_length}, "
+                f"max_length={max_length}: raise max_length or lower min_length"
             )
         prefix = dict(enumerate(self.prefix_tokens))
         check_agreement("forced_tokens", self.forced_tokens, "prefix_tokens", prefix)
@@ -198,27 +201,28 @@ class SearchOptions:
     def _check_method(self) -> None:
         if self.n_best > self.beam_width:
             raise ValueError(
-                f"n_best is {self.n_best} but beam_width is {self.beam_width}: "
-                "lower n_best or raise beam_width"
+                f"n_best must be at most beam_width, got n_best={self.n_best}, "
+                f"beam_width={self.beam_width}: lower n_best or raise beam_width"
             )
         if self.beam_width % self.groups:
             raise ValueError(
-                f"beam_width is {self.beam_width} but groups is {self.groups}: "
-                "groups must divide it"
+                f"groups must divide beam_width, got groups={self.groups}, "
+                f"beam_width={self.beam_width}"
             )
         if self.method == "contrastive" and self.beam_width > 1:
             raise ValueError(
-                f"method is 'contrastive' but beam_width is {self.beam_width}: set beam_width=1 "
-                "and, for the number of tokens compared per step, candidates"
+                f"method 'contrastive' needs beam_width=1, got {self.beam_width}: "
+                "set the number of tokens compared per step by candidates"
             )
-        for method, names in OWN.items():
+        for method, names in METHOD_OPTIONS.items():
             if method == self.method:
                 continue
-            changed = [name for name in names if _differs(getattr(self, name), DEFAULTS[name])]
+            changed = [name for name in names if _is_changed(getattr(self, name), DEFAULTS[name])]
             if changed:
                 raise ValueError(
-                    f"{changed[0]} is {shown(getattr(self, changed[0]))} but method is "
-                    f"{self.method!r}: it applies to method {method!r} only"
+                    f"{changed[0]} applies to method {method!r} only, got "
+                    f"{changed[0]}={format_value(getattr(self, changed[0]))}, "
+                    f"method={self.method!r}: remove it or set method={method!r}"
                 )
 
     @property
@@ -233,12 +237,12 @@ class SearchOptions:
 
     def override(self, **changes: Any) -> SearchOptions:
         """Return a copy with some options changed; raise ValueError for an unknown name."""
-        known = [one.name for one in fields(self)]
+        names = [one.name for one in fields(self)]
         for name in changes:
-            if name not in known:
+            if name not in names:
                 raise ValueError(
-                    f"unknown search option {name!r}{did_you_mean(name, known)}"
-                    f" (known: {', '.join(known)})"
+                    f"unknown search option {name!r}{did_you_mean(name, names)}"
+                    f" (known: {', '.join(names)})"
                 )
         return replace(self, **changes)
 
@@ -277,10 +281,10 @@ class SearchOptions:
 DEFAULTS = {one.name: one.default for one in fields(SearchOptions)}
 
 
-def _switch(name: str, value: Any) -> bool:
+def _check_bool(name: str, value: Any) -> bool:
     """Return a Python bool; raise ValueError unless `value` is a bool."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} is {shown(value)}: it must be a bool")
+        raise ValueError(f"{name} must be a bool, got {format_value(value)}")
     return bool(value)
 
 
@@ -291,36 +295,38 @@ def _check_scalar(name: str, value: Any, low: int) -> None:
         raise ValueError(
             f"{name} must be a scalar integer, got {dtype} of shape {tuple(value.shape)}"
         )
-    if known(value) is not None:
-        integer(name, int(value), low, 2**32 - 1)
+    if get_static_value(value) is not None:
+        check_integer(name, int(value), low, 2**32 - 1)
 
 
-def _differs(value: Any, default: Any) -> bool:
+def _is_changed(value: Any, default: Any) -> bool:
     return ops.is_tensor(value) or value != default
 
 
-def _tokens(name: str, tokens: Any) -> tuple[int, ...]:
+def _check_token_ids(name: str, tokens: Any) -> tuple[int, ...]:
     """Return the ids as a tuple; raise ValueError if they are no token ids."""
     if isinstance(tokens, str) or not isinstance(tokens, Iterable):
-        raise ValueError(f"{name} is {shown(tokens)}: it must be a list of token ids")
-    return tuple(integer(f"an id of {name}", token, 0) for token in tokens)
+        raise ValueError(f"{name} must be a list of token ids, got {format_value(tokens)}")
+    return tuple(check_integer(f"an id of {name}", token, 0) for token in tokens)
 
 
-def _places(forced: Any) -> dict[int, int]:
+def _check_forced_tokens(forced: Any) -> dict[int, int]:
     """Return forced tokens sorted by position; raise ValueError if they are invalid.
 
     Positions may be strings, as in JSON.
     """
     if not isinstance(forced, dict):
-        raise ValueError(f"forced_tokens is {shown(forced)}: it must be {{position: token id}}")
-    places: dict[int, int] = {}
-    for given, token in forced.items():
-        place = int(given) if isinstance(given, str) and given.isdecimal() else given
-        place = integer("a position of forced_tokens", place, 0)
-        token = integer("an id of forced_tokens", token, 0)
-        if places.setdefault(place, token) != token:
+        raise ValueError(
+            f"forced_tokens must be {{position: token id}}, got {format_value(forced)}"
+        )
+    forced_tokens: dict[int, int] = {}
+    for key, token in forced.items():
+        position = int(key) if isinstance(key, str) and key.isdecimal() else key
+        position = check_integer("a position of forced_tokens", position, 0)
+        token = check_integer("an id of forced_tokens", token, 0)
+        if forced_tokens.setdefault(position, token) != token:
             raise ValueError(
-                f"forced_tokens forces tokens {places[place]} and {token} at position {place}: "
-                "remove one of them"
+                f"forced_tokens forces tokens {forced_tokens[position]} and {token} at position "
+                f"{position}: remove one of them"
             )
-    return dict(sorted(places.items()))
+    return dict(sorted(forced_tokens.items()))

@@ -39,13 +39,13 @@ def check_plan(name: str, plan: Plan, options: Any) -> None:
         raise ValueError(
             f"{name} forces token {banned[0]} but banned_tokens bans it: remove it from one of them"
         )
-    last, most = max(plan, default=-1), known(options.max_length)
-    if most is not None and last >= most:
+    last, max_length = max(plan, default=-1), get_static_value(options.max_length)
+    if max_length is not None and last >= max_length:
         raise ValueError(
-            f"{name} has a token at position {last} but max_length is {most}: "
+            f"{name} has a token at position {last} but max_length is {max_length}: "
             "raise max_length or force fewer tokens"
         )
-    for ngram in repeated(plan, options.no_repeat_ngram):
+    for ngram in find_repeated_ngrams(plan, options.no_repeat_ngram):
         raise ValueError(
             f"{name} has n-gram {ngram} twice but no_repeat_ngram is {options.no_repeat_ngram}: "
             "change one of them"
@@ -56,10 +56,10 @@ def check_tokens(options: Any, vocabulary: Vocabulary) -> None:
     """Raise ValueError if tokens in the options are out of range or conflict with the end token."""
     _check_ids("banned_tokens", options.banned_tokens, vocabulary)
     if len(set(options.banned_tokens)) == vocabulary.size:
-        raise ValueError(f"banned_tokens forbids all {vocabulary.size} tokens: allow some")
+        raise ValueError(f"banned_tokens bans all {vocabulary.size} tokens: allow some")
     _check_ids("prefix_tokens", options.prefix_tokens, vocabulary)
     _check_ids("forced_tokens", options.forced_tokens.values(), vocabulary)
-    _check_end(_asking(options), options.plan, options, vocabulary)
+    _check_end(_get_plan_name(options), options.plan, options, vocabulary)
 
 
 def check_prefix(prefix: np.ndarray, options: Any, vocabulary: Vocabulary) -> None:
@@ -68,35 +68,35 @@ def check_prefix(prefix: np.ndarray, options: Any, vocabulary: Vocabulary) -> No
         raise ValueError(f"prefix must be ids (B, P), got {prefix.dtype} of shape {prefix.shape}")
     for row, tokens in enumerate(prefix.tolist()):
         name = f"prefix of source {row}"
-        plan = {at: one for at, one in enumerate(tokens) if one != vocabulary.pad_token}
+        plan = {t: token for t, token in enumerate(tokens) if token != vocabulary.pad_token}
         _check_ids(name, plan.values(), vocabulary)
-        check_agreement(name, plan, _asking(options), options.plan)
+        check_agreement(name, plan, _get_plan_name(options), options.plan)
         check_plan(name, options.plan | plan, options)
         _check_end(name, options.plan | plan, options, vocabulary)
 
 
 def check_agreement(name: str, plan: Plan, other_name: str, other: Plan) -> None:
     """Raise ValueError if two plans force different tokens at the same position."""
-    for place in sorted(plan.keys() & other.keys()):
-        if plan[place] != other[place]:
+    for position in sorted(plan.keys() & other.keys()):
+        if plan[position] != other[position]:
             raise ValueError(
-                f"{name} forces token {plan[place]} at position {place} but {other_name} "
-                f"forces {other[place]}: change one of them"
+                f"{name} forces token {plan[position]} at position {position} but {other_name} "
+                f"forces {other[position]}: change one of them"
             )
 
 
-def repeated(plan: Plan, size: int) -> Iterator[list[int]]:
+def find_repeated_ngrams(plan: Plan, size: int) -> Iterator[list[int]]:
     """Yield the n-grams of forced tokens that occur again; none for size 0."""
-    seen = set()
+    previous = set()
     for first in sorted(plan) if size else ():
-        ngram = tuple(plan.get(first + more, -1) for more in range(size))
-        if ngram in seen:
+        ngram = tuple(plan.get(first + offset, -1) for offset in range(size))
+        if ngram in previous:
             yield list(ngram)
         if -1 not in ngram:
-            seen.add(ngram)
+            previous.add(ngram)
 
 
-def known(x: Any) -> np.ndarray | None:
+def get_static_value(x: Any) -> np.ndarray | None:
     """Return the values of a tensor, or None for None and for symbolic tensors."""
     try:
         return None if x is None else np.asarray(x)
@@ -104,21 +104,19 @@ def known(x: Any) -> np.ndarray | None:
         return None
 
 
-def _asking(options: Any) -> str:
+def _get_plan_name(options: Any) -> str:
     return "forced_tokens" if options.forced_tokens else "prefix_tokens"
 
 
 def _check_ids(name: str, tokens: Collection[int], vocabulary: Vocabulary) -> None:
     for token in tokens:
         if not 0 <= token < vocabulary.size:
-            raise ValueError(
-                f"{name} has token {token}: ids must be from 0 to {vocabulary.size - 1}"
-            )
+            raise ValueError(f"{name} must be ids from 0 to {vocabulary.size - 1}, got {token}")
 
 
 def _check_end(name: str, plan: Plan, options: Any, vocabulary: Vocabulary) -> None:
     """Raise ValueError if a plan forces the end token too early, or tokens after it."""
-    ends = [place for place, token in plan.items() if token == vocabulary.end_token]
+    ends = [position for position, token in plan.items() if token == vocabulary.end_token]
     if not ends:
         return
     end, last = min(ends), max(plan)

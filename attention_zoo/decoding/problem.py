@@ -8,8 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.decoding.options import SearchOptions, integer
-from attention_zoo.decoding.plan import Vocabulary, check_prefix, check_tokens, known
+from attention_zoo.decoding.options import SearchOptions, check_integer
+from attention_zoo.decoding.plan import Vocabulary, check_prefix, check_tokens, get_static_value
 from attention_zoo.decoding.rules import Rule
 from attention_zoo.decoding.step import (
     StepFunction,
@@ -17,11 +17,11 @@ from attention_zoo.decoding.step import (
     check_output,
     check_shape,
     check_state,
-    staying,
+    mark_in_place,
 )
 from attention_zoo.ops import refuse_float_mask
 
-LEAST_READ = 1e-9  # lower bound of the coverage of a source position; keeps its log finite
+MIN_COVERAGE = 1e-9  # lower bound of the coverage of a source position; keeps its log finite
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Problem:
         options: search options.
         batch_size: B, an integer or a scalar tensor.
         end_token, pad_token: ids.
-        room: maximum number of tokens of any hypothesis, an integer or a scalar tensor (L).
+        max_length: maximum number of tokens of any hypothesis, an integer or a scalar tensor (L).
         limits: `(B, 1)` int32, maximum number of tokens for each source.
         source_mask: `(B, S)` bool, or None.
         source_keys: `(B,)` int32, combined with the seed for the sampling noise of each source.
@@ -46,7 +46,7 @@ class Problem:
     batch_size: Any
     end_token: int
     pad_token: int
-    room: Any
+    max_length: Any
     limits: Any
     source_mask: Any
     source_keys: Any
@@ -55,11 +55,11 @@ class Problem:
 
     def log_coverage(self, coverage: Any) -> Any:
         """Return `sum_i log min(sum_t a_ti, 1)` of summed attention `(B, N, S)` -> `(B, N)`."""
-        read = ops.log(ops.clip(coverage, LEAST_READ, 1.0))
-        return ops.sum(ops.where(self.source_mask[:, None], read, 0.0), axis=-1)
+        log_mass = ops.log(ops.clip(coverage, MIN_COVERAGE, 1.0))
+        return ops.sum(ops.where(self.source_mask[:, None], log_mass, 0.0), axis=-1)
 
 
-def first_step(
+def run_first_step(
     step: StepFunction,
     state: Any,
     options: SearchOptions,
@@ -71,22 +71,22 @@ def first_step(
 ) -> StepOutput:
     """Run the first step, with one hypothesis per source; raise ValueError if a check fails."""
     check_state(state, batch_size)
-    state = _with_one_hypothesis(state)
+    state = _expand_state(state)
     tokens = ops.reshape(ops.cast(start_token, "int32"), (-1, 1))
     output = step(ops.broadcast_to(tokens, (batch_size, 1)), state)
     check_output(output, state, batch_size, end_token)
-    _check_needs(options, output)
+    _check_required_outputs(options, output)
     if output.attention is not None and source_mask is not None:
-        width = source_mask.shape[1]
-        check_shape("the attention of step", output.attention, (batch_size, 1, width))
+        source_length = source_mask.shape[1]
+        check_shape("the attention of step", output.attention, (batch_size, 1, source_length))
     return output
 
 
-def _with_one_hypothesis(state: Any) -> Any:
+def _expand_state(state: Any) -> Any:
     """Expand the state `(B, ...)` to `(B, 1, ...)`, except for `InPlace` leaves."""
     leaves = [
-        leaf if stays else ops.expand_dims(leaf, 1)
-        for leaf, stays in zip(keras.tree.flatten(state), staying(state), strict=True)
+        leaf if in_place else ops.expand_dims(leaf, 1)
+        for leaf, in_place in zip(keras.tree.flatten(state), mark_in_place(state), strict=True)
     ]
     return keras.tree.pack_sequence_as(state, leaves)
 
@@ -96,13 +96,13 @@ def check_arguments(
 ) -> None:
     """Raise ValueError for arguments that are invalid before the first step."""
     if isinstance(batch_size, (int, float)):
-        integer("batch_size", batch_size, 0)
+        check_integer("batch_size", batch_size, 0)
     if len(getattr(start, "shape", ())):
         check_shape("start_token", start, (batch_size,))
     elif not ops.is_tensor(start):
-        integer("start_token", start, 0)
-    integer("end_token", end, 0)
-    integer("pad_token", pad, 0)
+        check_integer("start_token", start, 0)
+    check_integer("end_token", end, 0)
+    check_integer("pad_token", pad, 0)
     if keys is not None:
         check_shape("source_keys", keys, (batch_size,))
     if mask is not None:
@@ -111,20 +111,22 @@ def check_arguments(
         return
     for name in ("coverage_penalty", "max_length_ratio"):
         if getattr(options, name):
-            raise ValueError(f"{name} needs source_mask (B, S), True at source tokens")
+            raise ValueError(
+                f"{name} needs source_mask (B, S), got None: pass it, True at source tokens"
+            )
     if options.max_length is None:
-        raise ValueError("max_length is None: set it, or give source_mask (B, S)")
+        raise ValueError("max_length must be set unless source_mask is given, got None")
 
 
 def check_ids(options: SearchOptions, prefix: Any, vocabulary: Vocabulary) -> None:
     """Raise ValueError for tokens that cannot be generated; a symbolic prefix is not checked."""
     check_tokens(options, vocabulary)
-    tokens = known(prefix)
+    tokens = get_static_value(prefix)
     if tokens is not None:
         check_prefix(tokens, options, vocabulary)
 
 
-def _check_needs(options: SearchOptions, output: StepOutput) -> None:
+def _check_required_outputs(options: SearchOptions, output: StepOutput) -> None:
     """Raise ValueError if an option needs an output that the step does not return."""
     if options.coverage_penalty and output.attention is None:
         raise ValueError(
@@ -140,10 +142,12 @@ def _check_needs(options: SearchOptions, output: StepOutput) -> None:
         )
 
 
-def limits_of(options: SearchOptions, batch_size: Any, source_mask: Any) -> tuple[Any, Any]:
+def compute_length_limits(
+    options: SearchOptions, batch_size: Any, source_mask: Any
+) -> tuple[Any, Any]:
     """Return the maximum length of any hypothesis, and the maximum for each source `(B, 1)`."""
-    nothing = ops.zeros((batch_size, 1), dtype="int32")
+    zeros = ops.zeros((batch_size, 1), dtype="int32")
     if source_mask is None:
-        return options.max_length, nothing + options.max_length
+        return options.max_length, zeros + options.max_length
     lengths = ops.sum(ops.cast(source_mask, "int32"), axis=1, keepdims=True)
-    return options.limit(ops.shape(source_mask)[1]), nothing + options.limit(lengths)
+    return options.limit(ops.shape(source_mask)[1]), zeros + options.limit(lengths)

@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from attention_zoo.decoding.hypotheses import Best, Choice, History, take_hypotheses
+from attention_zoo.decoding.hypotheses import Choice, History, NBestList, take_hypotheses
 from attention_zoo.decoding.options import METHODS, SearchOptions
 from attention_zoo.decoding.plan import Vocabulary
 from attention_zoo.decoding.problem import (
     Problem,
     check_arguments,
     check_ids,
-    first_step,
-    limits_of,
+    compute_length_limits,
+    run_first_step,
 )
-from attention_zoo.decoding.rules import Rule, as_rules, rules_of
-from attention_zoo.decoding.step import StepFunction, StepOutput, check_later, staying
+from attention_zoo.decoding.rules import Rule, as_rules, make_rules
+from attention_zoo.decoding.step import StepFunction, StepOutput, check_next_output, mark_in_place
 
-NEVER = float("-inf")
+NEG_INF = float("-inf")
 
 
 class SearchResult(NamedTuple):
@@ -61,7 +61,7 @@ class Continuations(NamedTuple):
     step: Any
 
 
-Choose = Callable[[Continuations], Choice]
+ChoiceFunction = Callable[[Continuations], Choice]
 """The function that selects continuations; each search method supplies its own.
 
 M is 1 at the first step, and N, the number of continuations selected, at later steps.
@@ -72,27 +72,31 @@ class Progress(NamedTuple):
     """Loop variables: running hypotheses, history and best completed hypotheses.
 
     A hypothesis with log probability -inf is not running: it is complete or can no longer win.
-    `state` is flat, `memories` has one entry per rule, `coverage` is the summed attention or `()`.
+    `state` is flat, `rule_states` has one entry per rule, and `coverage` is the summed attention or
+    `()`.
     """
 
     length: Any
     tokens: Any
     log_probs: Any
     state: tuple[Any, ...]
-    memories: tuple[Any, ...]
+    rule_states: tuple[Any, ...]
     coverage: Any
     history: Any
     best: Any
 
     @classmethod
-    def nothing(cls, problem: Problem) -> Progress:
+    def initial(cls, problem: Problem) -> Progress:
         """Return one empty hypothesis per source."""
-        start = ops.zeros((problem.batch_size, 1), dtype="float32")
-        memories = tuple(rule.memory(problem.batch_size, problem.room) for rule in problem.rules)
-        covers = bool(problem.options.coverage_penalty)
-        coverage = ops.zeros_like(problem.first.attention, "float32") if covers else ()
+        log_probs = ops.zeros((problem.batch_size, 1), dtype="float32")
+        rule_states = tuple(
+            rule.initial_state(problem.batch_size, problem.max_length) for rule in problem.rules
+        )
+        coverage = ()
+        if problem.options.coverage_penalty:
+            coverage = ops.zeros_like(problem.first.attention, "float32")
         length = ops.zeros((), dtype="int32")
-        return cls(length, None, start, (), memories, coverage, None, None)
+        return cls(length, None, log_probs, (), rule_states, coverage, None, None)
 
 
 def search(
@@ -147,7 +151,7 @@ def search(
     check_arguments(
         batch_size, start_token, end_token, pad_token, source_mask, source_keys, options
     )
-    first = first_step(
+    first = run_first_step(
         step,
         state,
         options,
@@ -157,7 +161,7 @@ def search(
         source_mask=source_mask,
     )
     check_ids(options, prefix, Vocabulary(first.logits.shape[-1], end_token, pad_token))
-    room, limits = limits_of(options, batch_size, source_mask)
+    max_length, limits = compute_length_limits(options, batch_size, source_mask)
     if source_keys is None:
         source_keys = ops.arange(batch_size, dtype="int32")
     problem = Problem(
@@ -166,18 +170,18 @@ def search(
         batch_size=batch_size,
         end_token=end_token,
         pad_token=pad_token,
-        room=room,
+        max_length=max_length,
         limits=limits,
         source_mask=source_mask,
         source_keys=source_keys,
-        rules=(*rules_of(options, end_token, pad_token, prefix), *rules),
+        rules=(*make_rules(options, end_token, pad_token, prefix), *rules),
         first=first,
     )
     result: SearchResult = METHODS.get(options.method)(problem)
     return result
 
 
-def grow(problem: Problem, choose: Choose, groups: int = 1) -> SearchResult:
+def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchResult:
     """Extend hypotheses token by token until no running one can still enter the n best.
 
     The first step runs before the loop. It determines the shapes of state and attention. The loop
@@ -185,50 +189,50 @@ def grow(problem: Problem, choose: Choose, groups: int = 1) -> SearchResult:
 
     Args:
         problem: the search problem.
-        choose: see `Choose`.
+        choose: see `ChoiceFunction`.
         groups: number of groups of equal size; each group of hypotheses is searched separately.
     """
-    nothing = Progress.nothing(problem)
-    chosen = choose(continuations(problem, problem.first.logits, nothing))
-    width = chosen.tokens.shape[1]
-    kept = min(problem.options.n_best, width // groups)
-    attention = move(problem.first.attention, chosen)
-    nothing = nothing._replace(
-        history=History.empty(problem.room, chosen, attention),
-        best=Best.empty(problem.batch_size * groups, kept),
+    initial = Progress.initial(problem)
+    choice = choose(compute_continuations(problem, problem.first.logits, initial))
+    width = choice.tokens.shape[1]
+    n_best = min(problem.options.n_best, width // groups)
+    attention = gather_parents(problem.first.attention, choice)
+    initial = initial._replace(
+        history=History.empty(problem.max_length, choice, attention),
+        best=NBestList.empty(problem.batch_size * groups, n_best),
     )
 
-    def running(now: Progress) -> Any:
-        return ops.any(now.log_probs > NEVER)
+    def is_running(progress: Progress) -> Any:
+        return ops.any(progress.log_probs > NEG_INF)
 
-    def advance(now: Progress) -> tuple[Progress]:
-        state = keras.tree.pack_sequence_as(problem.first.state, now.state)
-        output = check_later(problem.step(now.tokens, state), problem.first, width)
-        chosen = choose(continuations(problem, output.logits, now))
-        return (settle(problem, now, output, chosen, groups),)
+    def advance(progress: Progress) -> tuple[Progress]:
+        state = keras.tree.pack_sequence_as(problem.first.state, progress.state)
+        output = check_next_output(problem.step(progress.tokens, state), problem.first, width)
+        choice = choose(compute_continuations(problem, output.logits, progress))
+        return (record_step(problem, progress, output, choice, groups),)
 
-    start = settle(problem, nothing, problem.first, chosen, groups)
-    (end,) = ops.while_loop(running, advance, (start,))
-    found = end.best.of_all_groups(groups, width // groups, problem.options.n_best)
-    return result_of(problem, end, found)
+    start = record_step(problem, initial, problem.first, choice, groups)
+    (final,) = ops.while_loop(is_running, advance, (start,))
+    best = final.best.merge_groups(groups, width // groups, problem.options.n_best)
+    return make_result(problem, final, best)
 
 
-def continuations(problem: Problem, logits: Any, now: Progress) -> Continuations:
+def compute_continuations(problem: Problem, logits: Any, progress: Progress) -> Continuations:
     """Return the continuations of the running hypotheses, after applying the rules."""
     logits = ops.cast(logits, "float32")
-    ruled = list(zip(problem.rules, now.memories, strict=True))
-    for rule, memory in ruled:
-        logits = rule.reweigh(logits, memory, now.length)
+    rules = list(zip(problem.rules, progress.rule_states, strict=True))
+    for rule, state in rules:
+        logits = rule.adjust_logits(logits, state, progress.length)
     normaliser = ops.logsumexp(logits, axis=-1, keepdims=True)
-    for rule, memory in ruled:
-        allowed = rule.allowed(ops.shape(logits), memory, now.length)
-        if allowed is not None:
-            logits = ops.where(allowed, logits, NEVER)
-    return Continuations(logits, normaliser, now.log_probs, now.length)
+    for rule, state in rules:
+        mask = rule.compute_allowed_mask(ops.shape(logits), state, progress.length)
+        if mask is not None:
+            logits = ops.where(mask, logits, NEG_INF)
+    return Continuations(logits, normaliser, progress.log_probs, progress.length)
 
 
-def settle(
-    problem: Problem, now: Progress, output: StepOutput, chosen: Choice, groups: int = 1
+def record_step(
+    problem: Problem, progress: Progress, output: StepOutput, choice: Choice, groups: int = 1
 ) -> Progress:
     """Record a step, collect completed hypotheses, and stop sources that are done.
 
@@ -236,53 +240,55 @@ def settle(
     probability 1 for all remaining tokens. Its results are then frozen, so that they do not depend
     on how long other sources keep the loop running.
     """
-    length = now.length + 1
-    attention = move(output.attention, chosen)
-    coverage, log_coverage = now.coverage, 0.0
+    length = progress.length + 1
+    attention = gather_parents(output.attention, choice)
+    coverage, log_coverage = progress.coverage, 0.0
     if problem.options.coverage_penalty:
-        coverage = take_hypotheses(coverage, chosen.parents) + ops.cast(attention, "float32")
+        coverage = take_hypotheses(coverage, choice.parents) + ops.cast(attention, "float32")
         log_coverage = problem.log_coverage(coverage)
-    ended = chosen.tokens == problem.end_token
-    over = ops.logical_or(ended, length >= problem.limits)
-    scores = ops.where(over, problem.options.score(chosen.log_probs, length, log_coverage), NEVER)
-    scores = in_groups(scores, groups)
-    best = now.best.merge(scores, length, in_groups(ended, groups))
-    running = in_groups(ops.where(over, NEVER, chosen.log_probs), groups)
-    likeliest = ops.max(running, axis=1, keepdims=True, initial=NEVER)
+    finished = choice.tokens == problem.end_token
+    is_complete = ops.logical_or(finished, length >= problem.limits)
+    scores = ops.where(
+        is_complete, problem.options.score(choice.log_probs, length, log_coverage), NEG_INF
+    )
+    scores = split_groups(scores, groups)
+    best = progress.best.merge(scores, length, split_groups(finished, groups))
+    running = split_groups(ops.where(is_complete, NEG_INF, choice.log_probs), groups)
+    best_log_prob = ops.max(running, axis=1, keepdims=True, initial=NEG_INF)
     limits = ops.repeat(problem.limits, groups, axis=0)
-    bound = problem.options.score(likeliest, limits)
-    running = ops.where(bound > best.scores[:, -1:], running, NEVER)
+    bound = problem.options.score(best_log_prob, limits)
+    running = ops.where(bound > best.scores[:, -1:], running, NEG_INF)
     return Progress(
         length,
-        chosen.tokens,
-        ops.reshape(running, ops.shape(chosen.tokens)),
-        moved_state(output.state, chosen),
+        choice.tokens,
+        ops.reshape(running, ops.shape(choice.tokens)),
+        gather_state(output.state, choice),
         tuple(
-            rule.update_state(move(memory, chosen), chosen.tokens, now.length)
-            for rule, memory in zip(problem.rules, now.memories, strict=True)
+            rule.update_state(gather_parents(state, choice), choice.tokens, progress.length)
+            for rule, state in zip(problem.rules, progress.rule_states, strict=True)
         ),
         coverage,
-        now.history.write(now.length, chosen, attention),
+        progress.history.record(progress.length, choice, attention),
         best,
     )
 
 
-def move(x: Any, chosen: Choice) -> Any:
+def gather_parents(x: Any, choice: Choice) -> Any:
     """Gather a nest of `(B, M, ...)`, or None, by the parents of the chosen hypotheses `(B, N)`."""
     return keras.tree.map_structure(
-        lambda leaf: None if leaf is None else take_hypotheses(leaf, chosen.parents), x
+        lambda leaf: None if leaf is None else take_hypotheses(leaf, choice.parents), x
     )
 
 
-def moved_state(state: Any, chosen: Choice) -> tuple[Any, ...]:
+def gather_state(state: Any, choice: Choice) -> tuple[Any, ...]:
     """Return the state leaves of the chosen hypotheses; `InPlace` leaves stay unchanged."""
     return tuple(
-        leaf if stays else take_hypotheses(leaf, chosen.parents)
-        for leaf, stays in zip(keras.tree.flatten(state), staying(state), strict=True)
+        leaf if in_place else take_hypotheses(leaf, choice.parents)
+        for leaf, in_place in zip(keras.tree.flatten(state), mark_in_place(state), strict=True)
     )
 
 
-def in_groups(x: Any, groups: int) -> Any:
+def split_groups(x: Any, groups: int) -> Any:
     """Reshape `(B, N)` to `(B G, N / G)`."""
     if groups == 1:
         return x
@@ -290,17 +296,17 @@ def in_groups(x: Any, groups: int) -> Any:
     return ops.reshape(x, (batch * groups, width // groups))
 
 
-def result_of(problem: Problem, end: Progress, best: Best) -> SearchResult:
+def make_result(problem: Problem, progress: Progress, best: NBestList) -> SearchResult:
     """Trace the best hypotheses back through the history and return the result."""
-    history = end.history
-    path = history.path(end.length, best.slots, best.lengths)
-    within = ops.arange(problem.room, dtype="int32") < best.lengths[..., None]
-    tokens = ops.where(within, history.follow(history.tokens, path), problem.pad_token)
-    sums = history.follow(history.log_probs, path)
+    history = progress.history
+    path = history.trace_back(progress.length, best.slots, best.lengths)
+    within = ops.arange(problem.max_length, dtype="int32") < best.lengths[..., None]
+    tokens = ops.where(within, history.gather_path(history.tokens, path), problem.pad_token)
+    sums = history.gather_path(history.log_probs, path)
     before = ops.pad(sums, ((0, 0), (0, 0), (1, 0)))[..., :-1]
     token_scores = ops.where(within, sums - before, 0.0)
     attention = None
     if not isinstance(history.attention, tuple):
-        attention = history.follow(history.attention, path)
+        attention = history.gather_path(history.attention, path)
         attention = ops.where(within[..., None], attention, ops.zeros_like(attention))
     return SearchResult(tokens, best.scores, best.lengths, attention, best.finished, token_scores)

@@ -44,7 +44,7 @@ StepFunction = Callable[[Any, Any], StepOutput]
 """`step(tokens (B, N) int32, state) -> StepOutput`. N is 1 at the first step of every search."""
 
 
-def staying(state: Any) -> list[bool]:
+def mark_in_place(state: Any) -> list[bool]:
     """Return whether each leaf of a state is `InPlace`."""
 
     def mark(part: Any) -> Any:
@@ -61,7 +61,7 @@ def check_state(state: Any, batch_size: Any) -> None:
     for leaf in keras.tree.flatten(state):
         if leaf is None:
             raise ValueError(
-                "the state contains None: each leaf must be a tensor (B, ...); use () for no state"
+                "each leaf of the state must be a tensor (B, ...), got None: use () for no state"
             )
         check_shape("a leaf of the initial state", leaf, (batch_size,), open_ended=True)
 
@@ -78,19 +78,19 @@ def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> No
         )
     if end_token >= vocabulary:
         raise ValueError(
-            f"end_token is {end_token}: it must be below the vocabulary size {vocabulary}"
+            f"end_token must be below the vocabulary size {vocabulary}, got {end_token}"
         )
     if output.attention is not None:
         check_shape("the attention of step", output.attention, (batch_size, 1, None))
-    leaves, given = keras.tree.flatten(output.state), keras.tree.flatten(state)
-    if len(leaves) != len(given):
-        raise ValueError(f"step must return a state of {len(given)} tensors, got {len(leaves)}")
-    for leaf, stays in zip(leaves, staying(output.state), strict=True):
-        want = (batch_size,) if stays else (batch_size, 1)
-        check_shape("a leaf of the state of step", leaf, want, open_ended=True)
+    leaves, initial = keras.tree.flatten(output.state), keras.tree.flatten(state)
+    if len(leaves) != len(initial):
+        raise ValueError(f"step must return a state of {len(initial)} tensors, got {len(leaves)}")
+    for leaf, in_place in zip(leaves, mark_in_place(output.state), strict=True):
+        expected = (batch_size,) if in_place else (batch_size, 1)
+        check_shape("a leaf of the state of step", leaf, expected, open_ended=True)
 
 
-def check_later(output: Any, first: StepOutput, count: int) -> StepOutput:
+def check_next_output(output: Any, first: StepOutput, count: int) -> StepOutput:
     """Return a later step's output; raise ValueError if its structure differs from the first one's.
 
     Args:
@@ -100,9 +100,9 @@ def check_later(output: Any, first: StepOutput, count: int) -> StepOutput:
     """
     if not isinstance(output, StepOutput):
         raise ValueError(f"step must return a StepOutput, got {type(output).__name__}")
-    kept = staying(first.state)
+    in_place_leaves = mark_in_place(first.state)
     leaves, before = keras.tree.flatten(output.state), keras.tree.flatten(first.state)
-    if len(leaves) != len(before) or staying(output.state) != kept:
+    if len(leaves) != len(before) or mark_in_place(output.state) != in_place_leaves:
         raise ValueError(
             f"the state of step must keep its structure, got {len(before)} tensors, "
             f"then {len(leaves)}"
@@ -116,29 +116,29 @@ def check_later(output: Any, first: StepOutput, count: int) -> StepOutput:
             )
         if then is not None:
             pairs.append((f"the {name} of step", now, then, False))
-    for leaf, then, stays in zip(leaves, before, kept, strict=True):
-        pairs.append(("a leaf of the state of step", leaf, then, stays))
-    for what, now, then, stays in pairs:
+    for leaf, then, in_place in zip(leaves, before, in_place_leaves, strict=True):
+        pairs.append(("a leaf of the state of step", leaf, then, in_place))
+    for what, now, then, in_place in pairs:
         sizes = [size if isinstance(size, int) else None for size in then.shape]
-        check_shape(what, now, tuple(sizes if stays else [sizes[0], count, *sizes[2:]]))
+        check_shape(what, now, tuple(sizes if in_place else [sizes[0], count, *sizes[2:]]))
         dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (then, now)]
         if dtypes[0] != dtypes[1]:
             raise ValueError(f"{what} must have one dtype, got {dtypes[0]}, then {dtypes[1]}")
     return output
 
 
-def check_shape(what: str, x: Any, want: tuple[Any, ...], open_ended: bool = False) -> None:
-    """Raise ValueError if the static shape of `x` does not match `want`.
+def check_shape(what: str, x: Any, expected: tuple[Any, ...], open_ended: bool = False) -> None:
+    """Raise ValueError if the static shape of `x` does not match `expected`.
 
     Args:
         what: name of `x` in the message.
         x: a tensor.
-        want: the expected size of each axis; None and tensors match any size.
+        expected: the expected size of each axis; None and tensors match any size.
         open_ended: whether more axes may follow.
     """
-    got = tuple(getattr(x, "shape", ()))
-    rank = len(got) >= len(want) if open_ended else len(got) == len(want)
-    pairs = zip(got, want, strict=False)
+    shape = tuple(getattr(x, "shape", ()))
+    rank = len(shape) >= len(expected) if open_ended else len(shape) == len(expected)
+    pairs = zip(shape, expected, strict=False)
     if not rank or any(isinstance(w, int) and g not in (w, None) for g, w in pairs):
-        sizes = [str(w) if isinstance(w, int) else "any" for w in want] + ["..."] * open_ended
-        raise ValueError(f"{what} must have shape ({', '.join(sizes)}), got {got}")
+        sizes = [str(w) if isinstance(w, int) else "any" for w in expected] + ["..."] * open_ended
+        raise ValueError(f"{what} must have shape ({', '.join(sizes)}), got {shape}")

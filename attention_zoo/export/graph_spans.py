@@ -44,7 +44,7 @@ class GraphSpans(tf.Module):
         begins, goes_on = frozenset[str](), ""
         if scheme is not None:
             parsed = [parse_tag(tag, scheme) for tag in tags]
-            begins, goes_on = span_letters(scheme), scheme_rules(scheme).goes_on
+            begins, goes_on = span_letters(scheme), scheme_rules(scheme).continuable
         kinds = sorted({kind for _, kind in parsed})
         self._labels = tf.constant([kind for _, kind in parsed])
         self._kinds = tf.constant([kinds.index(kind) for _, kind in parsed])

@@ -8,11 +8,11 @@ from attention_zoo.data.text.words import (
     DIGIT_JOINERS,
     DIGITS,
     EXTENDERS,
+    INVISIBLE,
     JOINERS,
     LETTERS,
     SYMBOLS,
-    TIE,
-    UNSEEN,
+    ZERO_WIDTH_JOINER,
 )
 from attention_zoo.export.graph_tokenizer import CharacterClasses, first_of_row, shifted
 
@@ -33,7 +33,14 @@ class GraphWords(tf.Module):
     def __init__(self) -> None:
         super().__init__(name="words")
         self._classes_of = CharacterClasses(
-            UNSEEN, LETTERS, DIGITS, SYMBOLS, EXTENDERS, JOINERS, DIGIT_JOINERS, TIE
+            INVISIBLE,
+            LETTERS,
+            DIGITS,
+            SYMBOLS,
+            EXTENDERS,
+            JOINERS,
+            DIGIT_JOINERS,
+            ZERO_WIDTH_JOINER,
         )
 
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:

@@ -49,12 +49,12 @@ class CopyCrossEntropy(keras.losses.Loss):
         check_shape("y_pred", y_pred.shape, ("batch", "steps", "words"))
         check_shape("y_true", y_true.shape, sizes_or(("batch", "steps"), y_pred.shape[:2]))
         labels = ops.cast(y_true, "int32")
-        live = ops.not_equal(labels, 0)
-        known = ops.logical_and(labels >= 0, labels < y_pred.shape[-1])
-        at = ops.where(known, labels, 0)[..., None]
-        losses = -ops.take_along_axis(ops.cast(y_pred, "float32"), at, axis=-1)[..., 0]
-        losses = ops.where(known, losses, float("nan"))
-        return ops.where(live, losses, 0.0) / ops.maximum(self.count(labels), 1.0)
+        is_labelled = ops.not_equal(labels, 0)
+        in_vocabulary = ops.logical_and(labels >= 0, labels < y_pred.shape[-1])
+        index = ops.where(in_vocabulary, labels, 0)[..., None]
+        losses = -ops.take_along_axis(ops.cast(y_pred, "float32"), index, axis=-1)[..., 0]
+        losses = ops.where(in_vocabulary, losses, float("nan"))
+        return ops.where(is_labelled, losses, 0.0) / ops.maximum(self.count(labels), 1.0)
 
     def total(self, y_true: Tensor, projection: CopyProjection) -> Tensor:
         """Return the summed loss over labels `(B, T)`, computing only the labels' probabilities.

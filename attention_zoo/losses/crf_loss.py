@@ -18,9 +18,9 @@ from attention_zoo.ops.linear_chain import (
 )
 from attention_zoo.typing import Tensor
 
-REFUSED = 1e4
+FORBIDDEN_COST = 1e4
 """Cost of a sentence whose labels are forbidden; finite, so that its batch stays usable."""
-UNKNOWN = -1
+UNKNOWN_TAG = -1
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -41,8 +41,7 @@ class CRFLoss(keras.losses.Loss):
 
     Returns:
         Losses `(B,)` before the reduction, float32. A sentence of length 0 costs 0. A sentence
-        whose labels admit
-        no allowed tag sequence costs 10,000 and has no gradient.
+        whose labels admit no allowed tag sequence costs 10,000 and has no gradient.
 
     Example:
         >>> import numpy as np
@@ -69,39 +68,41 @@ class CRFLoss(keras.losses.Loss):
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         chain = unpack(y_pred, "y_pred")
-        size, places = chain.starts.shape[0], chain.emissions.shape[1]
-        places = "positions" if places is None else places
-        wanted = ("batch", places, size) if len(y_true.shape) == 3 else ("batch", places)
-        check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, wanted)
+        size, positions = chain.starts.shape[0], chain.emissions.shape[1]
+        positions = "positions" if positions is None else positions
+        expected_shape = (
+            ("batch", positions, size) if len(y_true.shape) == 3 else ("batch", positions)
+        )
+        check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, expected_shape)
         # This keeps the sums over a sentence small, and so exact, without changing the result.
-        tops = ops.max(chain.emissions, axis=-1, keepdims=True, initial=float("-inf"))
-        chain = chain._replace(emissions=chain.emissions - ops.stop_gradient(tops))
+        max_emissions = ops.max(chain.emissions, axis=-1, keepdims=True, initial=float("-inf"))
+        chain = chain._replace(emissions=chain.emissions - ops.stop_gradient(max_emissions))
         return negative_log_likelihood(chain, y_true)
 
 
 def negative_log_likelihood(chain: Chain, labels: Tensor) -> Tensor:
     """Return the negative log-likelihoods `(B,)`; see `CRFLoss` for `labels`."""
-    right = _score(chain, labels)
+    correct = _score_labels(chain, labels)
     total = log_partition(chain)
     zero = ops.zeros((), total.dtype)
-    cost = total - right
+    cost = total - correct
     cost = ops.where(cost > 0, cost, zero)
-    return ops.where(right > IMPOSSIBLE, cost, ops.cast(REFUSED, total.dtype))
+    return ops.where(correct > IMPOSSIBLE, cost, ops.cast(FORBIDDEN_COST, total.dtype))
 
 
-def _score(chain: Chain, labels: Tensor) -> Tensor:
+def _score_labels(chain: Chain, labels: Tensor) -> Tensor:
     """Return the log-sum-exp of the scores of the sequences that the labels allow, `(B,)`."""
     if len(labels.shape) == 3:
         return partial_score(chain, ops.cast(labels, "bool"))
     labels = ops.cast(labels, "int32")
-    unknown = labels == UNKNOWN
+    is_unknown = labels == UNKNOWN_TAG
     size = chain.starts.shape[0]
 
-    def by_sets() -> Tensor:
-        own = ops.arange(size, dtype="int32") == labels[..., None]
-        return partial_score(chain, ops.logical_or(own, unknown[..., None]))
+    def score_tag_sets() -> Tensor:
+        one_hot = ops.arange(size, dtype="int32") == labels[..., None]
+        return partial_score(chain, ops.logical_or(one_hot, is_unknown[..., None]))
 
-    def by_path() -> Tensor:
+    def score_path() -> Tensor:
         return path_score(chain, labels)
 
-    return ops.cond(ops.any(ops.logical_and(unknown, chain.mask)), by_sets, by_path)
+    return ops.cond(ops.any(ops.logical_and(is_unknown, chain.mask)), score_tag_sets, score_path)

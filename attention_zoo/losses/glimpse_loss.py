@@ -79,12 +79,12 @@ class GlimpseLoss(keras.losses.Loss):
         losses = smoothed_cross_entropy(labels, logits, self.label_smoothing)
         if not isinstance(y_pred, dict):
             return losses
-        right = ops.cast(ops.argmax(logits, axis=-1), "int32") == labels
-        reward = ops.cast(right, losses.dtype)[:, None]
+        is_correct = ops.cast(ops.argmax(logits, axis=-1), "int32") == labels
+        reward = ops.cast(is_correct, losses.dtype)[:, None]
         error = reward - y_pred["baselines"]
-        chosen = ops.stop_gradient(error) * y_pred["log_probabilities"]
-        learnt = ops.sum(ops.square(error) - self.coefficient * chosen, axis=-1)
-        return losses + (learnt - ops.stop_gradient(learnt))
+        policy_terms = ops.stop_gradient(error) * y_pred["log_probabilities"]
+        surrogate = ops.sum(ops.square(error) - self.coefficient * policy_terms, axis=-1)
+        return losses + (surrogate - ops.stop_gradient(surrogate))
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -13,7 +13,7 @@ from attention_zoo.typing import Tensor
 
 KINDS = Registry("kind of guided alignment")
 
-LEAST = 1e-30
+MIN_WEIGHT = 1e-30
 """Lower bound of weights in the logarithm; a softmax in training stays far above it."""
 
 
@@ -21,8 +21,8 @@ LEAST = 1e-30
 def _cross_entropy(reference: Tensor, weights: Tensor) -> Tensor:
     """Return `-sum_s p_ts log a_ts`, where p is the reference divided by its sum."""
     total = ops.sum(reference, axis=-1, keepdims=True)
-    shares = reference / ops.where(total > 0, total, ops.ones((), total.dtype))
-    return -ops.sum(shares * ops.log(ops.maximum(weights, LEAST)), axis=-1)
+    targets = reference / ops.where(total > 0, total, ops.ones((), total.dtype))
+    return -ops.sum(targets * ops.log(ops.maximum(weights, MIN_WEIGHT)), axis=-1)
 
 
 @KINDS.register("mse")
@@ -79,11 +79,11 @@ class GuidedAlignment(keras.losses.Loss):
         axes = ("batch", "targets", "sources")
         check_shape("y_pred, the weights,", y_pred.shape, axes)
         check_shape("y_true, the reference,", y_true.shape, sizes_or(axes, y_pred.shape))
-        live = ops.any(y_true > 0, axis=-1)
-        weights = ops.where(live[..., None], y_pred, ops.zeros((), y_pred.dtype))
-        count = ops.maximum(ops.sum(ops.cast(live, weights.dtype)), 1)
+        is_labelled = ops.any(y_true > 0, axis=-1)
+        weights = ops.where(is_labelled[..., None], y_pred, ops.zeros((), y_pred.dtype))
+        count = ops.maximum(ops.sum(ops.cast(is_labelled, weights.dtype)), 1)
         costs = self.cost(y_true, weights)
-        return ops.where(live, costs, ops.zeros((), costs.dtype)) / count
+        return ops.where(is_labelled, costs, ops.zeros((), costs.dtype)) / count
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "kind": self.kind}

@@ -73,27 +73,36 @@ class HardestNegatives(keras.losses.Loss):
         rows = tuple(y_pred.shape)[:1]
         check_shape("y_pred", y_pred.shape, sizes_or(("images", "texts"), rows * 2))
         check_shape("y_true", y_true.shape, sizes_or(("batch",), rows))
-        alike = at_least_float32(y_pred)
-        strangers = ops.not_equal(y_true[:, None], y_true[None, :])
-        own = ops.diagonal(alike)
-        by_text = self._hinge(own, alike, strangers, 1)
-        return by_text + self._hinge(own, alike, strangers, 0)
+        similarity = at_least_float32(y_pred)
+        is_negative = ops.not_equal(y_true[:, None], y_true[None, :])
+        positive = ops.diagonal(similarity)
+        text_losses = self._compute_hinge_loss(positive, similarity, is_negative, 1)
+        return text_losses + self._compute_hinge_loss(positive, similarity, is_negative, 0)
 
-    def _hinge(self, own: Tensor, alike: Tensor, strangers: Tensor, axis: int) -> Tensor:
+    def _compute_hinge_loss(
+        self, positive: Tensor, similarity: Tensor, is_negative: Tensor, axis: int
+    ) -> Tensor:
         """Return the hinge loss of each pair against its negatives along an axis, `(B,)`."""
-        least = ops.full((), float("-inf"), alike.dtype)
-        likest = ops.max(ops.where(strangers, alike, least), axis=axis, initial=float("-inf"))
-        some = ops.any(strangers, axis=axis)
-        likest = ops.where(some, likest, ops.zeros_like(likest))
+        lowest = ops.full((), float("-inf"), similarity.dtype)
+        hardest = ops.max(
+            ops.where(is_negative, similarity, lowest), axis=axis, initial=float("-inf")
+        )
+        has_negatives = ops.any(is_negative, axis=axis)
+        hardest = ops.where(has_negatives, hardest, ops.zeros_like(hardest))
         if self.sharpness is not None:
-            likest = ops.stop_gradient(likest)
-            above = ops.where(strangers, alike - ops.expand_dims(likest, axis), 0 * alike)
-            there = ops.cast(strangers, alike.dtype)
-            total = ops.sum(there * ops.exp(self.sharpness * above), axis=axis)
-            mean = total / ops.maximum(ops.sum(there, axis=axis), 1)
-            likest = likest + ops.log(ops.where(some, mean, ops.ones_like(mean))) / self.sharpness
-        cost = ops.relu(self.margin - own + likest)
-        return ops.where(some, cost, ops.zeros_like(cost))
+            hardest = ops.stop_gradient(hardest)
+            difference = ops.where(
+                is_negative, similarity - ops.expand_dims(hardest, axis), 0 * similarity
+            )
+            negatives = ops.cast(is_negative, similarity.dtype)
+            total = ops.sum(negatives * ops.exp(self.sharpness * difference), axis=axis)
+            mean = total / ops.maximum(ops.sum(negatives, axis=axis), 1)
+            hardest = (
+                hardest
+                + ops.log(ops.where(has_negatives, mean, ops.ones_like(mean))) / self.sharpness
+            )
+        cost = ops.relu(self.margin - positive + hardest)
+        return ops.where(has_negatives, cost, ops.zeros_like(cost))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "margin": self.margin, "sharpness": self.sharpness}

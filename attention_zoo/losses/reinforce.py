@@ -123,34 +123,34 @@ class Reinforce(keras.layers.Layer):
     ) -> Tensor:
         if entropy is None and self.entropy_bonus:
             raise ValueError(
-                f"entropy is None but entropy_bonus is {self.entropy_bonus}: "
-                "pass entropy, or set entropy_bonus=0"
+                f"entropy must be given for entropy_bonus={self.entropy_bonus}, got None: pass it, "
+                "or set entropy_bonus=0"
             )
         check_shape("reward", reward.shape, ("batch",))
-        each = sizes_or(("batch",), reward.shape)
-        check_shape("log_probability", log_probability.shape, each)
+        batch_shape = sizes_or(("batch",), reward.shape)
+        check_shape("log_probability", log_probability.shape, batch_shape)
         if entropy is not None:
-            check_shape("entropy", entropy.shape, each)
+            check_shape("entropy", entropy.shape, batch_shape)
         mask = example_mask
         if mask is not None:
-            check_shape("example_mask", mask.shape, each)
+            check_shape("example_mask", mask.shape, batch_shape)
             refuse_float_mask("example_mask", mask)
             mask = ops.cast(mask, "bool")
-        log_probability = _there(log_probability, mask)
-        reward = ops.stop_gradient(_there(reward, mask))
-        gained = reward - ops.stop_gradient(self.baseline)
-        term = -self.coefficient * _mean(gained * log_probability, mask)
+        log_probability = _mask_values(log_probability, mask)
+        reward = ops.stop_gradient(_mask_values(reward, mask))
+        advantage = reward - ops.stop_gradient(self.baseline)
+        loss = -self.coefficient * _compute_mean(advantage * log_probability, mask)
         if self.entropy_bonus:
-            term = term - self.entropy_bonus * _mean(_there(entropy, mask), mask)
+            loss = loss - self.entropy_bonus * _compute_mean(_mask_values(entropy, mask), mask)
         if training:
-            self._move_baseline(reward, mask)
-        return term
+            self._update_baseline(reward, mask)
+        return loss
 
-    def _move_baseline(self, reward: Tensor, mask: Tensor | None) -> None:
+    def _update_baseline(self, reward: Tensor, mask: Tensor | None) -> None:
         """Move the baseline towards the mean reward; skip a fully masked batch."""
-        step = (1 - self.baseline_decay) * (_mean(reward, mask) - self.baseline)
-        some = _rows(reward, mask) > 0
-        self.baseline.assign_add(ops.where(some, step, 0.0))
+        step = (1 - self.baseline_decay) * (_compute_mean(reward, mask) - self.baseline)
+        has_examples = _count_examples(reward, mask) > 0
+        self.baseline.assign_add(ops.where(has_examples, step, 0.0))
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -161,18 +161,18 @@ class Reinforce(keras.layers.Layer):
         }
 
 
-def _there(x: Tensor, mask: Tensor | None) -> Tensor:
+def _mask_values(x: Tensor, mask: Tensor | None) -> Tensor:
     """Cast values to float32 and set those of masked examples to 0, even NaN."""
     x = ops.cast(x, "float32")
     return x if mask is None else ops.where(mask, x, 0.0)
 
 
-def _mean(x: Tensor, mask: Tensor | None) -> Tensor:
+def _compute_mean(x: Tensor, mask: Tensor | None) -> Tensor:
     """Return the mean over unmasked examples; 0 if there are none."""
-    return ops.sum(x) / ops.cast(ops.maximum(_rows(x, mask), 1), x.dtype)
+    return ops.sum(x) / ops.cast(ops.maximum(_count_examples(x, mask), 1), x.dtype)
 
 
-def _rows(x: Tensor, mask: Tensor | None) -> Tensor:
+def _count_examples(x: Tensor, mask: Tensor | None) -> Tensor:
     """Return the number of unmasked examples."""
     if mask is None:
         return ops.convert_to_tensor(ops.shape(x)[0])

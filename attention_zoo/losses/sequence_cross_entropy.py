@@ -57,11 +57,11 @@ class SequenceCrossEntropy(keras.losses.Loss):
         check_shape("y_pred", y_pred.shape, ("batch", "steps", "vocabulary"))
         check_shape("y_true", y_true.shape, sizes_or(("batch", "steps"), y_pred.shape[:2]))
         labels = ops.cast(y_true, "int32")
-        live = ops.not_equal(labels, 0)
-        logits = ops.where(live[..., None], ops.cast(y_pred, "float32"), 0.0)
+        is_labelled = ops.not_equal(labels, 0)
+        logits = ops.where(is_labelled[..., None], ops.cast(y_pred, "float32"), 0.0)
         losses = smoothed_cross_entropy(labels, logits, self.label_smoothing)
-        count = ops.maximum(ops.sum(ops.cast(live, "float32")), 1.0)
-        return ops.where(live, losses, 0.0) / count
+        count = ops.maximum(ops.sum(ops.cast(is_labelled, "float32")), 1.0)
+        return ops.where(is_labelled, losses, 0.0) / count
 
     def total(self, y_true: Tensor, projection: Projection) -> Tensor:
         """Return the summed loss over labels `(B, T)`, without materializing the logits.

@@ -58,14 +58,14 @@ class TagCrossEntropy(keras.losses.Loss):
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         chain = unpack(y_pred, "y_pred")
-        wanted = sizes_or(("batch", "positions"), chain.mask.shape)
-        check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, wanted)
+        expected_shape = sizes_or(("batch", "positions"), chain.mask.shape)
+        check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, expected_shape)
         labels, logits = ops.cast(y_true, "int32"), chain.emissions
-        live = ops.logical_and(chain.mask, labels >= 0)
-        labels = ops.where(live, labels, 0)
+        is_labelled = ops.logical_and(chain.mask, labels >= 0)
+        labels = ops.where(is_labelled, labels, 0)
         losses = smoothed_cross_entropy(labels, logits, self.label_smoothing)
-        count = ops.maximum(ops.sum(ops.cast(live, losses.dtype)), 1.0)
-        return ops.where(live, losses, ops.zeros((), losses.dtype)) / count
+        count = ops.maximum(ops.sum(ops.cast(is_labelled, losses.dtype)), 1.0)
+        return ops.where(is_labelled, losses, ops.zeros((), losses.dtype)) / count
 
     def count(self, y_true: Tensor) -> Tensor:
         """Return the number of known tags, as a float32 scalar.

@@ -9,22 +9,22 @@ from attention_zoo.metrics.captioning import CaptionScores, caption_scores
 from attention_zoo.metrics.cider import cider
 from attention_zoo.metrics.exact_match import exact_match
 from attention_zoo.metrics.overlap import Score, bleu, bleu_tokenizer, chrf
-from attention_zoo.metrics.recall import Recalls, recall_at
+from attention_zoo.metrics.recall import RecallAtK, recall_at_k
 from attention_zoo.metrics.rouge import Rouge, rouge
 from attention_zoo.metrics.spans import (
     LabelScore,
     Span,
     SpanScores,
-    invalid_sequences,
+    count_invalid_sequences,
     read_spans,
     span_scores,
     tag_accuracy,
 )
-from attention_zoo.metrics.wording import (
+from attention_zoo.metrics.summarization import (
     FactScore,
     copied_share,
+    extract_facts,
     fact_score,
-    facts,
     first_sentence,
     repeated_ngrams,
 )
@@ -35,7 +35,7 @@ __all__ = [
     "FactScore",
     "LabelScore",
     "LengthScore",
-    "Recalls",
+    "RecallAtK",
     "Rouge",
     "Score",
     "Span",
@@ -47,14 +47,14 @@ __all__ = [
     "chrf",
     "cider",
     "copied_share",
+    "count_invalid_sequences",
     "exact_match",
+    "extract_facts",
     "fact_score",
-    "facts",
     "first_sentence",
-    "invalid_sequences",
     "mass_in_boxes",
     "read_spans",
-    "recall_at",
+    "recall_at_k",
     "repeated_ngrams",
     "rouge",
     "span_scores",

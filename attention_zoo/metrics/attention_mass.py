@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attention_zoo.metrics.check import check_same_length
 
-SLACK = 0.02
+SUM_TOLERANCE = 0.02
 """Amount by which the sum of half-precision weights may exceed 1."""
 
 Box = tuple[float, float, float, float]  # top, left, bottom, right, in fractions
@@ -59,25 +59,25 @@ def mass_in_boxes(
             not match the words, or a box is not within the image.
     """
     check_same_length(attention=attention, tokens=tokens, boxes=boxes)
-    found: list[tuple[float, float]] = []
-    for row, (grids_of_words, words, known) in enumerate(
+    masses: list[tuple[float, float]] = []
+    for row, (word_grids, words, word_boxes) in enumerate(
         zip(attention, tokens, boxes, strict=True)
     ):
-        grids = np.asarray(grids_of_words, np.float64)
+        grids = np.asarray(word_grids, np.float64)
         if grids.ndim != 3 or len(grids) != len(words) or 0 in grids.shape[1:]:
             raise ValueError(
-                f"attention of image {row} has shape {grids.shape}: expected ({len(words)}, h, w)"
-                f" for its {len(words)} words"
+                f"attention of image {row} must be ({len(words)}, h, w) for its {len(words)} words,"
+                f" got shape {grids.shape}"
             )
         for word, grid in zip(words, grids, strict=True):
-            if word in known:
-                _check(row, word, known[word], grid)
-                inside = _covered(known[word], *grid.shape)
-                found.append((float((grid * inside).sum()), float(inside.mean())))
-    if not found:
+            if word in word_boxes:
+                _check(row, word, word_boxes[word], grid)
+                coverage = _compute_coverage(word_boxes[word], *grid.shape)
+                masses.append((float((grid * coverage).sum()), float(coverage.mean())))
+    if not masses:
         return BoxMass(0.0, 0.0, 0)
-    mass, area = np.mean(found, axis=0)
-    return BoxMass(float(mass), float(area), len(found))
+    mass, area = np.mean(masses, axis=0)
+    return BoxMass(float(mass), float(area), len(masses))
 
 
 def _check(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
@@ -85,25 +85,27 @@ def _check(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
     top, left, bottom, right = box if len(box) == 4 else (0.0, 0.0, 0.0, 0.0)
     if not (0 <= top < bottom <= 1 and 0 <= left < right <= 1):
         raise ValueError(
-            f"box of {word!r} in image {row} is {tuple(box)}: expected top < bottom and left <"
-            " right in fractions of height and width, from 0 to 1"
+            f"box of {word!r} in image {row} must have top < bottom and left < right in fractions"
+            f" of height and width, from 0 to 1, got {tuple(box)}"
         )
     if not np.isfinite(grid).all():
-        raise ValueError(f"attention of {word!r} in image {row} is not finite")
-    if (grid < 0).any() or grid.sum() > 1 + SLACK:
         raise ValueError(
-            f"attention of {word!r} in image {row} has minimum {grid.min()} and sum"
-            f" {grid.sum()}: expected weights of at least 0 whose sum is 1"
+            f"attention of {word!r} in image {row} must be finite, got NaN or infinity"
+        )
+    if (grid < 0).any() or grid.sum() > 1 + SUM_TOLERANCE:
+        raise ValueError(
+            f"attention of {word!r} in image {row} must be weights of at least 0 whose sum is 1,"
+            f" got minimum {grid.min()} and sum {grid.sum()}"
         )
 
 
-def _covered(box: Box, height: int, width: int) -> NDArray[np.float64]:
+def _compute_coverage(box: Box, height: int, width: int) -> NDArray[np.float64]:
     """Return the fraction of each cell that a box covers."""
     top, left, bottom, right = box
-    return np.outer(_overlap(top, bottom, height), _overlap(left, right, width))
+    return np.outer(_compute_overlap(top, bottom, height), _compute_overlap(left, right, width))
 
 
-def _overlap(first: float, last: float, cells: int) -> NDArray[np.float64]:
+def _compute_overlap(first: float, last: float, cells: int) -> NDArray[np.float64]:
     """Return the fraction in `[first, last]` of each of `cells` equal parts of `[0, 1]`."""
     edges = np.clip(np.arange(cells + 1) / cells, first, last)
     return np.diff(edges) * cells

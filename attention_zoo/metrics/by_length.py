@@ -52,11 +52,11 @@ def by_length(
     """
     check_same_length(hypotheses=hypotheses, references=references, lengths=lengths)
     if any(low >= high for low, high in pairwise(edges)):
-        raise ValueError(f"edges are {list(edges)}: each must be greater than the one before")
+        raise ValueError(f"edges must increase, got {list(edges)}")
     ranges: list[list[int]] = [[] for _ in range(len(edges) + 1)]
     for row, length in enumerate(lengths):
         ranges[bisect_left(edges, length)].append(row)
-    firsts, lasts = [0, *(edge + 1 for edge in edges)], [*edges, None]
+    minimums, maximums = [0, *(edge + 1 for edge in edges)], [*edges, None]
     return [
         LengthScore(
             first,
@@ -64,6 +64,6 @@ def by_length(
             len(rows),
             metric([hypotheses[row] for row in rows], [references[row] for row in rows]),
         )
-        for first, last, rows in zip(firsts, lasts, ranges, strict=True)
+        for first, last, rows in zip(minimums, maximums, ranges, strict=True)
         if rows
     ]

@@ -7,9 +7,9 @@ from itertools import zip_longest
 from statistics import fmean
 from typing import NamedTuple
 
-from attention_zoo.metrics.check import check_same_length, listed
-from attention_zoo.metrics.cider import LONGEST, cider
-from attention_zoo.metrics.wording import caption_words
+from attention_zoo.metrics.check import as_reference_lists, check_same_length
+from attention_zoo.metrics.cider import MAX_NGRAM, cider
+from attention_zoo.metrics.summarization import caption_words
 
 BETA = 1.2  # weight of recall in ROUGE-L
 
@@ -71,56 +71,66 @@ def caption_scores(
         ValueError: if the lists are empty or differ in length, or an image has no reference.
     """
     check_same_length(captions=captions, references=references)
-    own = [caption_words(caption) for caption in captions]
-    given = [[caption_words(text) for text in of_image] for of_image in listed(references)]
-    bleus, signature = _bleus(own, given)
-    pairs = zip(own, given, strict=True)
-    rouge_l = 100 * fmean(_rouge_l(words, others) for words, others in pairs)
-    one, two, three, four = bleus
-    return CaptionScores(one, two, three, four, rouge_l, cider(captions, references), signature)
+    caption_tokens = [caption_words(caption) for caption in captions]
+    reference_tokens = [
+        [caption_words(text) for text in image_references]
+        for image_references in as_reference_lists(references)
+    ]
+    bleus, signature = _compute_bleu(caption_tokens, reference_tokens)
+    pairs = zip(caption_tokens, reference_tokens, strict=True)
+    rouge_l = 100 * fmean(
+        _compute_rouge_l(words, reference_words) for words, reference_words in pairs
+    )
+    bleu1, bleu2, bleu3, bleu4 = bleus
+    cider_d = cider(captions, references)
+    return CaptionScores(bleu1, bleu2, bleu3, bleu4, rouge_l, cider_d, signature)
 
 
-def _bleus(captions: list[list[str]], references: list[list[list[str]]]) -> tuple[list[float], str]:
+def _compute_bleu(
+    captions: list[list[str]], references: list[list[list[str]]]
+) -> tuple[list[float], str]:
     """Return BLEU-1 to 4, and the signature."""
     from sacrebleu.metrics import BLEU
 
-    metric = BLEU(lowercase=True, tokenize="none", smooth_method="none", max_ngram_order=LONGEST)
-    texts = [[" ".join(words) for words in of_image] for of_image in references]
-    found = metric.corpus_score([" ".join(words) for words in captions], [*zip_longest(*texts)])
+    metric = BLEU(lowercase=True, tokenize="none", smooth_method="none", max_ngram_order=MAX_NGRAM)
+    texts = [[" ".join(words) for words in image_references] for image_references in references]
+    statistics = metric.corpus_score(
+        [" ".join(words) for words in captions], [*zip_longest(*texts)]
+    )
     scores = [
         metric.compute_bleu(
-            found.counts[:n],
-            found.totals[:n],
-            found.sys_len,
-            found.ref_len,
+            statistics.counts[:n],
+            statistics.totals[:n],
+            statistics.sys_len,
+            statistics.ref_len,
             max_ngram_order=n,
         )
-        for n in range(1, LONGEST + 1)
+        for n in range(1, MAX_NGRAM + 1)
     ]
-    return [float(one.score) for one in scores], str(metric.get_signature())
+    return [float(score.score) for score in scores], str(metric.get_signature())
 
 
-def _rouge_l(caption: list[str], references: list[list[str]]) -> float:
+def _compute_rouge_l(caption: list[str], references: list[list[str]]) -> float:
     """Return ROUGE-L of one image, 0 to 1."""
-    common = [_common(caption, reference) for reference in references]
-    if not any(common):
+    common_lengths = [_common_subsequence_length(caption, reference) for reference in references]
+    if not any(common_lengths):
         return 0.0
-    precision = max(common) / len(caption)
+    precision = max(common_lengths) / len(caption)
     recall = max(
-        shared / len(reference)
-        for shared, reference in zip(common, references, strict=True)
+        length / len(reference)
+        for length, reference in zip(common_lengths, references, strict=True)
         if reference
     )
     return (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
 
 
-def _common(one: list[str], other: list[str]) -> int:
-    """Return the length of the longest common subsequence."""
-    longest = [0] * (len(other) + 1)
-    for word in one:
-        before = 0  # result for the words before `word` and before `theirs`
-        for place, theirs in enumerate(other, start=1):
-            above = longest[place]
-            longest[place] = before + 1 if word == theirs else max(above, longest[place - 1])
-            before = above
+def _common_subsequence_length(words: list[str], other_words: list[str]) -> int:
+    """Return the length of the longest common subsequence of two word lists."""
+    longest = [0] * (len(other_words) + 1)
+    for word in words:
+        diagonal = 0  # result for the words before `word` and before `other_word`
+        for index, other_word in enumerate(other_words, start=1):
+            above = longest[index]
+            longest[index] = diagonal + 1 if word == other_word else max(above, longest[index - 1])
+            diagonal = above
     return longest[-1]

@@ -9,18 +9,18 @@ def check_same_length(**columns: Sized) -> None:
     """Raise ValueError unless the columns are non-empty lists of the same length."""
     for name, column in columns.items():
         if isinstance(column, str):
-            raise ValueError(f"{name} is one string: give a list of strings")
+            raise ValueError(f"{name} must be a list of strings, got one string")
     counts = ", ".join(f"{len(column)} {name}" for name, column in columns.items())
     if len({len(column) for column in columns.values()}) != 1:
-        raise ValueError(f"there are {counts}: give one of each for every sentence")
+        raise ValueError(f"expected one of each for every sentence, got {counts}")
     if not all(len(column) for column in columns.values()):
-        raise ValueError(f"there are {counts}: give at least one")
+        raise ValueError(f"expected at least one of each, got {counts}")
 
 
-def listed(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
+def as_reference_lists(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
     """Return a list of references per text; raise ValueError if a text has none."""
-    found = [[given] if isinstance(given, str) else list(given) for given in references]
-    for row, of_text in enumerate(found):
-        if not of_text:
-            raise ValueError(f"text {row} has no reference: give one at least")
-    return found
+    lists = [[texts] if isinstance(texts, str) else list(texts) for texts in references]
+    for row, text_references in enumerate(lists):
+        if not text_references:
+            raise ValueError(f"text {row} must have at least one reference, got none")
+    return lists

@@ -8,25 +8,25 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from attention_zoo.metrics.check import check_same_length, listed
-from attention_zoo.metrics.wording import caption_words
+from attention_zoo.metrics.check import as_reference_lists, check_same_length
+from attention_zoo.metrics.summarization import caption_words
 
-LONGEST = 4  # maximum n of the n-grams
+MAX_NGRAM = 4  # maximum n of the n-grams
 SIGMA = 6.0  # of the Gaussian penalty on the difference in length
 
 Ngram = tuple[str, ...]
 
 
-class Weighed(NamedTuple):
+class TfIdfVectors(NamedTuple):
     """The TF-IDF weighted n-gram vectors of a text.
 
     Attributes:
-        parts: for each n from 1 to 4, the weights of the n-grams, without zero weights.
+        vectors: for each n from 1 to 4, the weights of the n-grams, without zero weights.
         norms: Euclidean norm of each part.
         length: in words.
     """
 
-    parts: list[dict[Ngram, float]]
+    vectors: list[dict[Ngram, float]]
     norms: list[float]
     length: int
 
@@ -60,49 +60,66 @@ def cider(captions: Sequence[str], references: Sequence[str | Sequence[str]]) ->
         ValueError: if the lists are empty or differ in length, or an image has no reference.
     """
     check_same_length(captions=captions, references=references)
-    given = [[_counts(text) for text in of_image] for of_image in listed(references)]
-    images = Counter(ngram for of_image in given for ngram in set().union(*of_image))
-    rarity = {ngram: math.log(len(given) / count) for ngram, count in images.items()}
+    reference_counts = [
+        [_count_ngrams(text) for text in image_counts]
+        for image_counts in as_reference_lists(references)
+    ]
+    document_counts = Counter(
+        ngram for image_counts in reference_counts for ngram in set().union(*image_counts)
+    )
+    idf = {
+        ngram: math.log(len(reference_counts) / count) for ngram, count in document_counts.items()
+    }
 
-    def weighed(counts: Counter[Ngram]) -> Weighed:
-        return _weighed(counts, rarity, math.log(len(given)))
+    def compute_vectors(counts: Counter[Ngram]) -> TfIdfVectors:
+        return _compute_vectors(counts, idf, math.log(len(reference_counts)))
 
     return 1000 * fmean(
-        _score(weighed(_counts(caption)), [weighed(counts) for counts in of_image])
-        for caption, of_image in zip(captions, given, strict=True)
+        _score_caption(
+            compute_vectors(_count_ngrams(caption)),
+            [compute_vectors(counts) for counts in image_counts],
+        )
+        for caption, image_counts in zip(captions, reference_counts, strict=True)
     )
 
 
-def _counts(text: str) -> Counter[Ngram]:
+def _count_ngrams(text: str) -> Counter[Ngram]:
     words = caption_words(text)
     return Counter(
-        tuple(words[at : at + n]) for n in range(1, LONGEST + 1) for at in range(len(words) - n + 1)
+        tuple(words[start : start + n])
+        for n in range(1, MAX_NGRAM + 1)
+        for start in range(len(words) - n + 1)
     )
 
 
-def _weighed(counts: Counter[Ngram], rarity: Mapping[Ngram, float], unknown: float) -> Weighed:
+def _compute_vectors(
+    counts: Counter[Ngram], idf: Mapping[Ngram, float], unknown: float
+) -> TfIdfVectors:
     """Return weighted vectors of n-gram counts; `unknown` is the IDF of n-grams in no reference."""
-    parts: list[dict[Ngram, float]] = [{} for _ in range(LONGEST)]
+    vectors: list[dict[Ngram, float]] = [{} for _ in range(MAX_NGRAM)]
     for ngram, count in counts.items():
-        if weight := count * rarity.get(ngram, unknown):
-            parts[len(ngram) - 1][ngram] = weight
-    norms = [math.hypot(*part.values()) for part in parts]
-    return Weighed(parts, norms, sum(n for ngram, n in counts.items() if len(ngram) == 1))
+        if weight := count * idf.get(ngram, unknown):
+            vectors[len(ngram) - 1][ngram] = weight
+    norms = [math.hypot(*vector.values()) for vector in vectors]
+    return TfIdfVectors(vectors, norms, sum(n for ngram, n in counts.items() if len(ngram) == 1))
 
 
-def _score(caption: Weighed, references: list[Weighed]) -> float:
+def _score_caption(caption: TfIdfVectors, references: list[TfIdfVectors]) -> float:
     """Return the score of one image, 0 to 1."""
-    return fmean(_alike(caption, reference) for reference in references)
+    return fmean(_compute_similarity(caption, reference) for reference in references)
 
 
-def _alike(caption: Weighed, reference: Weighed) -> float:
+def _compute_similarity(caption: TfIdfVectors, reference: TfIdfVectors) -> float:
     """Return the similarity of a caption and a reference, 0 to 1, averaged over n."""
-    shared = 0.0
-    for own, other, *norms in zip(
-        caption.parts, reference.parts, caption.norms, reference.norms, strict=True
+    similarity = 0.0
+    for caption_vector, reference_vector, *norms in zip(
+        caption.vectors, reference.vectors, caption.norms, reference.norms, strict=True
     ):
-        both = own.keys() & other.keys()
-        products = sum(min(own[ngram], other[ngram]) * other[ngram] for ngram in sorted(both))
-        shared += products / math.prod(norms) if both else 0.0
-    apart = caption.length - reference.length
-    return shared / LONGEST * math.exp(-(apart**2) / (2 * SIGMA**2))
+        common = caption_vector.keys() & reference_vector.keys()
+        products = sum(
+            min(caption_vector[ngram], reference_vector[ngram]) * reference_vector[ngram]
+            for ngram in sorted(common)
+        )
+        similarity += products / math.prod(norms) if common else 0.0
+    length_difference = caption.length - reference.length
+    return similarity / MAX_NGRAM * math.exp(-(length_difference**2) / (2 * SIGMA**2))

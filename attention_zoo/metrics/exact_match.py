@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attention_zoo.metrics.check import check_same_length, listed
+from attention_zoo.metrics.check import as_reference_lists, check_same_length
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]]) -> float:
@@ -18,5 +18,10 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str | Sequence[s
         ValueError: if the lists are empty or differ in length, or a text has no reference.
     """
     check_same_length(hypotheses=hypotheses, references=references)
-    hits = sum(one in right for one, right in zip(hypotheses, listed(references), strict=True))
+    hits = sum(
+        hypothesis in text_references
+        for hypothesis, text_references in zip(
+            hypotheses, as_reference_lists(references), strict=True
+        )
+    )
     return 100.0 * hits / len(references)

@@ -49,8 +49,8 @@ def bleu_tokenizer(references: Sequence[str]) -> str:
     characters, since Chinese has no spaces between words; else "13a".
     """
     letters = [letter for text in references for letter in text if letter.isalpha()]
-    signs = sum("\u4e00" <= letter <= "\u9fff" for letter in letters)
-    return "zh" if 2 * signs > len(letters) else "13a"
+    num_chinese = sum("\u4e00" <= letter <= "\u9fff" for letter in letters)
+    return "zh" if 2 * num_chinese > len(letters) else "13a"
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

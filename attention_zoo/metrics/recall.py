@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-class Recalls(NamedTuple):
+class RecallAtK(NamedTuple):
     """Recall at k in percent, and median ranks.
 
     Attributes:
@@ -24,9 +24,9 @@ class Recalls(NamedTuple):
     text_median_rank: float
 
 
-def recall_at(
+def recall_at_k(
     similarities: ArrayLike, image_of_text: Sequence[int] | ArrayLike, k: Sequence[int] = (1, 5, 10)
-) -> Recalls:
+) -> RecallAtK:
     """Compute recall at k of image retrieval by text and of text retrieval by image.
 
     Ties rank before the correct item, so that constant similarities are not rewarded. The rank of
@@ -39,58 +39,60 @@ def recall_at(
         k: cut-off ranks.
 
     Example:
-        >>> from attention_zoo.metrics import recall_at
-        >>> found = recall_at([[0.9, 0.2, 0.8], [0.6, 0.1, 0.7]], [0, 0, 1], k=(1, 2))
-        >>> found.image, found.text  # the last text is more like the first image than its own
+        >>> from attention_zoo.metrics import recall_at_k
+        >>> recall = recall_at_k([[0.9, 0.2, 0.8], [0.6, 0.1, 0.7]], [0, 0, 1], k=(1, 2))
+        >>> recall.image, recall.text  # the last text is more like the first image than its own
         ({1: 66.66666666666667, 2: 100.0}, {1: 100.0, 2: 100.0})
 
     Raises:
         ValueError: if there are no texts, their number is not that of the columns, an image index
             is out of range, a similarity is NaN, or a k is below 1.
     """
-    alike, owner = _checked(similarities, image_of_text, k)
-    texts = np.arange(len(owner))
-    own = alike[owner, texts]
-    image_ranks = (alike >= own).sum(axis=0)  # counts the correct image too: the first rank is 1
-    belongs = owner[None, :] == np.arange(len(alike))[:, None]
-    seekers = belongs.any(axis=1)
-    best = np.where(belongs, alike, -np.inf).max(axis=1, keepdims=True)
-    text_ranks = 1 + ((alike >= best) & ~belongs).sum(axis=1)[seekers]
-    return Recalls(
-        _shares(image_ranks, k),
-        _shares(text_ranks, k),
+    similarity, image_index = _check_arguments(similarities, image_of_text, k)
+    texts = np.arange(len(image_index))
+    correct = similarity[image_index, texts]
+    # The correct image is counted too, so the first rank is 1.
+    image_ranks = (similarity >= correct).sum(axis=0)
+    is_correct = image_index[None, :] == np.arange(len(similarity))[:, None]
+    has_texts = is_correct.any(axis=1)
+    best_correct = np.where(is_correct, similarity, -np.inf).max(axis=1, keepdims=True)
+    text_ranks = 1 + ((similarity >= best_correct) & ~is_correct).sum(axis=1)[has_texts]
+    return RecallAtK(
+        _compute_recall(image_ranks, k),
+        _compute_recall(text_ranks, k),
         float(np.median(image_ranks)),
         float(np.median(text_ranks)),
     )
 
 
-def _shares(ranks: NDArray[np.int64], k: Sequence[int]) -> dict[int, float]:
+def _compute_recall(ranks: NDArray[np.int64], k: Sequence[int]) -> dict[int, float]:
     """Return the percentage of ranks that are at most k, by k."""
-    return {int(most): 100 * float((ranks <= most).mean()) for most in k}
+    return {int(limit): 100 * float((ranks <= limit).mean()) for limit in k}
 
 
-def _checked(
+def _check_arguments(
     similarities: ArrayLike, image_of_text: Sequence[int] | ArrayLike, k: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return similarities and image indices as arrays; raise ValueError if they are invalid."""
-    alike, owner = np.asarray(similarities, np.float64), np.asarray(image_of_text)
-    if alike.ndim != 2 or not alike.size:
-        raise ValueError(f"similarities must be (images, texts), got shape {alike.shape}")
-    if owner.shape != alike.shape[1:]:
+    similarity, image_index = np.asarray(similarities, np.float64), np.asarray(image_of_text)
+    if similarity.ndim != 2 or not similarity.size:
+        raise ValueError(f"similarities must be (images, texts), got shape {similarity.shape}")
+    if image_index.shape != similarity.shape[1:]:
         raise ValueError(
-            f"image_of_text has shape {owner.shape}: expected ({alike.shape[1]},), one image for"
-            " each text"
+            f"image_of_text must be ({similarity.shape[1]},), one image for each text, got shape"
+            f" {image_index.shape}"
         )
-    if not np.issubdtype(owner.dtype, np.integer):
-        raise ValueError(f"image_of_text must be whole numbers, got {owner.dtype}")
-    strange = (owner < 0) | (owner >= len(alike))
-    if strange.any():
-        text = int(strange.argmax())
+    if not np.issubdtype(image_index.dtype, np.integer):
+        raise ValueError(f"image_of_text must be whole numbers, got {image_index.dtype}")
+    is_invalid = (image_index < 0) | (image_index >= len(similarity))
+    if is_invalid.any():
+        text = int(is_invalid.argmax())
         raise ValueError(
-            f"image_of_text[{text}] must be from 0 to {len(alike) - 1}, got {owner[text]}"
+            f"image_of_text[{text}] must be from 0 to {len(similarity) - 1}, got"
+            f" {image_index[text]}"
         )
-    if np.isnan(alike).any():
-        raise ValueError("similarities must be numbers, but some are NaN")
+    if np.isnan(similarity).any():
+        raise ValueError("similarities must be numbers, got NaN")
     if not np.ndim(k) == 1 or not len(k) or min(k) < 1:
         raise ValueError(f"k must be numbers of at least 1, got {k!r}")
-    return alike, owner
+    return similarity, image_index

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attention_zoo.metrics.check import check_same_length, listed
+from attention_zoo.metrics.check import as_reference_lists, check_same_length
 
-KINDS = ("rouge1", "rouge2", "rougeL")
-INSIDE = (2.5, 97.5)  # percentiles that limit the interval
+ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
+PERCENTILES = (2.5, 97.5)  # percentiles that limit the interval
 
 
 class Rouge(NamedTuple):
@@ -57,20 +57,24 @@ def rouge(
 
     check_same_length(hypotheses=hypotheses, references=references)
     if samples < 1:
-        raise ValueError(f"samples is {samples}: it must be at least 1")
-    scorer = RougeScorer(list(KINDS), use_stemmer=stem)
-    scores = np.empty((len(hypotheses), len(KINDS)))
-    for row, (text, right) in enumerate(zip(hypotheses, listed(references), strict=True)):
-        found = scorer.score_multi(right, text)
-        scores[row] = [100 * found[kind].fmeasure for kind in KINDS]
-    low, high = _interval(scores, samples, seed)
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    scorer = RougeScorer(list(ROUGE_KINDS), use_stemmer=stem)
+    scores = np.empty((len(hypotheses), len(ROUGE_KINDS)))
+    for row, (text, text_references) in enumerate(
+        zip(hypotheses, as_reference_lists(references), strict=True)
+    ):
+        text_scores = scorer.score_multi(text_references, text)
+        scores[row] = [100 * text_scores[kind].fmeasure for kind in ROUGE_KINDS]
+    low, high = _compute_interval(scores, samples, seed)
     columns = zip(scores.mean(axis=0), low, high, strict=True)
-    return {kind: Rouge(*map(float, column)) for kind, column in zip(KINDS, columns, strict=True)}
+    return {
+        kind: Rouge(*map(float, column)) for kind, column in zip(ROUGE_KINDS, columns, strict=True)
+    }
 
 
-def _interval(scores: np.ndarray, samples: int, seed: int) -> np.ndarray:
+def _compute_interval(scores: np.ndarray, samples: int, seed: int) -> np.ndarray:
     """Return the two percentiles of the means of `samples` corpora resampled from these texts."""
-    draw = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     size = len(scores)
-    means = [scores[draw.integers(size, size=size)].mean(axis=0) for _ in range(samples)]
-    return np.percentile(means, INSIDE, axis=0)
+    means = [scores[rng.integers(size, size=size)].mean(axis=0) for _ in range(samples)]
+    return np.percentile(means, PERCENTILES, axis=0)

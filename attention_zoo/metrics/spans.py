@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from attention_zoo.ops.tag_schemes import OUTSIDE, TAG_SCHEMES, TagScheme, letter_and_type
+from attention_zoo.ops.tag_schemes import OUTSIDE, TAG_SCHEMES, TagScheme, split_tag
 
 Tags = Sequence[str]
 
@@ -87,22 +87,22 @@ def read_spans(tags: Tags, scheme: str) -> list[Span]:
     Raises:
         ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
-    rules, begins = scheme_rules(scheme), span_letters(scheme)
+    rules, starting_letters = scheme_rules(scheme), span_letters(scheme)
     spans: list[Span] = []
-    open_type, start = None, 0
-    for place, (letter, kind) in enumerate(_parsed(tags, scheme)):
-        goes_on = open_type == kind and letter != OUTSIDE and letter not in begins
-        if open_type is not None and not goes_on:
-            spans.append(Span(start, place, open_type))
+    span_type, start = None, 0
+    for position, (letter, kind) in enumerate(_parse_tags(tags, scheme)):
+        continues = span_type == kind and letter != OUTSIDE and letter not in starting_letters
+        if span_type is not None and not continues:
+            spans.append(Span(start, position, span_type))
         if letter == OUTSIDE:
-            open_type = None
+            span_type = None
             continue
-        start = start if goes_on else place
-        open_type = kind
-        if letter not in rules.goes_on:
-            spans.append(Span(start, place + 1, kind))
-            open_type = None
-    return spans if open_type is None else [*spans, Span(start, len(tags), open_type)]
+        start = start if continues else position
+        span_type = kind
+        if letter not in rules.continuable:
+            spans.append(Span(start, position + 1, kind))
+            span_type = None
+    return spans if span_type is None else [*spans, Span(start, len(tags), span_type)]
 
 
 def span_scores(predicted: Sequence[Tags], expected: Sequence[Tags], scheme: str) -> SpanScores:
@@ -115,29 +115,34 @@ def span_scores(predicted: Sequence[Tags], expected: Sequence[Tags], scheme: str
     Raises:
         ValueError: if the numbers of sentences or words differ; see also `read_spans`.
     """
-    _check_same_places(predicted, expected)
-    found, there, right = Counter[str](), Counter[str](), Counter[str]()
-    for one, other in zip(predicted, expected, strict=True):
-        own, true = set(read_spans(one, scheme)), set(read_spans(other, scheme))
-        for count, spans in ((found, own), (there, true), (right, own & true)):
+    _check_same_lengths(predicted, expected)
+    num_predicted, num_expected, num_correct = Counter[str](), Counter[str](), Counter[str]()
+    for predicted_tags, expected_tags in zip(predicted, expected, strict=True):
+        predicted_spans = set(read_spans(predicted_tags, scheme))
+        expected_spans = set(read_spans(expected_tags, scheme))
+        for count, spans in (
+            (num_predicted, predicted_spans),
+            (num_expected, expected_spans),
+            (num_correct, predicted_spans & expected_spans),
+        ):
             count.update(span.label for span in spans)
     by_label = {
-        label: _score(right[label], found[label], there[label])
-        for label in sorted(found.keys() | there.keys())
+        label: _compute_score(num_correct[label], num_predicted[label], num_expected[label])
+        for label in sorted(num_predicted.keys() | num_expected.keys())
     }
-    whole = _score(right.total(), found.total(), there.total())
-    invalid = invalid_sequences(predicted, scheme)
-    return SpanScores(whole.precision, whole.recall, whole.f1, by_label, invalid)
+    total = _compute_score(num_correct.total(), num_predicted.total(), num_expected.total())
+    invalid = count_invalid_sequences(predicted, scheme)
+    return SpanScores(total.precision, total.recall, total.f1, by_label, invalid)
 
 
-def invalid_sequences(sentences: Sequence[Tags], scheme: str) -> int:
+def count_invalid_sequences(sentences: Sequence[Tags], scheme: str) -> int:
     """Count the sentences whose tags violate the scheme.
 
     Raises:
         ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
     rules = scheme_rules(scheme)
-    return sum(not _keeps(_parsed(tags, scheme), rules) for tags in sentences)
+    return sum(not _is_valid(_parse_tags(tags, scheme), rules) for tags in sentences)
 
 
 def tag_accuracy(predicted: Sequence[Tags], expected: Sequence[Tags]) -> float:
@@ -146,13 +151,13 @@ def tag_accuracy(predicted: Sequence[Tags], expected: Sequence[Tags]) -> float:
     Raises:
         ValueError: if the numbers of sentences or words differ.
     """
-    _check_same_places(predicted, expected)
-    pairs = [
-        one == other
-        for sentence, reference in zip(predicted, expected, strict=True)
-        for one, other in zip(sentence, reference, strict=True)
+    _check_same_lengths(predicted, expected)
+    hits = [
+        predicted_tag == expected_tag
+        for predicted_tags, expected_tags in zip(predicted, expected, strict=True)
+        for predicted_tag, expected_tag in zip(predicted_tags, expected_tags, strict=True)
     ]
-    return _percent(sum(pairs), len(pairs))
+    return _compute_percentage(sum(hits), len(hits))
 
 
 def scheme_rules(scheme: str) -> TagScheme:
@@ -167,7 +172,7 @@ def span_letters(scheme: str) -> frozenset[str]:
     return frozenset(rules.starts) - frozenset(rules.continues) | {"B"}  # IOB1's B separates spans
 
 
-def _parsed(tags: Tags, scheme: str) -> list[tuple[str, str]]:
+def _parse_tags(tags: Tags, scheme: str) -> list[tuple[str, str]]:
     """Return the letter and type of each tag."""
     if isinstance(tags, str):
         raise ValueError(
@@ -179,44 +184,49 @@ def _parsed(tags: Tags, scheme: str) -> list[tuple[str, str]]:
 @functools.lru_cache(maxsize=4096)
 def parse_tag(tag: str, scheme: str) -> tuple[str, str]:
     """Split a tag into letter and type, "B-PER" into B and PER; raise ValueError if invalid."""
-    return letter_and_type(tag, scheme, scheme_rules(scheme))
+    return split_tag(tag, scheme, scheme_rules(scheme))
 
 
-def _keeps(tags: list[tuple[str, str]], rules: TagScheme) -> bool:
+def _is_valid(tags: list[tuple[str, str]], rules: TagScheme) -> bool:
     """Return whether each tag may follow the previous one, and the last may end the sentence."""
-    before, kind = OUTSIDE, ""
-    for letter, own in tags:
-        free = letter == OUTSIDE or letter in rules.starts
-        goes_on = before in rules.goes_on and letter in rules.continues and kind == own
-        if not (goes_on or (free and _over(before, rules))):
+    previous, kind = OUTSIDE, ""
+    for letter, predicted_spans in tags:
+        may_start = letter == OUTSIDE or letter in rules.starts
+        continues = (
+            previous in rules.continuable and letter in rules.continues and kind == predicted_spans
+        )
+        if not (continues or (may_start and _may_end(previous, rules))):
             return False
-        before, kind = letter, own
-    return _over(before, rules)
+        previous, kind = letter, predicted_spans
+    return _may_end(previous, rules)
 
 
-def _over(letter: str, rules: TagScheme) -> bool:
+def _may_end(letter: str, rules: TagScheme) -> bool:
     return letter == OUTSIDE or letter in rules.closes
 
 
-def _check_same_places(predicted: Sequence[Tags], expected: Sequence[Tags]) -> None:
+def _check_same_lengths(predicted: Sequence[Tags], expected: Sequence[Tags]) -> None:
     if len(predicted) != len(expected):
         raise ValueError(
-            f"there are {len(predicted)} predicted and {len(expected)} expected sentences: give"
-            " both for every sentence"
+            f"expected predicted and expected tags for every sentence, got {len(predicted)}"
+            f" predicted and {len(expected)} expected sentences"
         )
-    for row, (one, other) in enumerate(zip(predicted, expected, strict=True)):
-        if len(one) != len(other):
+    for row, (predicted_tags, expected_tags) in enumerate(zip(predicted, expected, strict=True)):
+        if len(predicted_tags) != len(expected_tags):
             raise ValueError(
-                f"sentence {row} has {len(one)} predicted and {len(other)} expected tags: give both"
-                " for every word"
+                f"sentence {row} must have one predicted and one expected tag per word, got"
+                f" {len(predicted_tags)} predicted and {len(expected_tags)} expected tags"
             )
 
 
-def _score(right: int, predicted: int, expected: int) -> LabelScore:
-    precision, recall = _percent(right, predicted), _percent(right, expected)
-    f1 = _percent(2 * right, predicted + expected)
+def _compute_score(num_correct: int, predicted: int, expected: int) -> LabelScore:
+    precision, recall = (
+        _compute_percentage(num_correct, predicted),
+        _compute_percentage(num_correct, expected),
+    )
+    f1 = _compute_percentage(2 * num_correct, predicted + expected)
     return LabelScore(precision, recall, f1, predicted, expected)
 
 
-def _percent(part: int, whole: int) -> float:
-    return 100.0 * part / whole if whole else 0.0
+def _compute_percentage(part: int, total: int) -> float:
+    return 100.0 * part / total if total else 0.0

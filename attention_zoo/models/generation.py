@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult, search
-from attention_zoo.decoding.plan import Vocabulary, known
+from attention_zoo.decoding.plan import Vocabulary, get_static_value
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
 from attention_zoo.layers.positions.absolute import compute_positions
@@ -149,7 +149,7 @@ def check_source(source: Tensor, vocabulary: int | None) -> None:
             f"source must be integer token ids (B, S), got {source.dtype} of shape "
             f"{tuple(source.shape)}"
         )
-    ids = known(source)
+    ids = get_static_value(source)
     if vocabulary is None or ids is None or not ids.size:
         return
     for token in (ids.min(), ids.max()):

@@ -30,12 +30,16 @@ def doubly_stochastic(
     Pass the memory's mask; without it, a masked source counts as a source that was not attended.
     Xu et al. 2015, arXiv 1502.03044, equation 14 (alpha_ti is a_ts, L is S, C is T).
     """
-    weights, live = _looks(weights, query_mask, memory_mask)
-    missed = ops.square(1 - ops.sum(weights, axis=-2))
+    weights, is_valid = _mask_weights(weights, query_mask, memory_mask)
+    squared_error = ops.square(1 - ops.sum(weights, axis=-2))
     if memory_mask is not None:
-        mask = _memory_mask(memory_mask, weights)
-        missed = ops.where(_over_heads(mask, missed), missed, ops.zeros((), missed.dtype))
-    return ops.sum(missed, axis=-1) * ops.cast(ops.any(live, axis=-1), missed.dtype)
+        mask = _check_memory_mask(memory_mask, weights)
+        squared_error = ops.where(
+            _expand_heads(mask, squared_error), squared_error, ops.zeros((), squared_error.dtype)
+        )
+    return ops.sum(squared_error, axis=-1) * ops.cast(
+        ops.any(is_valid, axis=-1), squared_error.dtype
+    )
 
 
 @PENALTIES.register("coverage")
@@ -47,9 +51,9 @@ def coverage(
     It penalizes attending to the same source repeatedly. See et al. 2017, arXiv 1704.04368,
     equation 12, averaged over the steps as in its equation 7.
     """
-    weights, live = _looks(weights, query_mask, memory_mask)
-    covered = ops.cumsum(weights, axis=-2) - weights
-    return _mean_of_looks(ops.sum(ops.minimum(weights, covered), axis=-1), live)
+    weights, is_valid = _mask_weights(weights, query_mask, memory_mask)
+    coverage_so_far = ops.cumsum(weights, axis=-2) - weights
+    return _mean_over_steps(ops.sum(ops.minimum(weights, coverage_so_far), axis=-1), is_valid)
 
 
 @PENALTIES.register("diversity")
@@ -60,12 +64,12 @@ def diversity(
 
     Lin et al. 2017, arXiv 1703.03130, equation 8, with a row and a column for each step.
     """
-    weights, live = _looks(weights, query_mask, memory_mask)
-    alike = ops.matmul(weights, ops.swapaxes(weights, -1, -2))
-    place = ops.arange(ops.shape(weights)[-2], dtype="int32")
-    itself = ops.logical_and(place[:, None] == place, live[..., None])
-    apart = ops.square(alike - ops.cast(itself, alike.dtype))
-    return ops.sum(apart, axis=(-1, -2))
+    weights, is_valid = _mask_weights(weights, query_mask, memory_mask)
+    products = ops.matmul(weights, ops.swapaxes(weights, -1, -2))
+    step = ops.arange(ops.shape(weights)[-2], dtype="int32")
+    identity = ops.logical_and(step[:, None] == step, is_valid[..., None])
+    squared_error = ops.square(products - ops.cast(identity, products.dtype))
+    return ops.sum(squared_error, axis=(-1, -2))
 
 
 @PENALTIES.register("entropy")
@@ -77,9 +81,9 @@ def entropy(
     It favors sharp weights, or broad ones with a negative rate. The entropy H of Xu et al. 2015,
     arXiv 1502.03044, section 4.1, applied to the weights of any alignment.
     """
-    weights, live = _looks(weights, query_mask, memory_mask)
+    weights, is_valid = _mask_weights(weights, query_mask, memory_mask)
     log = ops.log(ops.where(weights > 0, weights, ops.ones((), weights.dtype)))
-    return _mean_of_looks(-ops.sum(weights * log, axis=-1), live)
+    return _mean_over_steps(-ops.sum(weights * log, axis=-1), is_valid)
 
 
 def mean_penalty(
@@ -89,13 +93,13 @@ def mean_penalty(
     memory_mask: Tensor | None = None,
 ) -> Tensor:
     """Average a penalty over the examples (and heads) with at least one valid step; 0 if none."""
-    each = penalty(weights, query_mask, memory_mask)
-    _, live = _looks(weights, query_mask, memory_mask)
-    count = ops.sum(ops.cast(ops.any(live, axis=-1), each.dtype))
-    return ops.sum(each) / ops.maximum(count, 1)
+    values = penalty(weights, query_mask, memory_mask)
+    _, is_valid = _mask_weights(weights, query_mask, memory_mask)
+    count = ops.sum(ops.cast(ops.any(is_valid, axis=-1), values.dtype))
+    return ops.sum(values) / ops.maximum(count, 1)
 
 
-def _looks(
+def _mask_weights(
     weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the weights, 0 where masked, and which steps are valid, `(B, [H], T)`."""
@@ -109,23 +113,23 @@ def _looks(
     if query_mask is not None:
         shape = (weights.shape[0], weights.shape[-2])
         mask = as_boolean_mask(query_mask, "query_mask", shape)[..., None]
-        weights = ops.where(_over_heads(mask, weights), weights, zero)
+        weights = ops.where(_expand_heads(mask, weights), weights, zero)
     if memory_mask is not None:
-        mask = _memory_mask(memory_mask, weights)[:, None]
-        weights = ops.where(_over_heads(mask, weights), weights, zero)
+        mask = _check_memory_mask(memory_mask, weights)[:, None]
+        weights = ops.where(_expand_heads(mask, weights), weights, zero)
     return weights, ops.any(weights > 0, axis=-1)
 
 
-def _memory_mask(mask: Tensor, weights: Tensor) -> Tensor:
+def _check_memory_mask(mask: Tensor, weights: Tensor) -> Tensor:
     return as_boolean_mask(mask, "memory_mask", (weights.shape[0], weights.shape[-1]))
 
 
-def _over_heads(mask: Tensor, like: Tensor) -> Tensor:
+def _expand_heads(mask: Tensor, like: Tensor) -> Tensor:
     """Add an axis for the heads to the mask if `like` has one."""
     return mask if len(mask.shape) == len(like.shape) else mask[:, None]
 
 
-def _mean_of_looks(values: Tensor, live: Tensor) -> Tensor:
+def _mean_over_steps(values: Tensor, is_valid: Tensor) -> Tensor:
     """Average the values over the valid steps `(B, [H], T)`."""
-    live = ops.cast(live, values.dtype)
-    return ops.sum(values * live, axis=-1) / ops.maximum(ops.sum(live, axis=-1), 1)
+    is_valid = ops.cast(is_valid, values.dtype)
+    return ops.sum(values * is_valid, axis=-1) / ops.maximum(ops.sum(is_valid, axis=-1), 1)

@@ -36,23 +36,23 @@ def rate(name: str, value: Any) -> Any:
     return value
 
 
-def check_shape(name: str, shape: Shape, wanted: Shape) -> None:
+def check_shape(name: str, shape: Shape, expected: Shape) -> None:
     """Raise ValueError unless a tensor has the wanted shape.
 
     Args:
         name: name of the tensor, for the message.
         shape: shape of the tensor, None for unknown sizes.
-        wanted: the size of every axis, or a name ("batch") if any size is valid.
+        expected: the size of every axis, or a name ("batch") if any size is valid.
     """
     shape = tuple(shape)
-    fits = len(shape) == len(wanted) and all(
-        got is None or isinstance(want, str) or got == want
-        for got, want in zip(shape, wanted, strict=True)
+    fits = len(shape) == len(expected) and all(
+        size is None or isinstance(expected_size, str) or size == expected_size
+        for size, expected_size in zip(shape, expected, strict=True)
     )
     if not fits:
-        raise ValueError(f"{name} must be ({', '.join(map(str, wanted))}), got shape {shape}")
+        raise ValueError(f"{name} must be ({', '.join(map(str, expected))}), got shape {shape}")
 
 
 def sizes_or(names: tuple[str, ...], shape: Shape) -> Shape:
-    """Return the known sizes, and names for the unknown ones, as `wanted` of `check_shape`."""
+    """Return the known sizes, and names for the unknown ones, as `expected` of `check_shape`."""
     return tuple(name if size is None else size for name, size in zip(names, shape, strict=True))

@@ -10,8 +10,8 @@ from keras import backend, ops
 from attention_zoo.ops.mask_pattern import FULL_ATTENTION, BlockIterator, MaskPattern, Pair
 from attention_zoo.ops.masking import at_least_float32, combine_masks, zero_masked
 from attention_zoo.ops.positions import skew, unskew
-from attention_zoo.ops.random import kept
-from attention_zoo.ops.recurrence import revise
+from attention_zoo.ops.random import sample_keep_mask
+from attention_zoo.ops.recurrence import update_rows
 from attention_zoo.typing import Tensor
 
 BLOCK_SIZE, MIN_BLOCK_SIZE = 256, 32
@@ -98,7 +98,7 @@ def dropout_mask(
         shape: number of queries and number of sources.
         start: index of the first query and of the first source.
     """
-    is_kept = kept(seed, rate, (heads, *shape), (0, *start))
+    is_kept = sample_keep_mask(seed, rate, (heads, *shape), (0, *start))
     return ops.where(is_kept, 1 / (1 - rate), 0.0)
 
 
@@ -286,7 +286,7 @@ def _forward(blocks: _Blocks, tensors: _SplitTensors, scale: float) -> tuple[Ten
     context = ops.zeros((*rows, tensors.value.shape[-1]), blocks.dtype)
     total = ops.zeros((*rows, 1), blocks.dtype)
     maximum = ops.full((*rows, 1), float("-inf"), blocks.dtype)
-    context, total, maximum = revise(
+    context, total, maximum = update_rows(
         blocks.iterator.is_valid,
         lambda pair: (pair[0],) * 3,
         step,
@@ -342,7 +342,7 @@ def _backward(
     like = (*tensors[:3], *tensors.bias)
     gradients = tuple(ops.zeros(ops.shape(x), blocks.dtype) for x in like)
     iterator = blocks.iterator
-    gradients = revise(iterator.is_valid, rows, step, iterator.first(), gradients)
+    gradients = update_rows(iterator.is_valid, rows, step, iterator.first(), gradients)
     by_query, by_key, by_value, *by_bias = gradients
     return (
         blocks.merge_queries(by_query),

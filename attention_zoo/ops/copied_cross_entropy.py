@@ -18,11 +18,11 @@ from attention_zoo.ops.projected_cross_entropy import (
 from attention_zoo.typing import Tensor
 
 UNKNOWN = 1
-LEAST = 1e-30
+MIN_PROBABILITY = 1e-30
 """Probability of impossible tokens: finite in log space, negligible in sums."""
-SURE = 1e4
+MAX_GATE = 1e4
 """Bound of the gate's logit; beyond it p_gen is 0 or 1."""
-NEVER = -1e9
+LOG_ZERO = -1e9
 """Log probability of a component (generate or copy) that cannot produce the token."""
 
 
@@ -64,14 +64,18 @@ def copied_log_probs(
     """
     logits = at_least_float32(logits)
     size = logits.shape[-1] + copies
-    first, second = _gates(gate, weights)
+    log_generate, log_copy = _compute_log_gates(gate, weights)
     generated = ops.log_softmax(logits, axis=-1)
     if copies:
-        beyond = ((0, 0),) * (len(logits.shape) - 1) + ((0, copies),)
-        generated = ops.pad(generated, beyond, constant_values=math.log(LEAST))
-    copied = ops.log(ops.maximum(_by_word(_wide(weights), source, size), LEAST))
-    first, second = (ops.cast(way[..., None], generated.dtype) for way in (first, second))
-    return log_sum(first + generated, second + ops.cast(copied, generated.dtype))
+        padding = ((0, 0),) * (len(logits.shape) - 1) + ((0, copies),)
+        generated = ops.pad(generated, padding, constant_values=math.log(MIN_PROBABILITY))
+    copied = ops.log(
+        ops.maximum(_sum_by_token(_cast_to_float32(weights), source, size), MIN_PROBABILITY)
+    )
+    log_generate, log_copy = (
+        ops.cast(log_gate[..., None], generated.dtype) for log_gate in (log_generate, log_copy)
+    )
+    return log_sum(log_generate + generated, log_copy + ops.cast(copied, generated.dtype))
 
 
 def copied_share(
@@ -87,77 +91,95 @@ def copied_share(
         tokens: w, `(B, T)` integers.
     """
     tokens = ops.cast(tokens, "int32")
-    known = tokens < logits.shape[-1]
-    at = ops.where(known, tokens, 0)[..., None]
+    in_vocabulary = tokens < logits.shape[-1]
+    index = ops.where(in_vocabulary, tokens, 0)[..., None]
     generated = ops.log_softmax(at_least_float32(logits), axis=-1)
-    generated = ops.take_along_axis(generated, at, axis=-1)[..., 0]
-    first, second = _gates(gate, weights)
-    first = first + ops.where(known, generated, math.log(LEAST))
-    second = second + ops.cast(_log_mass(weights, source, tokens), second.dtype)
-    return ops.exp(second - log_sum(first, second))
+    generated = ops.take_along_axis(generated, index, axis=-1)[..., 0]
+    log_generate, log_copy = _compute_log_gates(gate, weights)
+    log_generate = log_generate + ops.where(in_vocabulary, generated, math.log(MIN_PROBABILITY))
+    log_copy = log_copy + ops.cast(_compute_log_mass(weights, source, tokens), log_copy.dtype)
+    return ops.exp(log_copy - log_sum(log_generate, log_copy))
 
 
-def copied_cross_entropy(of: CopyProjection, labels: Tensor, rows: int | None = None) -> Tensor:
+def copied_cross_entropy(
+    copy_projection: CopyProjection, labels: Tensor, rows: int | None = None
+) -> Tensor:
     """Compute `sum_bt -log P(y_bt)`, a float32 scalar, without the distribution over all tokens.
 
     Only the label's probability is computed, and never all logits at once: see
     `projected_cross_entropy`, called here with a mixture of generating and copying the label.
 
     Args:
-        of: arguments of P, see `copied_log_probs`.
+        copy_projection: arguments of P, see `copied_log_probs`.
         labels: y, `(B, T)` integers, also ids beyond the vocabulary. Positions with label 0 are
             ignored, whatever their other values. A negative label makes the loss NaN.
         rows: tokens per chunk; if None, about as many as fit the CPU caches.
     """
     labels = ops.cast(labels, "int32")
-    live = ops.not_equal(labels, 0)
-    weights = ops.where(live[..., None], of.weights, ops.zeros((), of.weights.dtype))
-    first, second = _gates(ops.where(live, of.gate, ops.zeros((), of.gate.dtype)), weights)
-    second = second + ops.cast(_log_mass(weights, of.source, labels), second.dtype)
-    known = labels < of.projection.kernel.shape[1]
-    second = ops.where(known, second, log_sum(first + math.log(LEAST), second))
-    first = ops.where(known, first, NEVER)
-    hidden = of.projection.hidden
-    flat = [ops.reshape(part, (-1,)) for part in (labels, known, live, first, second)]
+    is_labelled = ops.not_equal(labels, 0)
+    weights = ops.where(
+        is_labelled[..., None],
+        copy_projection.weights,
+        ops.zeros((), copy_projection.weights.dtype),
+    )
+    log_generate, log_copy = _compute_log_gates(
+        ops.where(is_labelled, copy_projection.gate, ops.zeros((), copy_projection.gate.dtype)),
+        weights,
+    )
+    log_copy = log_copy + ops.cast(
+        _compute_log_mass(weights, copy_projection.source, labels), log_copy.dtype
+    )
+    in_vocabulary = labels < copy_projection.projection.kernel.shape[1]
+    log_copy = ops.where(
+        in_vocabulary, log_copy, log_sum(log_generate + math.log(MIN_PROBABILITY), log_copy)
+    )
+    log_generate = ops.where(in_vocabulary, log_generate, LOG_ZERO)
+    hidden = copy_projection.projection.hidden
+    flat = [
+        ops.reshape(tensor, (-1,))
+        for tensor in (labels, in_vocabulary, is_labelled, log_generate, log_copy)
+    ]
     return projected_cross_entropy(
-        of.projection._replace(hidden=ops.reshape(hidden, (-1, hidden.shape[-1]))),
+        copy_projection.projection._replace(hidden=ops.reshape(hidden, (-1, hidden.shape[-1]))),
         ops.where(flat[1], flat[0], 0),
         flat[2],
         rows=rows,
-        mixture=Mixture(*(ops.cast(way, "float32") for way in flat[3:])),
+        mixture=Mixture(*(ops.cast(log_gate, "float32") for log_gate in flat[3:])),
     )
 
 
-def _gates(gate: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+def _compute_log_gates(gate: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return `log p_gen` and `log (1 - p_gen)`; p_gen is 1 where all weights are 0."""
-    gate = ops.clip(at_least_float32(gate), -SURE, SURE)
-    gate = ops.where(ops.any(weights > 0, axis=-1), gate, ops.cast(SURE, gate.dtype))
+    gate = ops.clip(at_least_float32(gate), -MAX_GATE, MAX_GATE)
+    gate = ops.where(ops.any(weights > 0, axis=-1), gate, ops.cast(MAX_GATE, gate.dtype))
     return ops.log_sigmoid(gate), ops.log_sigmoid(-gate)
 
 
-def _log_mass(weights: Tensor, source: Tensor, words: Tensor) -> Tensor:
-    """Compute `log sum_{i: w_i = w} a_i`, `(B, T)`, for the token ids w in `words`, `(B, T)`."""
-    there = ops.equal(ops.cast(source, "int32")[:, None, :], words[..., None])
-    weights = _wide(weights)
-    mass = ops.sum(ops.where(there, weights, ops.zeros((), weights.dtype)), axis=-1)
-    return ops.log(ops.maximum(mass, LEAST))
+def _compute_log_mass(weights: Tensor, source: Tensor, tokens: Tensor) -> Tensor:
+    """Compute `log sum_{i: w_i = w} a_i`, `(B, T)`, for the token ids w in `tokens`, `(B, T)`."""
+    is_match = ops.equal(ops.cast(source, "int32")[:, None, :], tokens[..., None])
+    weights = _cast_to_float32(weights)
+    mass = ops.sum(ops.where(is_match, weights, ops.zeros((), weights.dtype)), axis=-1)
+    return ops.log(ops.maximum(mass, MIN_PROBABILITY))
 
 
-def _by_word(weights: Tensor, source: Tensor, size: int) -> Tensor:
+def _sum_by_token(weights: Tensor, source: Tensor, size: int) -> Tensor:
     """Sum the weights `(B, ..., S)` of each token id, `(B, ..., size)`."""
     shape = ops.shape(weights)
     rows = math.prod(shape[:-1])
-    words = ops.cast(source, "int32")
-    words = ops.where(ops.logical_and(words >= 0, words < size), words, UNKNOWN)
-    words = ops.reshape(words, (shape[0], *(1,) * (len(shape) - 2), shape[-1]))
-    words = ops.reshape(ops.broadcast_to(words, shape), (rows, shape[-1]))
-    at = words + size * ops.arange(rows, dtype="int32")[:, None]
-    number = rows * shape[-1]
-    sums = ops.segment_sum(ops.reshape(weights, (number,)), ops.reshape(at, (number,)), rows * size)
+    tokens = ops.cast(source, "int32")
+    tokens = ops.where(ops.logical_and(tokens >= 0, tokens < size), tokens, UNKNOWN)
+    tokens = ops.reshape(tokens, (shape[0], *(1,) * (len(shape) - 2), shape[-1]))
+    tokens = ops.reshape(ops.broadcast_to(tokens, shape), (rows, shape[-1]))
+    index = tokens + size * ops.arange(rows, dtype="int32")[:, None]
+    count = rows * shape[-1]
+    sums = ops.segment_sum(
+        ops.reshape(weights, (count,)), ops.reshape(index, (count,)), rows * size
+    )
     return ops.reshape(sums, (*shape[:-1], size))
 
 
-def _wide(weights: Tensor) -> Tensor:
+def _cast_to_float32(weights: Tensor) -> Tensor:
     """Cast the weights to at least float32.
 
     For float16 weights, the gradient (of the order of 1 / weight) is clipped to float16's range.
@@ -166,11 +188,11 @@ def _wide(weights: Tensor) -> Tensor:
         return at_least_float32(weights)
 
     def run(weights: Tensor) -> tuple[Tensor, Any]:
-        def gradient(*given: Tensor, upstream: Tensor | None = None) -> Tensor:
-            upstream = given[0] if upstream is None else upstream
+        def gradient(*args: Tensor, upstream: Tensor | None = None) -> Tensor:
+            upstream = args[0] if upstream is None else upstream
             return ops.cast(ops.clip(upstream, -6e4, 6e4), "float16")
 
         return ops.cast(weights, "float32"), gradient
 
-    wide: Tensor = ops.custom_gradient(run)(weights)
-    return wide
+    cast_weights: Tensor = ops.custom_gradient(run)(weights)
+    return cast_weights

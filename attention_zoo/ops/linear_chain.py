@@ -63,20 +63,22 @@ def make_chain(
     tags = transitions.shape[-1]
     check_shape("emissions", emissions.shape, ("batch", "positions", tags))
     check_shape("transitions", transitions.shape, (tags, tags))
-    given = [backend.standardize_dtype(x.dtype) for x in (emissions, transitions)]
-    dtype = "float64" if "float64" in given else "float32"
+    dtypes = [backend.standardize_dtype(x.dtype) for x in (emissions, transitions)]
+    dtype = "float64" if "float64" in dtypes else "float32"
     if mask is None:
         mask = ops.ones_like(emissions[..., 0], dtype="bool")
     else:
         mask = as_boolean_mask(mask, "mask", tuple(emissions.shape[:2]))
         mask = ops.logical_and(mask, ops.ones_like(emissions[..., 0], dtype="bool"))
-    sides = []
-    for name, side in (("starts", starts), ("ends", ends)):
-        side = ops.zeros((tags,), dtype) if side is None else ops.convert_to_tensor(side)
-        check_shape(name, side.shape, (tags,))
-        sides.append(side)
+    boundaries = []
+    for name, boundary in (("starts", starts), ("ends", ends)):
+        boundary = (
+            ops.zeros((tags,), dtype) if boundary is None else ops.convert_to_tensor(boundary)
+        )
+        check_shape(name, boundary.shape, (tags,))
+        boundaries.append(boundary)
     lowest = ops.cast(FORBIDDEN, dtype)
-    energies = (zero_masked(emissions, mask), transitions, *sides)
+    energies = (zero_masked(emissions, mask), transitions, *boundaries)
     emissions, transitions, starts, ends = (
         ops.maximum(ops.cast(x, dtype), lowest) for x in energies
     )
@@ -93,8 +95,8 @@ def pack(chain: Chain) -> Tensor:
     counts = ops.cast(chain.mask, dtype)[..., None]
     shared = ops.concatenate([chain.transitions, chain.starts[None], chain.ends[None]], axis=0)
     shared = ops.pad(shared, ((0, 0), (0, 1)))
-    lines = ops.broadcast_to(shared, (ops.shape(chain.emissions)[0], *shared.shape))
-    return ops.concatenate([ops.concatenate([chain.emissions, counts], axis=-1), lines], axis=1)
+    rows = ops.broadcast_to(shared, (ops.shape(chain.emissions)[0], *shared.shape))
+    return ops.concatenate([ops.concatenate([chain.emissions, counts], axis=-1), rows], axis=1)
 
 
 def unpack(potentials: Tensor, name: str = "potentials") -> Chain:
@@ -106,115 +108,121 @@ def unpack(potentials: Tensor, name: str = "potentials") -> Chain:
             f"{name} must be the output of a CRF layer, (batch, positions + tags + 2, tags + 1), "
             f"got shape {shape}"
         )
-    places = ops.shape(potentials)[1] - tags - 2
+    positions = ops.shape(potentials)[1] - tags - 2
     # All batch rows have the same parameters; the sum is over one row, or none of an empty batch.
-    shared = ops.sum(potentials[:1, places:, :tags], axis=0)
+    shared = ops.sum(potentials[:1, positions:, :tags], axis=0)
     shared = ops.reshape(shared, (tags + 2, tags))
-    lines = potentials[:, :places]
-    mask = lines[..., tags] > 0.5
-    return make_chain(lines[..., :tags], shared[:tags], shared[tags], shared[tags + 1], mask)
+    rows = potentials[:, :positions]
+    mask = rows[..., tags] > 0.5
+    return make_chain(rows[..., :tags], shared[:tags], shared[tags], shared[tags + 1], mask)
 
 
 # ------------------------------------------------------------------ recursions over time
 
 
-class Forward(NamedTuple):
+class ForwardResult(NamedTuple):
     """Result of the forward recursion.
 
     Attributes:
-        arrived: `(T, B, K)`, forward score of each tag at each position, without its emission.
+        incoming: `(T, B, K)`, forward score of each tag at each position, without its emission.
         last: `(B, K)`, forward score of each tag at the last unmasked position, with its emission.
     """
 
-    arrived: Tensor
+    incoming: Tensor
     last: Tensor
 
 
-def forward(chain: Chain, reduce: Callable[[Tensor], Tensor]) -> Forward:
-    """Run the forward recursion `arrived_t = reduce_i(arrived_i + emission_i + transition_ij)`.
+def run_forward(chain: Chain, reduce: Callable[[Tensor], Tensor]) -> ForwardResult:
+    """Run the forward recursion `incoming_t = reduce_i(incoming_i + emission_i + transition_ij)`.
 
     Args:
         chain: the energies.
         reduce: reduces `(B, K, K)` to `(B, K)`, over the previous tags, the middle axis.
     """
-    there, first = there_and_first(chain.mask)
+    is_unmasked, is_first = find_unmasked_and_first(chain.mask)
 
-    def place(so_far: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        energy, there, first = now
-        arrived = reduce(so_far[:, :, None] + chain.transitions)
-        arrived = ops.where(first, chain.starts, ops.where(there, arrived, so_far))
-        return arrived + energy, arrived
+    def step(state: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        energy, is_unmasked, is_first = step_inputs
+        incoming = reduce(state[:, :, None] + chain.transitions)
+        incoming = ops.where(is_first, chain.starts, ops.where(is_unmasked, incoming, state))
+        return incoming + energy, incoming
 
     rows, _, tags = ops.shape(chain.emissions)
-    nothing = ops.zeros((rows, tags), chain.emissions.dtype)
-    places = (ops.swapaxes(chain.emissions, 0, 1), there, first)
-    last, arrived = scan(place, nothing, places, like=nothing)
-    return Forward(arrived, last)
+    zeros = ops.zeros((rows, tags), chain.emissions.dtype)
+    inputs = (ops.swapaxes(chain.emissions, 0, 1), is_unmasked, is_first)
+    last, incoming = scan(step, zeros, inputs, like=zeros)
+    return ForwardResult(incoming, last)
 
 
-def there_and_first(mask: Tensor) -> tuple[Tensor, Tensor]:
+def find_unmasked_and_first(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return which positions are unmasked, and which is the first of these, `(T, B, 1)` each."""
-    so_far = ops.cumsum(ops.cast(mask, "int32"), axis=1)
-    first = ops.logical_and(mask, so_far == 1)
-    return ops.transpose(mask)[..., None], ops.transpose(first)[..., None]
+    count = ops.cumsum(ops.cast(mask, "int32"), axis=1)
+    is_first = ops.logical_and(mask, count == 1)
+    return ops.transpose(mask)[..., None], ops.transpose(is_first)[..., None]
 
 
-def greatest_of(x: Tensor) -> Tensor:
+def reduce_max(x: Tensor) -> Tensor:
     """Return the maximum over the middle axis; without `initial`, empty batches fail."""
     return ops.max(x, axis=1, initial=float("-inf"))
 
 
-def log_sum_of(x: Tensor) -> Tensor:
+def reduce_log_sum(x: Tensor) -> Tensor:
     """Return the log-sum-exp over the middle axis, of finite numbers."""
-    top = greatest_of(x)
+    top = reduce_max(x)
     return top + ops.log(ops.sum(ops.exp(x - top[:, None]), axis=1))
 
 
-def _shares(chain: Chain, passed: Forward, end: Tensor) -> tuple[Tensor, Tensor]:
+def _propagate_marginals(
+    chain: Chain, forward_result: ForwardResult, end_marginals: Tensor
+) -> tuple[Tensor, Tensor]:
     """Propagate the marginals of the last tags backward to all tags.
 
     The marginal of tag j at t is distributed over the previous tags i with the probabilities
-    `exp(arrived_i + emission_i + transition_ij - arrived_j)`.
+    `exp(incoming_i + emission_i + transition_ij - incoming_j)`.
 
     Args:
         chain: the energies.
-        passed: result of the forward recursion with `log_sum_of`.
-        end: `(B, K)`, marginals of the last tags, or multiples of them.
+        forward_result: result of the forward recursion with `reduce_log_sum`.
+        end_marginals: `(B, K)`, marginals of the last tags, or multiples of them.
 
     Returns:
         Marginals of the tags at each position, `(T, B, K)`, 0 at masked positions, and of adjacent
         pairs of tags, `(K, K)`, summed over positions and sentences.
     """
-    there, first = there_and_first(chain.mask)
+    is_unmasked, is_first = find_unmasked_and_first(chain.mask)
     zero = ops.zeros((), chain.emissions.dtype)
-    alphas = passed.arrived + ops.swapaxes(chain.emissions, 0, 1)
-    backwards = ops.transpose(chain.transitions)
-    inner = ops.logical_and(there, ops.logical_not(first))
-    inner = ops.logical_and(inner, passed.arrived > IMPOSSIBLE)
+    alphas = forward_result.incoming + ops.swapaxes(chain.emissions, 0, 1)
+    transposed = ops.transpose(chain.transitions)
+    has_previous = ops.logical_and(is_unmasked, ops.logical_not(is_first))
+    has_previous = ops.logical_and(has_previous, forward_result.incoming > IMPOSSIBLE)
 
-    def place(state: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> Any:
-        share, pairs = state
-        before, arrived, there, inner = now
-        ways = before[:, None, :] + backwards - arrived[:, :, None]  # (B, to, from)
-        flow = ops.exp(ops.where(inner[:, :, None], ways, zero))
-        flow = flow * ops.where(inner, share, zero)[:, :, None]
-        left = ops.where(there, ops.sum(flow, axis=1), share)
-        return (left, pairs + ops.sum(flow, axis=0)), ops.where(there, share, zero)
+    def step(state: tuple[Tensor, ...], step_inputs: tuple[Tensor, ...]) -> Any:
+        marginal, pairs = state
+        previous, incoming, is_unmasked, has_previous = step_inputs
+        candidates = previous[:, None, :] + transposed - incoming[:, :, None]  # (B, to, from)
+        flow = ops.exp(ops.where(has_previous[:, :, None], candidates, zero))
+        flow = flow * ops.where(has_previous, marginal, zero)[:, :, None]
+        previous_marginal = ops.where(is_unmasked, ops.sum(flow, axis=1), marginal)
+        return (previous_marginal, pairs + ops.sum(flow, axis=0)), ops.where(
+            is_unmasked, marginal, zero
+        )
 
-    places = (ops.roll(alphas, 1, axis=0), passed.arrived, there, inner)
-    places = tuple(ops.flip(x, axis=0) for x in places)
-    (_, pairs), shares = scan(place, (end, ops.zeros_like(backwards)), places, like=end)
-    return ops.flip(shares, axis=0), ops.transpose(pairs)
+    inputs = (ops.roll(alphas, 1, axis=0), forward_result.incoming, is_unmasked, has_previous)
+    inputs = tuple(ops.flip(x, axis=0) for x in inputs)
+    (_, pairs), tag_marginals = scan(
+        step, (end_marginals, ops.zeros_like(transposed)), inputs, like=end_marginals
+    )
+    return ops.flip(tag_marginals, axis=0), ops.transpose(pairs)
 
 
-def _end_shares(chain: Chain, last: Tensor) -> Tensor:
+def _compute_end_marginals(chain: Chain, last: Tensor) -> Tensor:
     """Return the marginals of the last tag, `(B, K)`; 0 if there is none or all are forbidden."""
     energy = last + chain.ends
     top = ops.max(energy, axis=1, keepdims=True, initial=float("-inf"))
-    shares = ops.exp(energy - top)
-    shares = shares / ops.sum(shares, axis=1, keepdims=True)
-    alive = ops.logical_and(ops.any(chain.mask, axis=1, keepdims=True), top > IMPOSSIBLE)
-    return ops.where(alive, shares, ops.zeros((), shares.dtype))
+    tag_marginals = ops.exp(energy - top)
+    tag_marginals = tag_marginals / ops.sum(tag_marginals, axis=1, keepdims=True)
+    is_valid = ops.logical_and(ops.any(chain.mask, axis=1, keepdims=True), top > IMPOSSIBLE)
+    return ops.where(is_valid, tag_marginals, ops.zeros((), tag_marginals.dtype))
 
 
 # ------------------------------------------------------------------ partition function and scores
@@ -230,19 +238,27 @@ def log_partition(chain: Chain) -> Tensor:
     def run(
         emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, counts: Tensor
     ) -> tuple[Tensor, Callable[..., Any]]:
-        given = Chain(emissions, transitions, starts, ends, counts > 0)
-        passed = forward(given, log_sum_of)
-        total = log_sum_of((passed.last + given.ends)[..., None])[:, 0]
-        total = ops.where(ops.any(given.mask, axis=1), total, ops.zeros((), total.dtype))
+        chain = Chain(emissions, transitions, starts, ends, counts > 0)
+        forward_result = run_forward(chain, reduce_log_sum)
+        total = reduce_log_sum((forward_result.last + chain.ends)[..., None])[:, 0]
+        total = ops.where(ops.any(chain.mask, axis=1), total, ops.zeros((), total.dtype))
 
-        def gradient(*above: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
-            upstream = above[0] if upstream is None else upstream
-            end = _end_shares(given, passed.last) * upstream[:, None]
-            shares, pairs = _shares(given, passed, end)
-            _, first = there_and_first(given.mask)
-            begin = ops.sum(ops.where(first, shares, ops.zeros((), shares.dtype)), axis=(0, 1))
-            shares = ops.swapaxes(shares, 0, 1)
-            return shares, pairs, begin, ops.sum(end, axis=0), ops.zeros_like(counts)
+        def gradient(*upstream_args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+            upstream = upstream_args[0] if upstream is None else upstream
+            end_marginals = _compute_end_marginals(chain, forward_result.last) * upstream[:, None]
+            tag_marginals, pairs = _propagate_marginals(chain, forward_result, end_marginals)
+            _, is_first = find_unmasked_and_first(chain.mask)
+            start_gradient = ops.sum(
+                ops.where(is_first, tag_marginals, ops.zeros((), tag_marginals.dtype)), axis=(0, 1)
+            )
+            tag_marginals = ops.swapaxes(tag_marginals, 0, 1)
+            return (
+                tag_marginals,
+                pairs,
+                start_gradient,
+                ops.sum(end_marginals, axis=0),
+                ops.zeros_like(counts),
+            )
 
         return total, gradient
 
@@ -258,9 +274,11 @@ def marginals(chain: Chain) -> Tensor:
 
     It is 0 at masked positions, and for sentences whose sequences are all forbidden.
     """
-    passed = forward(chain, log_sum_of)
-    shares, _ = _shares(chain, passed, _end_shares(chain, passed.last))
-    return ops.swapaxes(shares, 0, 1)
+    forward_result = run_forward(chain, reduce_log_sum)
+    tag_marginals, _ = _propagate_marginals(
+        chain, forward_result, _compute_end_marginals(chain, forward_result.last)
+    )
+    return ops.swapaxes(tag_marginals, 0, 1)
 
 
 def path_score(chain: Chain, tags: Tensor) -> Tensor:
@@ -272,21 +290,21 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
             sequence forbidden.
     """
     size, zero = chain.starts.shape[0], ops.zeros((), chain.emissions.dtype)
-    places = ops.shape(tags)[1]
-    known = ops.logical_and(tags >= 0, tags < size)
-    chosen = ops.one_hot(ops.where(chain.mask, tags, -1), size, dtype=chain.emissions.dtype)
-    score = ops.sum(chosen * chain.emissions, axis=(1, 2))
+    positions = ops.shape(tags)[1]
+    is_tag = ops.logical_and(tags >= 0, tags < size)
+    one_hot = ops.one_hot(ops.where(chain.mask, tags, -1), size, dtype=chain.emissions.dtype)
+    score = ops.sum(one_hot * chain.emissions, axis=(1, 2))
     # Move unmasked positions to the front, and append one, so that a first position exists.
-    tags = ops.take_along_axis(ops.where(known, tags, 0), to_front(chain.mask), axis=1)
+    tags = ops.take_along_axis(ops.where(is_tag, tags, 0), to_front(chain.mask), axis=1)
     tags = ops.pad(tags, ((0, 0), (0, 1)))
     count = ops.sum(ops.cast(chain.mask, "int32"), axis=1)
     steps = ops.take(ops.reshape(chain.transitions, (-1,)), tags[:, :-1] * size + tags[:, 1:])
-    steps = ops.where(ops.arange(places, dtype="int32") < count[:, None] - 1, steps, zero)
-    final = ops.take_along_axis(tags, ops.maximum(count - 1, 0)[:, None], axis=1)[:, 0]
-    sides = ops.take(chain.starts, tags[:, 0]) + ops.take(chain.ends, final)
-    score = score + ops.sum(steps, axis=1) + ops.where(count > 0, sides, zero)
-    strange = ops.any(ops.logical_and(chain.mask, ops.logical_not(known)), axis=1)
-    return ops.where(strange, ops.cast(FORBIDDEN, score.dtype), score)
+    steps = ops.where(ops.arange(positions, dtype="int32") < count[:, None] - 1, steps, zero)
+    last_tags = ops.take_along_axis(tags, ops.maximum(count - 1, 0)[:, None], axis=1)[:, 0]
+    boundary_scores = ops.take(chain.starts, tags[:, 0]) + ops.take(chain.ends, last_tags)
+    score = score + ops.sum(steps, axis=1) + ops.where(count > 0, boundary_scores, zero)
+    is_invalid = ops.any(ops.logical_and(chain.mask, ops.logical_not(is_tag)), axis=1)
+    return ops.where(is_invalid, ops.cast(FORBIDDEN, score.dtype), score)
 
 
 def partial_score(chain: Chain, allowed: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ from attention_zoo.ops.linear_chain import (
     FORBIDDEN,
     IMPOSSIBLE,
     Chain,
-    Forward,
-    forward,
-    greatest_of,
-    log_sum_of,
-    there_and_first,
+    ForwardResult,
+    find_unmasked_and_first,
+    reduce_log_sum,
+    reduce_max,
+    run_forward,
 )
 from attention_zoo.ops.random import gumbel
 from attention_zoo.ops.recurrence import scan
@@ -31,9 +31,9 @@ def best_path(chain: Chain) -> tuple[Tensor, Tensor]:
         score: its score `s`, `(B,)`; 0 for empty sentences. If every sequence is forbidden, the
             score is -inf and the tags are 0.
     """
-    passed = forward(chain, greatest_of)
-    tags = trace_back(chain, passed)[:, 0]
-    return _unless_forbidden(tags, _greatest(chain, passed))
+    forward_result = run_forward(chain, reduce_max)
+    tags = trace_back(chain, forward_result)[:, 0]
+    return _mask_forbidden(tags, _compute_best_score(chain, forward_result))
 
 
 def sample(chain: Chain, count: int = 1, seed: Any = 0) -> Tensor:
@@ -48,61 +48,65 @@ def sample(chain: Chain, count: int = 1, seed: Any = 0) -> Tensor:
     Returns:
         `(B, N, T)` int32, 0 at masked positions.
     """
-    rows, places, tags = ops.shape(chain.emissions)
-    passed = forward(chain, log_sum_of)
+    rows, positions, tags = ops.shape(chain.emissions)
+    forward_result = run_forward(chain, reduce_log_sum)
     keys = ops.arange(rows, dtype="int32")
-    noise = gumbel((seed,), keys, (count, places + 1, tags))
-    found = trace_back(chain, passed, ops.cast(noise, chain.emissions.dtype))
-    return _unless_forbidden(found, _greatest(chain, passed)[:, None])[0]
+    noise = gumbel((seed,), keys, (count, positions + 1, tags))
+    paths = trace_back(chain, forward_result, ops.cast(noise, chain.emissions.dtype))
+    return _mask_forbidden(paths, _compute_best_score(chain, forward_result)[:, None])[0]
 
 
-def _greatest(chain: Chain, passed: Forward) -> Tensor:
+def _compute_best_score(chain: Chain, forward_result: ForwardResult) -> Tensor:
     """Return the greatest score of a sequence, `(B,)`; 0 for empty sentences."""
-    score = ops.max(passed.last + chain.ends, axis=1, initial=float("-inf"))
+    score = ops.max(forward_result.last + chain.ends, axis=1, initial=float("-inf"))
     return ops.where(ops.any(chain.mask, axis=1), score, ops.zeros((), score.dtype))
 
 
-def trace_back(chain: Chain, passed: Forward, noise: Tensor | None = None) -> Tensor:
+def trace_back(chain: Chain, forward_result: ForwardResult, noise: Tensor | None = None) -> Tensor:
     """Choose the last tag, then repeatedly the previous one, by the greatest forward score.
 
     Args:
         chain: the energies.
-        passed: result of the forward recursion.
+        forward_result: result of the forward recursion.
         noise: `(B, N, T + 1, K)`, added before each argmax, indexed by the number of the position
             among the unmasked ones. With Gumbel noise the result is a sample.
 
     Returns:
         `(B, N, T)` int32, 0 at masked positions; N is 1 without noise.
     """
-    there, first = there_and_first(chain.mask)
-    backwards = ops.transpose(chain.transitions)
-    alphas = passed.arrived + ops.swapaxes(chain.emissions, 0, 1)
-    number = ops.cumsum(ops.cast(chain.mask, "int32"), axis=1)  # of unmasked positions, from 1
-    energy = (passed.last + chain.ends)[:, None]
-    inner = ops.logical_and(there, ops.logical_not(first))
-    places = [ops.roll(alphas, 1, axis=0)[:, :, None], there, inner]
+    is_unmasked, is_first = find_unmasked_and_first(chain.mask)
+    transposed = ops.transpose(chain.transitions)
+    alphas = forward_result.incoming + ops.swapaxes(chain.emissions, 0, 1)
+    position_numbers = ops.cumsum(
+        ops.cast(chain.mask, "int32"), axis=1
+    )  # of unmasked positions, from 1
+    energy = (forward_result.last + chain.ends)[:, None]
+    has_previous = ops.logical_and(is_unmasked, ops.logical_not(is_first))
+    inputs = [ops.roll(alphas, 1, axis=0)[:, :, None], is_unmasked, has_previous]
     if noise is not None:
-        energy = energy + _noise_at(noise, ops.sum(ops.cast(chain.mask, "int32"), 1)[:, None])[0]
-        places.append(_noise_at(noise, number - 1))
+        energy = (
+            energy + _gather_noise(noise, ops.sum(ops.cast(chain.mask, "int32"), 1)[:, None])[0]
+        )
+        inputs.append(_gather_noise(noise, position_numbers - 1))
     last = ops.cast(ops.argmax(energy, axis=-1), "int32")
 
-    def place(tag: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        before, there, inner, *drawn = now
-        energy = before + ops.take(backwards, tag, axis=0)
-        energy = energy + drawn[0] if drawn else energy
-        chosen = ops.cast(ops.argmax(energy, axis=-1), "int32")
-        return ops.where(inner, chosen, tag), ops.where(there, tag, 0)
+    def step(tag: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        previous, is_unmasked, has_previous, *noise_t = step_inputs
+        energy = previous + ops.take(transposed, tag, axis=0)
+        energy = energy + noise_t[0] if noise_t else energy
+        best_tag = ops.cast(ops.argmax(energy, axis=-1), "int32")
+        return ops.where(has_previous, best_tag, tag), ops.where(is_unmasked, tag, 0)
 
-    flipped = tuple(ops.flip(x, axis=0) for x in places)
-    _, tags = scan(place, last, flipped, like=last)
+    flipped = tuple(ops.flip(x, axis=0) for x in inputs)
+    _, tags = scan(step, last, flipped, like=last)
     return ops.moveaxis(ops.flip(tags, axis=0), 0, -1)
 
 
-def _noise_at(noise: Tensor, number: Tensor) -> Tensor:
+def _gather_noise(noise: Tensor, position_numbers: Tensor) -> Tensor:
     """Gather noise `(B, N, T + 1, K)` at position numbers `(B, P)`, from 1, to `(P, B, N, K)`."""
-    by_place = ops.swapaxes(noise, 1, 2)
-    at = ops.maximum(number - 1, 0)[:, :, None, None]
-    return ops.swapaxes(ops.take_along_axis(by_place, at, axis=1), 0, 1)
+    by_position = ops.swapaxes(noise, 1, 2)
+    index = ops.maximum(position_numbers - 1, 0)[:, :, None, None]
+    return ops.swapaxes(ops.take_along_axis(by_position, index, axis=1), 0, 1)
 
 
 def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
@@ -118,54 +122,58 @@ def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
         tags: `(B, N, T)` int32, 0 at masked positions.
         scores: `(B, N)`; -inf, with tags 0, if there are fewer than N allowed sequences.
     """
-    there, first = there_and_first(chain.mask)
+    is_unmasked, is_first = find_unmasked_and_first(chain.mask)
     rows, _, tags = ops.shape(chain.emissions)
     lowest = ops.cast(FORBIDDEN, chain.emissions.dtype)
     ranks = ops.arange(count, dtype="int32")
-    begin = ops.where(ranks == 0, chain.starts[:, None], lowest)  # (K, N)
+    starts = ops.where(ranks == 0, chain.starts[:, None], lowest)  # (K, N)
 
-    def place(so_far: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        energy, there, first = now
-        ways = so_far[:, None] + ops.transpose(chain.transitions)[:, :, None]  # (B, to, from, N)
-        ways = ops.reshape(ways, (rows, tags, tags * count))
-        arrived, pointers = ops.top_k(ways, count)
-        arrived = ops.where(first, begin, ops.where(there, arrived, so_far))
-        return arrived + energy, ops.cast(pointers, "int32")
+    def step(state: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        energy, is_unmasked, is_first = step_inputs
+        candidates = (
+            state[:, None] + ops.transpose(chain.transitions)[:, :, None]
+        )  # (B, to, from, N)
+        candidates = ops.reshape(candidates, (rows, tags, tags * count))
+        incoming, pointers = ops.top_k(candidates, count)
+        incoming = ops.where(is_first, starts, ops.where(is_unmasked, incoming, state))
+        return incoming + energy, ops.cast(pointers, "int32")
 
-    nothing = ops.zeros((rows, tags, count), chain.emissions.dtype)
+    zeros = ops.zeros((rows, tags, count), chain.emissions.dtype)
     energies = ops.swapaxes(chain.emissions, 0, 1)[..., None]
     like = ops.zeros((rows, tags, count), "int32")
-    places = (energies, there[..., None], first[..., None])
-    last, pointers = scan(place, nothing, places, like=like)
+    inputs = (energies, is_unmasked[..., None], is_first[..., None])
+    last, pointers = scan(step, zeros, inputs, like=like)
     last = ops.reshape(last + chain.ends[:, None], (rows, tags * count))
-    scores, at = ops.top_k(last, count)
-    inner = ops.logical_and(there, ops.logical_not(first))
-    found = _follow(ops.cast(at, "int32"), pointers, there, inner)
+    scores, index = ops.top_k(last, count)
+    has_previous = ops.logical_and(is_unmasked, ops.logical_not(is_first))
+    paths = _follow_pointers(ops.cast(index, "int32"), pointers, is_unmasked, has_previous)
     scores = ops.where(
         ops.any(chain.mask, axis=1, keepdims=True), scores, ops.where(ranks == 0, 0, lowest)
     )
-    return _unless_forbidden(found, scores)
+    return _mask_forbidden(paths, scores)
 
 
-def _follow(at: Tensor, pointers: Tensor, there: Tensor, inner: Tensor) -> Tensor:
-    """Follow back-pointers `(T, B, K, N)` from `at` `(B, N)`, and return tags `(B, N, T)`.
+def _follow_pointers(
+    index: Tensor, pointers: Tensor, is_unmasked: Tensor, has_previous: Tensor
+) -> Tensor:
+    """Follow back-pointers `(T, B, K, N)` from `index` `(B, N)`, and return tags `(B, N, T)`.
 
     Pointers are encoded as `tag N + rank`.
     """
     rows, tags, count = ops.shape(pointers)[1:]
 
-    def place(at: Tensor, now: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        pointers, there, inner = now
-        before = ops.take_along_axis(ops.reshape(pointers, (rows, tags * count)), at, axis=1)
-        return ops.where(inner, before, at), ops.where(there, at // count, 0)
+    def step(index: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        pointers, is_unmasked, has_previous = step_inputs
+        previous = ops.take_along_axis(ops.reshape(pointers, (rows, tags * count)), index, axis=1)
+        return ops.where(has_previous, previous, index), ops.where(is_unmasked, index // count, 0)
 
-    places = tuple(ops.flip(x, axis=0) for x in (pointers, there, inner))
-    _, found = scan(place, at, places, like=at)
-    return ops.moveaxis(ops.flip(found, axis=0), 0, -1)
+    inputs = tuple(ops.flip(x, axis=0) for x in (pointers, is_unmasked, has_previous))
+    _, paths = scan(step, index, inputs, like=index)
+    return ops.moveaxis(ops.flip(paths, axis=0), 0, -1)
 
 
-def _unless_forbidden(tags: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+def _mask_forbidden(tags: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     """Replace tags `(..., T)` by 0 and scores `(...)` by -inf for forbidden sequences."""
-    found = scores > IMPOSSIBLE
-    never = ops.cast(float("-inf"), scores.dtype)
-    return ops.where(found[..., None], tags, 0), ops.where(found, scores, never)
+    is_allowed = scores > IMPOSSIBLE
+    neg_inf = ops.cast(float("-inf"), scores.dtype)
+    return ops.where(is_allowed[..., None], tags, 0), ops.where(is_allowed, scores, neg_inf)

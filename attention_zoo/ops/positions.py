@@ -8,18 +8,18 @@ from keras import ops
 from attention_zoo.typing import Tensor
 
 
-def angles(places: Tensor, width: int, max_wavelength: float, dtype: str) -> Tensor:
+def angles(positions: Tensor, width: int, max_wavelength: float, dtype: str) -> Tensor:
     """Compute `position / max_wavelength^(2 i / width)`, one angle for every two features.
 
     Args:
-        places: positions, `(..., L)`, of any numeric dtype.
+        positions: positions, `(..., L)`, of any numeric dtype.
         width: number of features; if it is odd, the last feature has an angle of its own.
 
     Returns:
         `(..., L, ceil(width / 2))`.
     """
     rates = np.power(float(max_wavelength), -np.arange(0, width, 2) / width)
-    return ops.cast(places, dtype)[..., None] * ops.convert_to_tensor(rates, dtype)
+    return ops.cast(positions, dtype)[..., None] * ops.convert_to_tensor(rates, dtype)
 
 
 def sinusoids(angles: Tensor, width: int) -> Tensor:
@@ -39,8 +39,8 @@ def rotate(x: Tensor, angles: Tensor) -> Tensor:
     pairs = ops.reshape(x, (*shape[:-1], x.shape[-1] // 2, 2))
     sine = ops.sin(angles)
     across = ops.stack([-sine, sine], axis=-1)
-    turned = pairs * ops.cos(angles)[..., None] + ops.flip(pairs, axis=-1) * across
-    return ops.reshape(turned, shape)
+    rotated = pairs * ops.cos(angles)[..., None] + ops.flip(pairs, axis=-1) * across
+    return ops.reshape(rotated, shape)
 
 
 def distances(steps: Tensor, sources: Tensor) -> Tensor:
@@ -62,8 +62,8 @@ def skew(x: Tensor, sources: Tensor) -> Tensor:
     """
     *rows, steps, width = ops.shape(x)
     flat = ops.reshape(x, (*rows, steps * width))
-    flat = _columns(flat, steps, steps * (width - 1))
-    return _columns(ops.reshape(flat, (*rows, steps, width - 1)), 0, sources)
+    flat = _slice_columns(flat, steps, steps * (width - 1))
+    return _slice_columns(ops.reshape(flat, (*rows, steps, width - 1)), 0, sources)
 
 
 def unskew(x: Tensor) -> Tensor:
@@ -92,42 +92,45 @@ def stretch(x: Tensor, steps: Tensor, sources: Tensor) -> Tensor:
     Returns:
         `(..., T + S + 1)`, for the distances -T .. S, as `skew` takes them.
     """
-    reach, ends = x.shape[-1] // 2, ops.shape(x)[:-1]
-    before, behind = _positive(steps - reach), _positive(sources - reach)
-    first, last = _positive(reach - steps), reach + 1 + _lesser(reach, sources)
-    every = [
+    max_distance, ends = x.shape[-1] // 2, ops.shape(x)[:-1]
+    before, after = _positive(steps - max_distance), _positive(sources - max_distance)
+    first, last = (
+        _positive(max_distance - steps),
+        max_distance + 1 + _minimum(max_distance, sources),
+    )
+    parts = [
         ops.broadcast_to(x[..., :1], (*ends, before)),
         x[..., first:last],
-        ops.broadcast_to(x[..., -1:], (*ends, behind)),
+        ops.broadcast_to(x[..., -1:], (*ends, after)),
     ]
-    return ops.concatenate(every, axis=-1)
+    return ops.concatenate(parts, axis=-1)
 
 
-def shrink(x: Tensor, reach: int, steps: Tensor, sources: Tensor) -> Tensor:
+def shrink(x: Tensor, max_distance: int, steps: Tensor, sources: Tensor) -> Tensor:
     """Reduce columns of all distances to -n .. n, by adding those beyond to the end columns.
 
     Args:
         x: `(..., T + S + 1)`, for the distances -T .. S, as `unskew` returns them.
-        reach: n, at least 1.
+        max_distance: n, at least 1.
 
     Returns:
         `(..., 2 n + 1)`, for the distances -n .. n.
     """
     rows = ops.shape(x)[:-1]
-    first, last = _positive(steps - reach), steps + 1 + _lesser(reach, sources)
+    first, last = _positive(steps - max_distance), steps + 1 + _minimum(max_distance, sources)
 
     def zeros(count: Tensor) -> Tensor:
         return ops.zeros((*rows, count), x.dtype)
 
-    near = _columns(x, first, last - first)
-    unseen = zeros(_positive(reach - steps)), zeros(_positive(reach - sources))
-    near = ops.concatenate([unseen[0], near, unseen[1]], axis=-1)
-    before = ops.sum(_columns(x, 0, first), axis=-1, keepdims=True)
-    behind = ops.sum(_columns(x, last, steps + sources + 1 - last), axis=-1, keepdims=True)
-    return near + ops.concatenate([before, zeros(2 * reach - 1), behind], axis=-1)
+    inner = _slice_columns(x, first, last - first)
+    padding = zeros(_positive(max_distance - steps)), zeros(_positive(max_distance - sources))
+    inner = ops.concatenate([padding[0], inner, padding[1]], axis=-1)
+    before = ops.sum(_slice_columns(x, 0, first), axis=-1, keepdims=True)
+    after = ops.sum(_slice_columns(x, last, steps + sources + 1 - last), axis=-1, keepdims=True)
+    return inner + ops.concatenate([before, zeros(2 * max_distance - 1), after], axis=-1)
 
 
-def _columns(x: Tensor, first: Tensor, count: Tensor) -> Tensor:
+def _slice_columns(x: Tensor, first: Tensor, count: Tensor) -> Tensor:
     """Slice columns of the last axis; TensorFlow's gradient is cheaper than that of `x[...]`."""
     *rows, _ = ops.shape(x)
     return ops.slice(x, (*(0 for _ in rows), first), (*rows, count))
@@ -138,9 +141,11 @@ def _positive(count: Tensor) -> Tensor:
     return max(count, 0) if isinstance(count, int) else ops.maximum(count, 0)
 
 
-def _lesser(one: int, other: Tensor) -> Tensor:
+def _minimum(count: int, other_count: Tensor) -> Tensor:
     """Return the lesser of two counts, the second of which may be a tensor."""
-    return min(one, other) if isinstance(other, int) else ops.minimum(one, other)
+    return (
+        min(count, other_count) if isinstance(other_count, int) else ops.minimum(count, other_count)
+    )
 
 
 def linear_slopes(heads: int) -> list[float]:
@@ -161,13 +166,14 @@ def distance_buckets(buckets: int, max_distance: int) -> np.ndarray:
     avoids rounding errors of a logarithm at the boundaries.
     """
     exact = buckets // 2
-    grown = buckets - exact
-    bucket, further = list(range(exact)), 0
+    num_log_buckets = buckets - exact
+    bucket, log_bucket = list(range(exact)), 0
     for distance in range(exact, max_distance + 1):
         # bucket exact + k begins at exact (max_distance / exact)^(k / grown)
-        while further + 1 < grown and (
-            max_distance ** (further + 1) * exact ** (grown - further - 1) <= distance**grown
+        while log_bucket + 1 < num_log_buckets and (
+            max_distance ** (log_bucket + 1) * exact ** (num_log_buckets - log_bucket - 1)
+            <= distance**num_log_buckets
         ):
-            further += 1
-        bucket.append(exact + further)
+            log_bucket += 1
+        bucket.append(exact + log_bucket)
     return np.asarray(bucket, "int32")

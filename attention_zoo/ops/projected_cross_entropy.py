@@ -11,7 +11,7 @@ from keras import ops
 from attention_zoo.ops.recurrence import scan
 from attention_zoo.typing import Tensor
 
-CELLS = 2**21
+MAX_LOGITS = 2**21
 """Number of logits in memory at a time: as many as fit the CPU caches."""
 
 
@@ -44,13 +44,13 @@ class Mixture(NamedTuple):
 class _Tokens(NamedTuple):
     """Tokens: hidden `(N, D)`, the others `(N,)`; in chunks, with one more leading axis.
 
-    ways: both parts of the mixture, or empty.
+    mixture: both parts of the mixture, or empty.
     """
 
     hidden: Tensor
     labels: Tensor
     weights: Tensor
-    ways: tuple[Tensor, ...] = ()
+    mixture: tuple[Tensor, ...] = ()
 
 
 def projected_cross_entropy(
@@ -77,23 +77,25 @@ def projected_cross_entropy(
         rows: tokens per chunk; if None, about CELLS / V, from 64 to 256.
         mixture: float32, a second distribution over the labels; requires e = 0.
     """
-    rows = rows or min(256, max(64, CELLS // projection.kernel.shape[1]))
-    given = [ops.copy(part) for part in projection if part is not None]
-    given, own = [*given, *(mixture or ())], len(given)
+    rows = rows or min(256, max(64, MAX_LOGITS // projection.kernel.shape[1]))
+    tensors = [ops.copy(part) for part in projection if part is not None]
+    tensors, num_projection = [*tensors, *(mixture or ())], len(tensors)
     weights, labels = ops.cast(weights, "float32"), ops.cast(labels, "int32")
-    live = ops.not_equal(weights, 0)
-    given[0] = ops.where(live[:, None], given[0], ops.zeros((), given[0].dtype))
-    known = ops.logical_and(labels >= 0, labels < given[1].shape[1])
-    weights = ops.where(ops.logical_or(known, ops.logical_not(live)), weights, float("nan"))
-    labels = ops.where(known, labels, 0)
+    is_weighted = ops.not_equal(weights, 0)
+    tensors[0] = ops.where(is_weighted[:, None], tensors[0], ops.zeros((), tensors[0].dtype))
+    is_valid = ops.logical_and(labels >= 0, labels < tensors[1].shape[1])
+    weights = ops.where(
+        ops.logical_or(is_valid, ops.logical_not(is_weighted)), weights, float("nan")
+    )
+    labels = ops.where(is_valid, labels, 0)
 
     def run(*parts: Tensor) -> tuple[Tensor, Callable[..., Any]]:
-        of = Projection(*parts[:own])
-        tokens = _Tokens(of.hidden, labels, weights, tuple(parts[own:]))
-        loss, gradients = _loss_and_gradients(of, tokens, label_smoothing, rows)
+        projection = Projection(*parts[:num_projection])
+        tokens = _Tokens(projection.hidden, labels, weights, tuple(parts[num_projection:]))
+        loss, gradients = _loss_and_gradients(projection, tokens, label_smoothing, rows)
 
-        def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
-            upstream = given[0] if upstream is None else upstream
+        def gradient(*tensors: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+            upstream = tensors[0] if upstream is None else upstream
             return tuple(
                 ops.cast(part * upstream, like.dtype)
                 for part, like in zip(gradients, parts, strict=True)
@@ -101,72 +103,74 @@ def projected_cross_entropy(
 
         return loss, gradient
 
-    loss: Tensor = ops.custom_gradient(run)(*given)
+    loss: Tensor = ops.custom_gradient(run)(*tensors)
     return loss
 
 
 def _loss_and_gradients(
-    of: Projection, tokens: _Tokens, smoothing: float, rows: int
+    projection: Projection, tokens: _Tokens, smoothing: float, rows: int
 ) -> tuple[Tensor, list[Tensor]]:
     """Return the loss and its float32 gradients.
 
     These are by hidden states, kernel, bias (if any) and both parts of the mixture (if any).
     """
-    kernel = ops.cast(of.kernel, of.hidden.dtype)
-    bias = None if of.bias is None else ops.cast(of.bias, "float32")
+    kernel = ops.cast(projection.kernel, projection.hidden.dtype)
+    bias = None if projection.bias is None else ops.cast(projection.bias, "float32")
     over_classes = ops.transpose(kernel)
-    count, width = ops.shape(of.hidden)
-    size = of.kernel.shape[1]
+    count, width = ops.shape(projection.hidden)
+    size = projection.kernel.shape[1]
     # In half precision, subtract before rounding: rounded terms that are nearly equal cancel to 0.
-    half = keras.backend.standardize_dtype(kernel.dtype) in ("float16", "bfloat16")
+    is_half_precision = keras.backend.standardize_dtype(kernel.dtype) in ("float16", "bfloat16")
 
-    def some(state: list[Tensor], now: _Tokens) -> tuple[list[Tensor], Any]:
+    def process_chunk(state: list[Tensor], chunk: _Tokens) -> tuple[list[Tensor], Any]:
         loss, by_kernel, *by_bias = state
-        logits = ops.cast(ops.matmul(now.hidden, kernel), "float32")
+        logits = ops.cast(ops.matmul(chunk.hidden, kernel), "float32")
         logits = logits if bias is None else logits + bias
         top = ops.max(logits, axis=-1, keepdims=True)
-        above = ops.exp(logits - top)
-        total = ops.sum(above, axis=-1)
-        chosen = ops.take_along_axis(logits, now.labels[:, None], axis=-1)[:, 0]
-        costs = ops.log(total) + top[:, 0] - (1 - smoothing) * chosen
-        costs, weights, by_ways = _with_the_second(costs, now)
-        loss += ops.sum(now.weights * costs)
+        exps = ops.exp(logits - top)
+        total = ops.sum(exps, axis=-1)
+        label_logits = ops.take_along_axis(logits, chunk.labels[:, None], axis=-1)[:, 0]
+        losses = ops.log(total) + top[:, 0] - (1 - smoothing) * label_logits
+        losses, weights, by_mixture = _apply_mixture(losses, chunk)
+        loss += ops.sum(chunk.weights * losses)
         share = (weights / total)[:, None]
-        if half:
-            wanted = (1 - smoothing) * ops.one_hot(now.labels, size) + smoothing / size
-            above, share = share * above - weights[:, None] * wanted, ops.ones_like(share)
-        above = ops.cast(above, kernel.dtype)
-        by_hidden = share * ops.cast(ops.matmul(above, over_classes), "float32")
-        shared = ops.cast(ops.transpose(ops.cast(now.hidden, "float32") * share), kernel.dtype)
-        by_kernel += ops.cast(ops.matmul(shared, above), "float32")
-        by_bias = [part + ops.sum(share * ops.cast(above, "float32"), axis=0) for part in by_bias]
-        return [loss, by_kernel, *by_bias], (by_hidden, by_ways)
+        if is_half_precision:
+            targets = (1 - smoothing) * ops.one_hot(chunk.labels, size) + smoothing / size
+            exps, share = share * exps - weights[:, None] * targets, ops.ones_like(share)
+        exps = ops.cast(exps, kernel.dtype)
+        by_hidden = share * ops.cast(ops.matmul(exps, over_classes), "float32")
+        shared = ops.cast(ops.transpose(ops.cast(chunk.hidden, "float32") * share), kernel.dtype)
+        by_kernel += ops.cast(ops.matmul(shared, exps), "float32")
+        by_bias = [part + ops.sum(share * ops.cast(exps, "float32"), axis=0) for part in by_bias]
+        return [loss, by_kernel, *by_bias], (by_hidden, by_mixture)
 
     state = [ops.zeros(()), ops.zeros((width, size))]
     state += [] if bias is None else [ops.zeros((size,))]
-    chunks = _chunks(tokens, rows)
-    like = ops.zeros((rows, width)), tuple(ops.zeros((rows,)) for _ in tokens.ways)
-    (loss, *by_weights), (by_hidden, by_ways) = scan(some, state, chunks, like)
+    chunks = _split_into_chunks(tokens, rows)
+    like = ops.zeros((rows, width)), tuple(ops.zeros((rows,)) for _ in tokens.mixture)
+    (loss, *by_weights), (by_hidden, by_mixture) = scan(process_chunk, state, chunks, like)
     by_hidden = ops.reshape(by_hidden, (-1, width))[:count]
-    by_ways = [ops.reshape(part, (-1,))[:count] for part in by_ways]
-    if by_ways:
-        tokens = tokens._replace(weights=-by_ways[0])
-    rest, by_rest = _without_exponentials(of, tokens, over_classes, smoothing)
+    by_mixture = [ops.reshape(part, (-1,))[:count] for part in by_mixture]
+    if by_mixture:
+        tokens = tokens._replace(weights=-by_mixture[0])
+    linear_terms, linear_gradients = _compute_linear_terms(
+        projection, tokens, over_classes, smoothing
+    )
     gradients = [by_hidden, *by_weights]
-    if not half:
-        gradients = [a - b for a, b in zip(gradients, by_rest, strict=True)]
-    return loss - rest, [*gradients, *by_ways]
+    if not is_half_precision:
+        gradients = [a - b for a, b in zip(gradients, linear_gradients, strict=True)]
+    return loss - linear_terms, [*gradients, *by_mixture]
 
 
-def _with_the_second(costs: Tensor, now: _Tokens) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+def _apply_mixture(losses: Tensor, chunk: _Tokens) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     """Return the mixture's costs, the weights of its first part, and gradients by both parts."""
-    if not now.ways:
-        return costs, now.weights, ()
-    first, second = now.ways[0] - costs, now.ways[1]
-    both = log_sum(first, second)
+    if not chunk.mixture:
+        return losses, chunk.weights, ()
+    first, second = chunk.mixture[0] - losses, chunk.mixture[1]
+    log_total = log_sum(first, second)
     # Not `1 - share`: its rounding error could be divided by a tiny probability.
-    shares = [now.weights * ops.exp(way - both) for way in (first, second)]
-    return -both, shares[0], tuple(-share for share in shares)
+    shares = [chunk.weights * ops.exp(log_prob - log_total) for log_prob in (first, second)]
+    return -log_total, shares[0], tuple(-share for share in shares)
 
 
 def log_sum(a: Tensor, b: Tensor) -> Tensor:
@@ -175,31 +179,31 @@ def log_sum(a: Tensor, b: Tensor) -> Tensor:
     return top + ops.log(ops.exp(a - top) + ops.exp(b - top))
 
 
-def _chunks(tokens: _Tokens, rows: int) -> _Tokens:
+def _split_into_chunks(tokens: _Tokens, rows: int) -> _Tokens:
     """Split tokens into at least one chunk, `(chunks, rows, ...)`; padding has weight 0."""
     count = ops.shape(tokens.labels)[0]
-    missing = -count % rows if isinstance(count, int) and count else _to_fill(count, rows)
+    padding = -count % rows if isinstance(count, int) and count else _count_padding(count, rows)
 
-    def chunked(part: Tensor) -> Tensor:
-        filled = ops.pad(part, ((0, missing), *((0, 0),) * (len(part.shape) - 1)))
-        return ops.reshape(filled, (-1, rows, *part.shape[1:]))
+    def split(part: Tensor) -> Tensor:
+        padded = ops.pad(part, ((0, padding), *((0, 0),) * (len(part.shape) - 1)))
+        return ops.reshape(padded, (-1, rows, *part.shape[1:]))
 
-    chunks: _Tokens = keras.tree.map_structure(chunked, tokens)
+    chunks: _Tokens = keras.tree.map_structure(split, tokens)
     return chunks
 
 
-def _to_fill(count: Any, rows: int) -> Any:
+def _count_padding(count: Any, rows: int) -> Any:
     """Return the number of padding tokens that complete the chunks, at least one chunk."""
     if isinstance(count, int):
         return rows
     return ops.maximum(-(-count // rows), 1) * rows - count
 
 
-def _without_exponentials(
-    of: Projection, tokens: _Tokens, over_classes: Tensor, smoothing: float
+def _compute_linear_terms(
+    projection: Projection, tokens: _Tokens, over_classes: Tensor, smoothing: float
 ) -> tuple[Tensor, list[Tensor]]:
     """Compute `e mean_v logits` and the gradients of `(1 - e) logits(y) + e mean_v logits`."""
-    size = of.kernel.shape[1]
+    size = projection.kernel.shape[1]
     hidden = ops.cast(tokens.hidden, "float32")
     mean = ops.mean(ops.cast(over_classes, "float32"), axis=0)
     means = ops.matmul(hidden, mean[:, None])[:, 0]
@@ -210,8 +214,10 @@ def _without_exponentials(
     by_classes = (1 - smoothing) * ops.segment_sum(weighted, tokens.labels, size)
     by_kernel = ops.transpose(by_classes) + smoothing / size * ops.sum(weighted, axis=0)[:, None]
     gradients = [by_hidden, by_kernel]
-    if of.bias is not None:
-        means += ops.mean(ops.cast(of.bias, "float32"))
-        counted = ops.segment_sum(tokens.weights, tokens.labels, size)
-        gradients.append((1 - smoothing) * counted + smoothing / size * ops.sum(tokens.weights))
+    if projection.bias is not None:
+        means += ops.mean(ops.cast(projection.bias, "float32"))
+        label_counts = ops.segment_sum(tokens.weights, tokens.labels, size)
+        gradients.append(
+            (1 - smoothing) * label_counts + smoothing / size * ops.sum(tokens.weights)
+        )
     return smoothing * ops.sum(tokens.weights * means), gradients

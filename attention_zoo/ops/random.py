@@ -24,7 +24,7 @@ def scramble(bits: Any) -> Any:
     return bits
 
 
-def draw_bits(
+def random_bits(
     counters: Sequence[Any],
     keys: Any,
     shape: Sequence[Any],
@@ -35,9 +35,9 @@ def draw_bits(
     for counter in counters:
         bits = scramble(bits + ops.cast(counter, "uint32") * ops.cast(GOLDEN, "uint32"))
     for first, size in zip(start or (0,) * len(shape), shape, strict=True):
-        places = ops.cast(first + ops.arange(size, dtype="int32"), "uint32")
-        places = places * ops.cast(GOLDEN, "uint32")
-        bits = scramble(bits[..., None] + places)
+        indices = ops.cast(first + ops.arange(size, dtype="int32"), "uint32")
+        indices = indices * ops.cast(GOLDEN, "uint32")
+        bits = scramble(bits[..., None] + indices)
     return bits
 
 
@@ -58,12 +58,14 @@ def uniform(
     Returns:
         `(B, *shape)` float32, on a grid of 2 ** -23.
     """
-    bits = draw_bits(counters, keys, shape, start)
+    bits = random_bits(counters, keys, shape, start)
     grid = ops.cast(ops.right_shift(bits, ops.cast(9, "uint32")), "float32")
     return (grid + 0.5) * 2.0**-23
 
 
-def kept(seed: Any, rate: float, shape: Sequence[Any], start: Sequence[Any] | None = None) -> Any:
+def sample_keep_mask(
+    seed: Any, rate: float, shape: Sequence[Any], start: Sequence[Any] | None = None
+) -> Any:
     """Return a dropout mask: booleans that are False with probability `rate`.
 
     Each depends only on the seed and its index. XLA computes them where they are used, and stores
@@ -75,7 +77,7 @@ def kept(seed: Any, rate: float, shape: Sequence[Any], start: Sequence[Any] | No
         shape, start: as in `uniform`.
     """
     limit = ops.cast(min(round(rate * 2**32), 2**32 - 1), "uint32")
-    return draw_bits((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape, start)[0] >= limit
+    return random_bits((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape, start)[0] >= limit
 
 
 def gumbel(counters: Sequence[Any], keys: Any, shape: tuple[int, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""Loops that compile on every backend; all but `revise` are differentiable."""
+"""Loops that compile on every backend; all but `update_rows` are differentiable."""
 
 from __future__ import annotations
 
@@ -48,12 +48,14 @@ def linear_recurrence(decay: Tensor, inflow: Tensor, parallel: bool = True) -> T
         return inflow
 
     def run(decay: Tensor, inflow: Tensor) -> tuple[Tensor, Callable[..., Any]]:
-        results = _recur(decay, inflow, parallel)
+        results = _compute_recurrence(decay, inflow, parallel)
 
-        def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, Tensor]:
-            upstream = given[0] if upstream is None else upstream
-            back = ops.roll(ops.flip(decay, axis=-1), 1, axis=-1)
-            by_inflow = ops.flip(_recur(back, ops.flip(upstream, axis=-1), parallel), axis=-1)
+        def gradient(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            upstream = args[0] if upstream is None else upstream
+            decay_back = ops.roll(ops.flip(decay, axis=-1), 1, axis=-1)
+            by_inflow = ops.flip(
+                _compute_recurrence(decay_back, ops.flip(upstream, axis=-1), parallel), axis=-1
+            )
             return by_inflow * _shift(results, 1), by_inflow
 
         return results, gradient
@@ -61,32 +63,32 @@ def linear_recurrence(decay: Tensor, inflow: Tensor, parallel: bool = True) -> T
     return ops.custom_gradient(run)(decay, inflow)
 
 
-def _recur(decay: Tensor, inflow: Tensor, parallel: bool) -> Tensor:
+def _compute_recurrence(decay: Tensor, inflow: Tensor, parallel: bool) -> Tensor:
     length = inflow.shape[-1]
     if length is None or not parallel:
-        return _one_by_one(decay, inflow)
-    reach = 1  # inflow_j: what `reach` entries up to j add to y_j; decay_j: product of decays
-    while reach < length:
-        inflow = inflow + decay * _shift(inflow, reach)
-        decay = decay * _shift(decay, reach)
-        reach *= 2
+        return _compute_sequentially(decay, inflow)
+    span = 1  # inflow_j: what `span` entries up to j add to y_j; decay_j: product of decays
+    while span < length:
+        inflow = inflow + decay * _shift(inflow, span)
+        decay = decay * _shift(decay, span)
+        span *= 2
     return inflow
 
 
-def _shift(x: Tensor, by: int) -> Tensor:
-    """Shift the last axis: `x_{j-by}` at j, 0 at the first `by` entries."""
-    return ops.pad(x[..., :-by], ((0, 0),) * (len(x.shape) - 1) + ((by, 0),))
+def _shift(x: Tensor, offset: int) -> Tensor:
+    """Shift the last axis: `x_{j-by}` at j, 0 at the first `offset` entries."""
+    return ops.pad(x[..., :-offset], ((0, 0),) * (len(x.shape) - 1) + ((offset, 0),))
 
 
-def _one_by_one(decay: Tensor, inflow: Tensor) -> Tensor:
-    def place(so_far: Tensor, now: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        decay, inflow = now
-        so_far = decay * so_far + inflow
-        return so_far, so_far
+def _compute_sequentially(decay: Tensor, inflow: Tensor) -> Tensor:
+    def step(total: Tensor, step_inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        decay, inflow = step_inputs
+        total = decay * total + inflow
+        return total, total
 
-    nothing = ops.zeros_like(ops.sum(inflow, axis=-1))
-    places = (ops.moveaxis(decay, -1, 0), ops.moveaxis(inflow, -1, 0))
-    _, results = scan(place, nothing, places, like=nothing)
+    zeros = ops.zeros_like(ops.sum(inflow, axis=-1))
+    inputs = (ops.moveaxis(decay, -1, 0), ops.moveaxis(inflow, -1, 0))
+    _, results = scan(step, zeros, inputs, like=zeros)
     return ops.moveaxis(results, 0, -1)
 
 
@@ -97,43 +99,45 @@ def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple
     leaves = tree.flatten(inputs)
     length = ops.shape(leaves[0])[0]
     if leaves[0].shape[0] == 0:  # XLA cannot read from an empty TensorArray
-        none = tree.map_structure(lambda x: ops.zeros((0, *ops.shape(x)), x.dtype), like)
-        return state, none
+        empty = tree.map_structure(lambda x: ops.zeros((0, *ops.shape(x)), x.dtype), like)
+        return state, empty
     sources = [tf.TensorArray(x.dtype, length).unstack(x) for x in leaves]
-    known = leaves[0].shape[0] is not None
-    size = length if known else tf.maximum(length, 1)
+    is_static = leaves[0].shape[0] is not None
+    size = length if is_static else tf.maximum(length, 1)
     sinks = [
         tf.TensorArray(x.dtype, size, element_shape=x.shape, clear_after_read=False)
         for x in tree.flatten(like)
     ]
-    if not known:  # an empty TensorArray has no row shape unless a row was written
+    if not is_static:  # an empty TensorArray has no row shape unless a row was written
         sinks = [sink.write(0, x) for sink, x in zip(sinks, tree.flatten(like), strict=True)]
 
     def body(t: Tensor, flat: list[Tensor], sinks: list[Any]) -> tuple[Tensor, list, list]:
-        now = tree.pack_sequence_as(inputs, [source.read(t) for source in sources])
-        new, outputs = step(tree.pack_sequence_as(state, flat), now)
-        written = [sink.write(t, x) for sink, x in zip(sinks, tree.flatten(outputs), strict=True)]
-        return t + 1, tree.flatten(new), written
+        step_inputs = tree.pack_sequence_as(inputs, [source.read(t) for source in sources])
+        new, outputs = step(tree.pack_sequence_as(state, flat), step_inputs)
+        new_sinks = [sink.write(t, x) for sink, x in zip(sinks, tree.flatten(outputs), strict=True)]
+        return t + 1, tree.flatten(new), new_sinks
 
-    begin = (tf.constant(0), tree.flatten(state), sinks)
-    _, flat, sinks = tf.while_loop(lambda t, *_: t < length, body, begin, maximum_iterations=length)
-    stacked = [sink.stack() if known else sink.stack()[:length] for sink in sinks]
+    loop_vars = (tf.constant(0), tree.flatten(state), sinks)
+    _, flat, sinks = tf.while_loop(
+        lambda t, *_: t < length, body, loop_vars, maximum_iterations=length
+    )
+    stacked = [sink.stack() if is_static else sink.stack()[:length] for sink in sinks]
     return tree.pack_sequence_as(state, flat), tree.pack_sequence_as(like, stacked)
 
 
-def revise(
-    going: Callable[[Nest], Tensor],
+def update_rows(
+    condition: Callable[[Nest], Tensor],
     rows: Callable[[Nest], tuple[Tensor, ...]],
     step: Step,
     state: Nest,
     tables: tuple[Tensor, ...],
 ) -> tuple[Tensor, ...]:
-    """While `going(state)`, run `state, now = step(state, now)` on one row of each table, in place.
+    """While `condition(state)`, run `state, rows = step(state, rows)` on rows of tables, in place.
 
     Rows can be updated repeatedly, and tables are not copied. The loop has no gradient.
 
     Args:
-        going: returns whether to run another step, a scalar boolean.
+        condition: returns whether to run another step, a scalar boolean.
         rows: returns the index of the row in each table that the step updates, scalar integers.
         step: takes and returns the state, and a tuple of one row per table.
         state: a nest of tensors of constant shapes.
@@ -143,23 +147,27 @@ def revise(
         The updated tables.
     """
     if keras.backend.backend() == "tensorflow":
-        return _revise_tensorflow(going, rows, step, state, tables)
+        return _update_rows_tensorflow(condition, rows, step, state, tables)
 
     def body(state: Nest, tables: tuple[Tensor, ...]) -> tuple[Nest, tuple[Tensor, ...]]:
-        at = rows(state)
-        state, now = step(state, tuple(table[i] for table, i in zip(tables, at, strict=True)))
-        starts = [(i, *(0 for _ in table.shape[1:])) for table, i in zip(tables, at, strict=True)]
-        changed = zip(tables, starts, now, strict=True)
-        return state, tuple(ops.slice_update(table, i, x[None]) for table, i, x in changed)
+        index = rows(state)
+        state, step_inputs = step(
+            state, tuple(table[i] for table, i in zip(tables, index, strict=True))
+        )
+        starts = [
+            (i, *(0 for _ in table.shape[1:])) for table, i in zip(tables, index, strict=True)
+        ]
+        updates = zip(tables, starts, step_inputs, strict=True)
+        return state, tuple(ops.slice_update(table, i, x[None]) for table, i, x in updates)
 
-    _, tables = ops.while_loop(lambda state, _: going(state), body, (state, tables))
+    _, tables = ops.while_loop(lambda state, _: condition(state), body, (state, tables))
     return tables
 
 
-def _revise_tensorflow(
-    going: Any, rows: Any, step: Any, state: Nest, tables: tuple[Tensor, ...]
+def _update_rows_tensorflow(
+    condition: Any, rows: Any, step: Any, state: Nest, tables: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...]:
-    """Run `revise` on TensorArrays, which are updated in place; slices of tensors are not."""
+    """Run `update_rows` on TensorArrays, which are updated in place; slices of tensors are not."""
     import tensorflow as tf
 
     arrays = [
@@ -167,9 +175,11 @@ def _revise_tensorflow(
     ]
 
     def body(state: Nest, arrays: list[Any]) -> tuple[Nest, list[Any]]:
-        at = rows(state)
-        state, now = step(state, tuple(a.read(i) for a, i in zip(arrays, at, strict=True)))
-        return state, [a.write(i, x) for a, i, x in zip(arrays, at, now, strict=True)]
+        index = rows(state)
+        state, step_inputs = step(
+            state, tuple(a.read(i) for a, i in zip(arrays, index, strict=True))
+        )
+        return state, [a.write(i, x) for a, i, x in zip(arrays, index, step_inputs, strict=True)]
 
-    _, arrays = tf.while_loop(lambda state, _: going(state), body, (state, arrays))
+    _, arrays = tf.while_loop(lambda state, _: condition(state), body, (state, arrays))
     return tuple(array.stack() for array in arrays)

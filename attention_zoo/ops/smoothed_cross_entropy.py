@@ -36,5 +36,5 @@ def smoothed_cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: floa
     losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     if not label_smoothing:
         return losses
-    chosen = ops.squeeze(ops.take_along_axis(logits, labels[..., None], axis=-1), axis=-1)
-    return losses + label_smoothing * (chosen - ops.mean(logits, axis=-1))
+    label_logits = ops.squeeze(ops.take_along_axis(logits, labels[..., None], axis=-1), axis=-1)
+    return losses + label_smoothing * (label_logits - ops.mean(logits, axis=-1))

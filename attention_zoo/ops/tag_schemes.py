@@ -22,15 +22,15 @@ class TagScheme(NamedTuple):
 
     Attributes:
         starts: letters allowed where no span continues.
-        continues: letters allowed right after a tag of the same type in `goes_on`.
+        continues: letters allowed right after a tag of the same type in `continuable`.
         closes: letters after which the span may end.
-        goes_on: letters after which the span may continue.
+        continuable: letters after which the span may continue.
     """
 
     starts: str
     continues: str
     closes: str
-    goes_on: str
+    continuable: str
 
     def letters(self) -> str:
         """Return all letters, sorted."""
@@ -56,7 +56,7 @@ class TagConstraints(NamedTuple):
     starts: np.ndarray
     ends: np.ndarray
 
-    def first_broken(self, tags: Sequence[int]) -> int | None:
+    def find_first_violation(self, tags: Sequence[int]) -> int | None:
         """Return the first position of a tag sequence that violates the constraints.
 
         None if the sequence is valid; its length if only its last tag may not be the last.
@@ -65,9 +65,9 @@ class TagConstraints(NamedTuple):
             return None
         if not self.starts[tags[0]]:
             return 0
-        for place, (before, tag) in enumerate(pairwise(tags), 1):
-            if not self.transitions[before, tag]:
-                return place
+        for position, (previous, tag) in enumerate(pairwise(tags), 1):
+            if not self.transitions[previous, tag]:
+                return position
         return None if self.ends[tags[-1]] else len(tags)
 
 
@@ -83,26 +83,32 @@ def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
             these tags contains, such as "I-LOC" in BIO without "B-LOC".
     """
     rules: TagScheme = TAG_SCHEMES.get(scheme)()
-    parsed = [letter_and_type(name, scheme, rules) for name in tags]
-    twice = sorted({name for name in tags if list(tags).count(name) > 1})
-    if twice:
-        raise ValueError(f"tag {twice[0]!r} is listed twice; list every tag once")
-    free = np.array([letter == OUTSIDE or letter in rules.starts for letter, _ in parsed], bool)
-    over = np.array([letter == OUTSIDE or letter in rules.closes for letter, _ in parsed], bool)
-    goes_on = np.array([letter in rules.goes_on for letter, _ in parsed], bool)
-    continues = np.array([letter in rules.continues for letter, _ in parsed], bool)
-    types = np.array([kind for _, kind in parsed], dtype=object)
-    inside = goes_on[:, None] & continues & (types[:, None] == types)
-    found = TagConstraints((over[:, None] & free) | inside, free, over)
-    _refuse_dead_tags(found, scheme, tags)
-    return found
+    letters_and_types = [split_tag(name, scheme, rules) for name in tags]
+    duplicates = sorted({name for name in tags if list(tags).count(name) > 1})
+    if duplicates:
+        raise ValueError(f"tag {duplicates[0]!r} is listed twice; list every tag once")
+    may_start = np.array(
+        [letter == OUTSIDE or letter in rules.starts for letter, _ in letters_and_types], bool
+    )
+    may_end = np.array(
+        [letter == OUTSIDE or letter in rules.closes for letter, _ in letters_and_types], bool
+    )
+    continuable = np.array([letter in rules.continuable for letter, _ in letters_and_types], bool)
+    continues = np.array([letter in rules.continues for letter, _ in letters_and_types], bool)
+    types = np.array([kind for _, kind in letters_and_types], dtype=object)
+    continues_span = continuable[:, None] & continues & (types[:, None] == types)
+    constraints = TagConstraints(
+        (may_end[:, None] & may_start) | continues_span, may_start, may_end
+    )
+    _check_tags_are_usable(constraints, scheme, tags)
+    return constraints
 
 
-def letter_and_type(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
+def split_tag(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
     """Split "B-PER" into B and PER; raise ValueError for a tag that is not of the scheme."""
     letter, dash, kind = str(name).partition("-")
-    known = letter in (*rules.letters(), OUTSIDE)
-    if not known or bool(dash) != bool(kind) or (letter == OUTSIDE and dash):
+    is_known = letter in (*rules.letters(), OUTSIDE)
+    if not is_known or bool(dash) != bool(kind) or (letter == OUTSIDE and dash):
         raise ValueError(
             f"tag {name!r} is not a {scheme} tag: use 'O', or {', '.join(rules.letters())}, alone "
             "or followed by '-' and a type; or use another scheme"
@@ -110,20 +116,22 @@ def letter_and_type(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]
     return letter, kind
 
 
-def _refuse_dead_tags(found: TagConstraints, scheme: str, tags: Sequence[str]) -> None:
+def _check_tags_are_usable(constraints: TagConstraints, scheme: str, tags: Sequence[str]) -> None:
     """Raise ValueError for a tag that no valid sequence contains."""
-    alive = _reached(found.starts, found.transitions) & _reached(found.ends, found.transitions.T)
-    if not alive.all():
-        name = tags[int(np.argmin(alive))]
+    is_usable = _find_reachable(constraints.starts, constraints.transitions) & _find_reachable(
+        constraints.ends, constraints.transitions.T
+    )
+    if not is_usable.all():
+        name = tags[int(np.argmin(is_usable))]
         raise ValueError(
             f"tag {name!r} cannot occur in any {scheme} sequence: the tag that must precede or "
             "follow it is not in the list of tags; add that tag, or use another scheme"
         )
 
 
-def _reached(begin: np.ndarray, transitions: np.ndarray) -> np.ndarray:
-    """Return the tags that are reachable from `begin`."""
-    reached = begin
-    for _ in range(len(begin)):
-        reached = reached | (reached[:, None] & transitions).any(0)
-    return reached
+def _find_reachable(start: np.ndarray, transitions: np.ndarray) -> np.ndarray:
+    """Return the tags that are reachable from `start`."""
+    reachable = start
+    for _ in range(len(start)):
+        reachable = reachable | (reachable[:, None] & transitions).any(0)
+    return reachable

@@ -326,7 +326,7 @@ def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """
     given = as_rules(rules)
     for rule in given:
-        if rule.of_sources:
+        if rule.is_per_source:
             raise ValueError(
                 f"rules: {type(rule).__name__} depends on the sources of a batch; use rules that "
                 "are the same for all sources, or search with `task.model.search`"

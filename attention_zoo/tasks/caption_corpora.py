@@ -63,7 +63,7 @@ class Scenes(Generated, Captions):
         sampled = (
             scenes.sample_captions(self.max_captions, self.seed) if split == "train" else scenes
         )
-        return sampled.resized(self.image_size)
+        return sampled.resize(self.image_size)
 
 
 @dataclass

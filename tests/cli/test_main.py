@@ -154,10 +154,13 @@ def test_evaluate_writes_results(tmp_path: Path, capsys: Capture) -> None:
         ("export RUN there", "there: already exists; choose another folder"),
         ("export RUN new training.steps=2", "training.steps=2: export takes search."),
         ("export RUN new search.beam=2", "search.beam=2: unknown key 'search.beam'"),
-        ("export RUN new search.n_best=2", "n_best is 2 but beam_width is 1"),
+        (
+            "export RUN new search.n_best=2",
+            "n_best must be at most beam_width, got n_best=2, beam_width=1",
+        ),
         pytest.param(
             "export RUN deep/er/new search.banned_tokens=[99999]",
-            "error: banned_tokens has token",
+            "error: banned_tokens must be ids",
             marks=pytest.mark.full,
         ),
         ("export RUN deep/new --format onnx", "unknown export format 'onnx'"),

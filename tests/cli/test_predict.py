@@ -77,7 +77,7 @@ def test_pictures(tmp_path: Path, capsys: Capture) -> None:
         ("on\non ☃".encode(), "", "in.txt:2: unknown characters '☃'; remove"),
         (b"on", "search.beam=2", "search.beam=2: unknown key 'search.beam'"),
         (b"on", "search.beam_width=x", "search.beam_width=x: search.beam_width: Value"),
-        (b"on", "search.banned_tokens=[99999]", "error: banned_tokens has token 99999: ids must"),
+        (b"on", "search.banned_tokens=[99999]", "error: banned_tokens must be ids from 0 to"),
         (b"on", "training.steps=2", "training.steps=2: predict takes search. and"),
         (b"on", "--html a.html", "a.html: task translation has no HTML page; remove it"),
         (b"on", "--attention a.xyz", "a.xyz: unknown image format .xyz; use"),

@@ -1,4 +1,4 @@
-"""The penalties by hand, and what the search needs of every one that is registered."""
+"""Values of length penalties, and the properties that the search relies on."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from attention_zoo.decoding.length_penalty import LENGTH_PENALTIES
         ("gnmt", 13, 0.0, 1.0),
     ],
 )
-def test_by_hand(name: str, length: int, weight: float, want: float) -> None:
+def test_penalty_equals_hand_computed_value(
+    name: str, length: int, weight: float, want: float
+) -> None:
     got = LENGTH_PENALTIES.get(name)(ops.convert_to_tensor(float(length)), weight)
     np.testing.assert_allclose(ops.convert_to_numpy(got), want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0, 2.0])
 @pytest.mark.parametrize("name", LENGTH_PENALTIES.names())
-def test_is_positive_and_never_falls(name: str, weight: float) -> None:
+def test_penalty_is_positive_and_never_decreases(name: str, weight: float) -> None:
     lengths = ops.arange(1, 300, dtype="float32")
     penalties = ops.convert_to_numpy(LENGTH_PENALTIES.get(name)(lengths, weight))
     assert (penalties > 0).all()

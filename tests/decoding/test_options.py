@@ -1,4 +1,4 @@
-"""Every option against all sequences there are, and what contradicts."""
+"""Every search option compared with exhaustive search; conflicting options."""
 
 from __future__ import annotations
 
@@ -17,87 +17,101 @@ from tests.decoding.toy_decoders import (
     START,
     Hypothesis,
     Tables,
-    compiled,
-    find,
-    lookup,
+    compile_function,
+    gather_rows,
+    run_search,
     to_numpy,
 )
 from tests.refusals import refuses
 from tests.tiers import FULL
 
-SOURCES, VOCABULARY, LIMIT, PLACES = 200, 5, 4, 3
+SOURCES, VOCABULARY, LIMIT, SOURCE_LENGTH = 200, 5, 4, 3
 WIDTH = (VOCABULARY - 1) ** (LIMIT - 1) * VOCABULARY
-Taken = tuple[int, ...]
+Prefix = tuple[int, ...]
 
 
 class Case(NamedTuple):
-    """An option, and what it means for a sequence, told in words.
+    """An option and its reference implementation.
 
-    `may(source, taken, token)`: whether it may be taken. `logits(logits, taken)`: the logits that
-    it makes of the decoder's. `limit(source)`: most tokens.
+    `is_allowed(source, prefix, token)`: whether the token may follow. `logits(logits, prefix)`: the
+    modified logits. `limit(source)`: the maximum length.
     """
 
     options: dict[str, Any]
-    may: Callable[[int, Taken, int], bool] = lambda source, taken, token: True
-    logits: Callable[[np.ndarray, Taken], np.ndarray] = lambda logits, taken: logits
+    is_allowed: Callable[[int, Prefix, int], bool] = lambda source, prefix, token: True
+    logits: Callable[[np.ndarray, Prefix], np.ndarray] = lambda logits, prefix: logits
     limit: Callable[[int], int] = lambda source: LIMIT
 
 
 RNG = np.random.default_rng(3)
-LENGTHS = RNG.integers(1, PLACES + 1, SOURCES)
-MASK = np.arange(PLACES) < LENGTHS[:, None]
+LENGTHS = RNG.integers(1, SOURCE_LENGTH + 1, SOURCES)
+MASK = np.arange(SOURCE_LENGTH) < LENGTHS[:, None]
 PREFIX = RNG.integers(0, VOCABULARY, (SOURCES, 2))
-PREFIX[PREFIX == END] = 0  # 0 pads: nothing is forced there
-OF_SOURCE = RNG.random((SOURCES, VOCABULARY)) < 0.7
-OF_STEP = RNG.random((SOURCES, 2, VOCABULARY)) < 0.8
+PREFIX[PREFIX == END] = 0  # 0 is padding, which forces no token
+ALLOWED_PER_SOURCE = RNG.random((SOURCES, VOCABULARY)) < 0.7
+ALLOWED_PER_STEP = RNG.random((SOURCES, 2, VOCABULARY)) < 0.8
 GRAMMAR = np.array([[1, 0, -1, -1, 2], [2, 2, 1, -1, -1], [-1, 0, 0, 2, 1]])
 
 
-def repeats(taken: Taken, token: int, size: int) -> bool:
-    grown = (*taken, token)
-    before = [grown[i : i + size] for i in range(len(grown) - size)]
-    return grown[len(grown) - size :] in before if len(grown) >= size else False
+def repeats_ngram(prefix: Prefix, token: int, size: int) -> bool:
+    tokens = (*prefix, token)
+    ngrams = [tokens[i : i + size] for i in range(len(tokens) - size)]
+    return tokens[len(tokens) - size :] in ngrams if len(tokens) >= size else False
 
 
-def follows(taken: Taken, token: int) -> bool:
+def follows_grammar(prefix: Prefix, token: int) -> bool:
     state = 0
-    for one in taken:
+    for one in prefix:
         state = GRAMMAR[state, one]
     return bool(GRAMMAR[state, token] >= 0)
 
 
-def lowered(logits: np.ndarray, taken: Taken) -> np.ndarray:
+def penalize_repetition(logits: np.ndarray, prefix: Prefix) -> np.ndarray:
     logits = logits.copy()
-    for token in set(taken):
+    for token in set(prefix):
         logits[token] = logits[token] / 1.8 if logits[token] > 0 else logits[token] * 1.8
     return logits
 
 
 CASES = {
     "none": Case({}),
-    "min_length": Case({"min_length": 3}, lambda b, taken, v: v != END or len(taken) >= 2),
+    "min_length": Case({"min_length": 3}, lambda b, prefix, v: v != END or len(prefix) >= 2),
     "max_length_ratio": Case(
         {"max_length_ratio": 1.5, "source_mask": MASK},
         limit=lambda b: min(LIMIT, max(1, int(1.5 * LENGTHS[b]))),
     ),
-    "no_repeat_ngram 1": Case({"no_repeat_ngram": 1}, lambda b, taken, v: v not in taken),
-    "no_repeat_ngram 2": Case({"no_repeat_ngram": 2}, lambda b, taken, v: not repeats(taken, v, 2)),
-    "repetition_penalty": Case({"repetition_penalty": 1.8}, logits=lowered),
-    "banned_tokens": Case({"banned_tokens": (4, 0)}, lambda b, taken, v: v not in (0, 4)),
-    "forced_tokens": Case({"forced_tokens": {2: 1}}, lambda b, taken, v: len(taken) != 2 or v == 1),
-    "prefix_tokens": Case({"prefix_tokens": (4, 4)}, lambda b, taken, v: len(taken) > 1 or v == 4),
+    "no_repeat_ngram 1": Case({"no_repeat_ngram": 1}, lambda b, prefix, v: v not in prefix),
+    "no_repeat_ngram 2": Case(
+        {"no_repeat_ngram": 2}, lambda b, prefix, v: not repeats_ngram(prefix, v, 2)
+    ),
+    "repetition_penalty": Case({"repetition_penalty": 1.8}, logits=penalize_repetition),
+    "banned_tokens": Case({"banned_tokens": (4, 0)}, lambda b, prefix, v: v not in (0, 4)),
+    "forced_tokens": Case(
+        {"forced_tokens": {2: 1}}, lambda b, prefix, v: len(prefix) != 2 or v == 1
+    ),
+    "prefix_tokens": Case(
+        {"prefix_tokens": (4, 4)}, lambda b, prefix, v: len(prefix) > 1 or v == 4
+    ),
     "prefix of each source": Case(
-        {"prefix": PREFIX}, lambda b, taken, v: len(taken) > 1 or PREFIX[b, len(taken)] in (0, v)
+        {"prefix": PREFIX}, lambda b, prefix, v: len(prefix) > 1 or PREFIX[b, len(prefix)] in (0, v)
     ),
-    "allowed": Case({"rules": [AllowedTokens(OF_SOURCE)]}, lambda b, taken, v: OF_SOURCE[b, v]),
-    "allowed at steps": Case(
-        {"rules": [AllowedTokens(OF_STEP)]}, lambda b, taken, v: OF_STEP[b, min(len(taken), 1), v]
+    "allowed": Case(
+        {"rules": [AllowedTokens(ALLOWED_PER_SOURCE)]},
+        lambda b, prefix, v: ALLOWED_PER_SOURCE[b, v],
     ),
-    "automaton": Case({"rules": [Automaton(GRAMMAR)]}, lambda b, taken, v: follows(taken, v)),
+    "allowed per step": Case(
+        {"rules": [AllowedTokens(ALLOWED_PER_STEP)]},
+        lambda b, prefix, v: ALLOWED_PER_STEP[b, min(len(prefix), 1), v],
+    ),
+    "automaton": Case(
+        {"rules": [Automaton(GRAMMAR)]}, lambda b, prefix, v: follows_grammar(prefix, v)
+    ),
     "several": Case(
         {"min_length": 2, "no_repeat_ngram": 2, "banned_tokens": (0,), "repetition_penalty": 1.8},
-        lambda b, taken, v: v != 0 and (v != END or len(taken) >= 1) and not repeats(taken, v, 2),
-        lowered,
+        lambda b, prefix, v: (
+            v != 0 and (v != END or len(prefix) >= 1) and not repeats_ngram(prefix, v, 2)
+        ),
+        penalize_repetition,
     ),
 }
 
@@ -107,39 +121,39 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits).sum())
 
 
-def sequences(tables: Tables, case: Case, source: int) -> Iterator[tuple[float, Taken]]:
-    """Every sequence that the case allows and its log probability."""
-    open_ends: list[tuple[float, Taken]] = [(0.0, ())]
-    while open_ends:
-        log_prob, taken = open_ends.pop()
-        before = [0, START, *taken]
-        logits = tables.first[source, before[-1]] + tables.second[source, before[-2]]
-        for token, more in enumerate(log_softmax(case.logits(logits, taken))):
-            if not case.may(source, taken, token):
+def generate_sequences(tables: Tables, case: Case, source: int) -> Iterator[tuple[float, Prefix]]:
+    """Yield every sequence that the case allows and its log probability."""
+    unfinished: list[tuple[float, Prefix]] = [(0.0, ())]
+    while unfinished:
+        log_prob, prefix = unfinished.pop()
+        context = [0, START, *prefix]
+        logits = tables.first[source, context[-1]] + tables.second[source, context[-2]]
+        for token, token_log_prob in enumerate(log_softmax(case.logits(logits, prefix))):
+            if not case.is_allowed(source, prefix, token):
                 continue
-            grown = log_prob + more, (*taken, token)
-            if token == END or len(taken) + 1 == case.limit(source):
-                yield grown
+            extended = log_prob + token_log_prob, (*prefix, token)
+            if token == END or len(prefix) + 1 == case.limit(source):
+                yield extended
             else:
-                open_ends.append(grown)
+                unfinished.append(extended)
 
 
-def best_of(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+def best_two(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
     return sorted(hypotheses, key=lambda one: -one.score)[:2]
 
 
 @pytest.mark.parametrize("penalty", ["none", "average"])
 @pytest.mark.parametrize("name", CASES)
-def test_a_beam_that_holds_all_finds_the_best_of_all_there_are(name: str, penalty: str) -> None:
+def test_option_equals_exhaustive_search(name: str, penalty: str) -> None:
     case = CASES[name]
     tables = Tables.random(seed=len(name), sources=SOURCES, vocabulary=VOCABULARY)
     options = {"beam_width": WIDTH, "n_best": 2, "max_length": LIMIT, **case.options}
     result = tables.search(length_penalty=penalty, **options)
     for source in range(SOURCES):
-        want = best_of(
+        want = best_two(
             [
-                Hypothesis(p / PENALTIES[penalty](len(taken), 1.0), taken, taken[-1] == END)
-                for p, taken in sequences(tables, case, source)
+                Hypothesis(p / PENALTIES[penalty](len(prefix), 1.0), prefix, prefix[-1] == END)
+                for p, prefix in generate_sequences(tables, case, source)
             ]
         )
         assert (result.lengths[source] > 0).sum() == len(want)
@@ -148,19 +162,19 @@ def test_a_beam_that_holds_all_finds_the_best_of_all_there_are(name: str, penalt
             assert tuple(result.tokens[source, rank, :length]) == one.tokens
             assert result.finished[source, rank] == one.finished
             np.testing.assert_allclose(result.scores[source, rank], one.score, rtol=1e-4, atol=1e-5)
-            parts = result.token_scores[source, rank]
+            token_scores = result.token_scores[source, rank]
             total = one.score * PENALTIES[penalty](length, 1.0)
-            np.testing.assert_allclose(parts.sum(), total, rtol=1e-4, atol=1e-5)
-            assert not parts[length:].any()
+            np.testing.assert_allclose(token_scores.sum(), total, rtol=1e-4, atol=1e-5)
+            assert not token_scores[length:].any()
 
 
-def test_coverage_is_added_when_hypotheses_are_compared() -> None:
+def test_coverage_penalty_equals_exhaustive_search() -> None:
     tables = Tables.random(seed=8, sources=SOURCES, vocabulary=VOCABULARY)
-    looks = RNG.random((SOURCES, VOCABULARY, PLACES)) ** 2 * MASK[:, None]
-    looks = (looks / looks.sum(-1, keepdims=True)).astype("float32")
+    attention = RNG.random((SOURCES, VOCABULARY, SOURCE_LENGTH)) ** 2 * MASK[:, None]
+    attention = (attention / attention.sum(-1, keepdims=True)).astype("float32")
 
     def step(tokens: Any, state: Any) -> StepOutput:
-        return tables.step(tokens, state)._replace(attention=lookup(looks, tokens))
+        return tables.step(tokens, state)._replace(attention=gather_rows(attention, tokens))
 
     options = {"beam_width": WIDTH, "n_best": 2, "max_length": LIMIT, "length_penalty": "gnmt"}
     result = tables.search(step=step, coverage_penalty=1.3, source_mask=MASK, **options)
@@ -168,21 +182,24 @@ def test_coverage_is_added_when_hypotheses_are_compared() -> None:
     changed = 0
     for source in sources:
         plain, covered = [], []
-        for log_prob, taken in sequences(tables, CASES["none"], source):
-            score = log_prob / PENALTIES["gnmt"](len(taken), 1.0)
-            seen = looks[source, [START, *taken[:-1]]].sum(0)[MASK[source]]
-            plain.append(Hypothesis(score, taken, True))
-            coverage = np.log(np.clip(seen, 1e-9, 1)).sum()
-            covered.append(Hypothesis(score + 1.3 * coverage, taken, True))
-        for rank, one in enumerate(best_of(covered)):
+        for log_prob, prefix in generate_sequences(tables, CASES["none"], source):
+            score = log_prob / PENALTIES["gnmt"](len(prefix), 1.0)
+            coverage_sum = attention[source, [START, *prefix[:-1]]].sum(0)[MASK[source]]
+            plain.append(Hypothesis(score, prefix, True))
+            coverage = np.log(np.clip(coverage_sum, 1e-9, 1)).sum()
+            covered.append(Hypothesis(score + 1.3 * coverage, prefix, True))
+        for rank, one in enumerate(best_two(covered)):
             assert tuple(result.tokens[source, rank, : len(one.tokens)]) == one.tokens
             np.testing.assert_allclose(result.scores[source, rank], one.score, rtol=1e-4, atol=1e-5)
-        changed += best_of(plain)[0].tokens != best_of(covered)[0].tokens
+        changed += best_two(plain)[0].tokens != best_two(covered)[0].tokens
     assert changed > 0.1 * len(sources)
 
 
 @refuses(
-    ({"min_length": 5, "max_length": 4}, "min_length is 5 but max_length is 4"),
+    (
+        {"min_length": 5, "max_length": 4},
+        "min_length must be at most max_length, got min_length=5, max_length=4",
+    ),
     (
         {"forced_tokens": {0: 3}, "banned_tokens": [3]},
         "forced_tokens forces token 3 but banned_tokens bans it",
@@ -212,45 +229,69 @@ def test_coverage_is_added_when_hypotheses_are_compared() -> None:
         "prefix_tokens has n-gram [4, 4] twice but no_repeat_ngram is 2",
     ),
     ({"forced_tokens": {"1": 5, 1: 6}}, "forced_tokens forces tokens 5 and 6 at position 1"),
-    ({"method": "sampling", "seed": 2**32}, "seed is 4294967296: it must be at most 4294"),
-    ({"max_length": 3 * 10**9}, "max_length is 3000000000: it must be at most 2147483647"),
-    ({"forced_tokens": {3 * 10**9: 5}}, "a position of forced_tokens is 3000000000: it"),
-    ({"max_length_ratio": 1e9}, "max_length_ratio is 1000000000.0: it must be a"),
-    ({"banned_tokens": np.zeros((2, 200), int)}, "an id of banned_tokens is array([0, 0,"),
-    ({"beam_width": np.zeros(200)}, "beam_width is array([0., 0., 0., 0., 0.,"),
-    ({"n_best": 3, "beam_width": 2}, "n_best is 3 but beam_width is 2"),
-    ({"groups": 2, "beam_width": 3, "method": "diverse_beam"}, "beam_width is 3 but groups is 2"),
-    ({"method": "contrastive", "beam_width": 2}, "method is 'contrastive' but beam_width is 2"),
+    ({"method": "sampling", "seed": 2**32}, "seed must be at most 4294967295, got 4294967296"),
+    ({"max_length": 3 * 10**9}, "max_length must be at most 2147483647, got 3000000000"),
+    (
+        {"forced_tokens": {3 * 10**9: 5}},
+        "a position of forced_tokens must be at most 2147483647, got 3000000000",
+    ),
+    (
+        {"max_length_ratio": 1e9},
+        "max_length_ratio must be a finite number from 1e-06 to 1000, got 1000000000.0",
+    ),
+    (
+        {"banned_tokens": np.zeros((2, 200), int)},
+        "an id of banned_tokens must be an integer of at least 0, got array([0, 0,",
+    ),
+    (
+        {"beam_width": np.zeros(200)},
+        "beam_width must be an integer of at least 1, got array([0., 0., 0.,",
+    ),
+    (
+        {"n_best": 3, "beam_width": 2},
+        "n_best must be at most beam_width, got n_best=3, beam_width=2",
+    ),
+    (
+        {"groups": 2, "beam_width": 3, "method": "diverse_beam"},
+        "groups must divide beam_width, got groups=2, beam_width=3",
+    ),
+    ({"method": "contrastive", "beam_width": 2}, "method 'contrastive' needs beam_width=1, got 2"),
     (
         {"temperature": 0.5},
-        "temperature is 0.5 but method is 'beam': it applies to method 'sampling' only",
+        "temperature applies to method 'sampling' only, got temperature=0.5, method='beam'",
     ),
     ({"method": "beem"}, "unknown search method 'beem'; did you mean 'beam'"),
     (
         {"method": "sampling", "temperature": 0.0},
-        "temperature is 0.0: it must be a finite number of at least 1e-06",
+        "temperature must be a finite number of at least 1e-06, got 0.0",
     ),
-    ({"method": "sampling", "top_p": 1.5}, "top_p is 1.5: it must be a finite number"),
-    ({"method": "sampling", "top_p": 0}, "top_p is 0: it must be above 0"),
-    ({"banned_tokens": [-1]}, "an id of banned_tokens is -1"),
-    ({"banned_tokens": 7}, "banned_tokens is 7: it must be a list of token ids"),
-    ({"prefix_tokens": "ab"}, "prefix_tokens is 'ab': it must be a list of token ids"),
-    ({"forced_tokens": {-1: 2}}, "a position of forced_tokens is -1"),
-    ({"forced_tokens": [1]}, "forced_tokens is [1]: it must be {position: token id}"),
-    ({"max_length_ratio": 0}, "max_length_ratio is 0"),
-    ({"replace_unknown": 1}, "replace_unknown is 1: it must be a bool"),
-    ({"coverage_penalty": float("nan")}, "coverage_penalty is nan"),
+    ({"method": "sampling", "top_p": 1.5}, "top_p must be a finite number from 0 to 1, got 1.5"),
+    ({"method": "sampling", "top_p": 0}, "top_p must be above 0, got 0"),
+    ({"banned_tokens": [-1]}, "an id of banned_tokens must be an integer of at least 0, got -1"),
+    ({"banned_tokens": 7}, "banned_tokens must be a list of token ids, got 7"),
+    ({"prefix_tokens": "ab"}, "prefix_tokens must be a list of token ids, got 'ab'"),
+    (
+        {"forced_tokens": {-1: 2}},
+        "a position of forced_tokens must be an integer of at least 0, got -1",
+    ),
+    ({"forced_tokens": [1]}, "forced_tokens must be {position: token id}, got [1]"),
+    ({"max_length_ratio": 0}, "max_length_ratio must be a finite number from 1e-06 to 1000, got 0"),
+    ({"replace_unknown": 1}, "replace_unknown must be a bool, got 1"),
+    (
+        {"coverage_penalty": float("nan")},
+        "coverage_penalty must be a finite number of at least 0, got nan",
+    ),
     literal=True,
 )
-def test_contradictions_are_refused_in_one_line(options: Any) -> None:
+def test_conflicting_options_raise(options: Any) -> None:
     SearchOptions(**options)
 
 
 @refuses(
-    ({"banned_tokens": [5]}, "banned_tokens has token 5: ids must be from 0 to 4"),
-    ({"prefix_tokens": [9]}, "prefix_tokens has token 9: ids"),
-    ({"forced_tokens": {0: 6}}, "forced_tokens has token 6: ids"),
-    ({"banned_tokens": range(5)}, "banned_tokens forbids all 5 tokens: allow some"),
+    ({"banned_tokens": [5]}, "banned_tokens must be ids from 0 to 4, got 5"),
+    ({"prefix_tokens": [9]}, "prefix_tokens must be ids from 0 to 4, got 9"),
+    ({"forced_tokens": {0: 6}}, "forced_tokens must be ids from 0 to 4, got 6"),
+    ({"banned_tokens": range(5)}, "banned_tokens bans all 5 tokens: allow some"),
     (
         {"prefix_tokens": [1, END], "min_length": 4},
         "prefix_tokens forces the end token at position 1 but min_length is 4",
@@ -259,12 +300,15 @@ def test_contradictions_are_refused_in_one_line(options: Any) -> None:
         {"prefix_tokens": [1, END], "forced_tokens": {2: 4}},
         "forced_tokens forces the end token at position 1 and a token after it, at position 2",
     ),
-    ({"prefix": PREFIX[1:]}, "prefix is of shape (199, 2) but there are 200 sources"),
+    ({"prefix": PREFIX[1:]}, "prefix must have 200 rows, one for each source, got shape (199, 2)"),
     (
         {"prefix": PREFIX[:2] * 0 + [[0, 0], [1, 5]], "sources": 2},
-        "prefix of source 1 has token 5: ids must be from 0 to 4",
+        "prefix of source 1 must be ids from 0 to 4, got 5",
     ),
-    ({"prefix": np.array([[-1]] * 2), "sources": 2}, "prefix of source 0 has token -1: ids"),
+    (
+        {"prefix": np.array([[-1]] * 2), "sources": 2},
+        "prefix of source 0 must be ids from 0 to 4, got -1",
+    ),
     (
         {"prefix": np.ones((2, 1)), "sources": 2},
         "prefix must be ids (B, P), got float64 of shape (2, 1)",
@@ -299,10 +343,10 @@ def test_contradictions_are_refused_in_one_line(options: Any) -> None:
         {"source_mask": MASK.astype("float32")},
         "source_mask has dtype float32, but masks are boolean",
     ),
-    ({"rules": ["x"]}, "rules holds a str: give a list of `decoding.Rule`"),
+    ({"rules": ["x"]}, "rules must be a list of decoding.Rule, got a str in it"),
     (
         {"max_length": ops.convert_to_tensor(0)},
-        "max_length is 0: it must be an integer of at least 1",
+        "max_length must be an integer of at least 1, got 0",
     ),
     (
         {"max_length": ops.convert_to_tensor([3, 4])},
@@ -311,33 +355,33 @@ def test_contradictions_are_refused_in_one_line(options: Any) -> None:
     ({"source_keys": np.arange(3)}, "source_keys must have shape (200), got (3,)"),
     ({"start_token": np.arange(3)}, "start_token must have shape (200), got (3,)"),
     (
-        {"rules": [AllowedTokens(OF_SOURCE[1:])]},
-        "mask is of shape (199, 5) but there are 200 sources",
+        {"rules": [AllowedTokens(ALLOWED_PER_SOURCE[1:])]},
+        "mask must have 200 rows, one for each source, got shape (199, 5)",
     ),
     (
         {"forced_tokens": {1: END}, "min_length": 4},
         "forced_tokens forces the end token at position 1 but min_length is 4",
     ),
     ({"coverage_penalty": 1.0}, "coverage_penalty needs source_mask"),
-    ({"max_length": None}, "max_length is None: set it, or give source_mask"),
+    ({"max_length": None}, "max_length must be set unless source_mask is given, got None"),
     ({"prefix": np.array([1])}, "prefix must be ids (B, P), got int64 of shape (1,)"),
     (
         {"rules": [AllowedTokens(np.ones(4, bool))]},
-        "mask is of shape (4,): its last axis must be the vocabulary size 5",
+        "the last axis of mask must be the vocabulary size 5, got shape (4,)",
     ),
     (
         {"rules": [Automaton(np.zeros((1, 4), int))]},
-        "transitions is of shape (1, 4): its last axis must be the vocabulary size 5",
+        "the last axis of transitions must be the vocabulary size 5, got shape (1, 4)",
     ),
     ({"method": "contrastive"}, "method 'contrastive' needs hidden (B, N, D)"),
     literal=True,
 )
-def test_what_the_decoder_does_not_have_is_refused(options: Any) -> None:
+def test_arguments_that_do_not_fit_the_decoder_raise(options: Any) -> None:
     options = dict(options)
     sources = options.pop("sources", SOURCES)
     tables = Tables.random(seed=1, sources=sources, vocabulary=VOCABULARY)
-    given = {"batch_size": sources, "max_length": LIMIT} | options
-    find(tables.step, tables.state(), **given)
+    options = {"batch_size": sources, "max_length": LIMIT} | options
+    run_search(tables.step, tables.state(), **options)
 
 
 @refuses(
@@ -346,11 +390,11 @@ def test_what_the_decoder_does_not_have_is_refused(options: Any) -> None:
     (np.full((2, 3), -2), "transitions must be states from 0 to 1, or -1, got -2"),
     literal=True,
 )
-def test_a_table_that_is_no_automaton_is_refused(table: np.ndarray) -> None:
+def test_invalid_transition_tables_raise(table: np.ndarray) -> None:
     Automaton(table)
 
 
-def test_no_end_is_an_answer_as_long_as_may_be() -> None:
+def test_banned_end_token_gives_outputs_of_maximum_length() -> None:
     tables = Tables.random(seed=1, sources=SOURCES, vocabulary=VOCABULARY)
     options = {"banned_tokens": [END], "max_length_ratio": 2.0, "source_mask": MASK}
     result = tables.search(**options)
@@ -358,7 +402,7 @@ def test_no_end_is_an_answer_as_long_as_may_be() -> None:
     assert not result.finished.any()
 
 
-def test_rules_may_come_one_by_one() -> None:
+def test_rules_may_be_an_iterator() -> None:
     tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
     masks = [[True, True, False, False, False], [False, True, True, False, False]]
     rules = (AllowedTokens(mask) for mask in masks)
@@ -366,19 +410,19 @@ def test_rules_may_come_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_prefix_is_none(mode: str) -> None:
+def test_empty_prefix_has_no_effect(mode: str) -> None:
     tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
     options = {"batch_size": 3, "max_length": LIMIT, "beam_width": 2}
 
     def run(prefix: Any) -> Any:
-        return find(tables.step, tables.state(), prefix=prefix, **options)
+        return run_search(tables.step, tables.state(), prefix=prefix, **options)
 
-    result = to_numpy(compiled(run, mode)(np.zeros((3, 0), "int32")))
+    result = to_numpy(compile_function(run, mode)(np.zeros((3, 0), "int32")))
     free = tables.search(**options)
     np.testing.assert_array_equal(result.tokens, free.tokens)
 
 
-def test_a_mask_may_be_a_list() -> None:
+def test_allowed_tokens_accept_lists_and_reject_invalid_masks() -> None:
     tables = Tables.random(seed=1, sources=3, vocabulary=VOCABULARY)
     rules = [AllowedTokens([True, False, False, False, False])]
     assert not tables.search(max_length=2, rules=rules).tokens.any()

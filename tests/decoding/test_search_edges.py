@@ -1,4 +1,4 @@
-"""Where a search can go wrong: nothing to choose, nothing to search, ties, shapes, bad options."""
+"""Edge cases of search: no valid token, empty batch, ties, wrong shapes, invalid options."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ import pytest
 from keras import ops
 
 from attention_zoo.decoding import SearchResult, StepOutput
-from tests.decoding.toy_decoders import END, ENDS, ON_TENSORFLOW, Tables, compiled, find, to_numpy
+from tests.decoding.toy_decoders import (
+    EDGE_MODES,
+    END,
+    ON_TENSORFLOW,
+    Tables,
+    compile_function,
+    run_search,
+    to_numpy,
+)
 from tests.refusals import refuses
 
 OPTIONS: dict[str, Any] = {"max_length": 5}
-on_tensorflow = pytest.mark.skipif(not ON_TENSORFLOW, reason="speaks of TensorFlow's graphs")
+on_tensorflow = pytest.mark.skipif(not ON_TENSORFLOW, reason="tests TensorFlow graphs")
 
 
-def constant(row: list[float]) -> Callable[[Any, Any], StepOutput]:
-    """A step that gives the same logits whatever went before, and no attention."""
+def make_constant_step(row: list[float]) -> Callable[[Any, Any], StepOutput]:
+    """Return a step with constant logits and no attention."""
 
     def step(tokens: Any, state: Any) -> StepOutput:
         logits = ops.convert_to_tensor(np.array(row, "float32"))
@@ -29,31 +37,31 @@ def constant(row: list[float]) -> Callable[[Any, Any], StepOutput]:
 
 
 def run(row: list[float], mode: str, batch_size: int = 2, **options: Any) -> SearchResult:
-    search = functools.partial(find, batch_size=batch_size, **OPTIONS | options)
-    return to_numpy(compiled(lambda: search(constant(row), ()), mode)())
+    search = functools.partial(run_search, batch_size=batch_size, **OPTIONS | options)
+    return to_numpy(compile_function(lambda: search(make_constant_step(row), ()), mode)())
 
 
-NO = -np.inf
+NEG_INF = -np.inf
 
 
-@pytest.mark.parametrize("mode", ENDS)
+@pytest.mark.parametrize("mode", EDGE_MODES)
 @pytest.mark.parametrize("penalty", ["none", "average", "gnmt"])
 @pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("row", [[NO] * 6, [np.nan] * 6, [0, 0, 0, 0, 0, np.nan]])
-def test_nothing_to_choose_gives_nothing(
+@pytest.mark.parametrize("row", [[NEG_INF] * 6, [np.nan] * 6, [0, 0, 0, 0, 0, np.nan]])
+def test_no_valid_token_gives_an_empty_result(
     mode: str, penalty: str, width: int, row: list[float]
 ) -> None:
     result = run(row, mode, beam_width=width, length_penalty=penalty)
-    assert (result.scores == NO).all()
+    assert (result.scores == NEG_INF).all()
     assert not result.lengths.any()
     assert not result.tokens.any()
     assert not result.finished.any()
     assert result.attention is None
 
 
-@pytest.mark.parametrize("mode", ENDS)
-def test_a_forbidden_token_is_never_chosen(mode: str) -> None:
-    result = run([NO, NO, NO, 0.0, 0.0, NO], mode, beam_width=4, max_length=3)
+@pytest.mark.parametrize("mode", EDGE_MODES)
+def test_tokens_with_probability_zero_are_never_selected(mode: str) -> None:
+    result = run([NEG_INF, NEG_INF, NEG_INF, 0.0, 0.0, NEG_INF], mode, beam_width=4, max_length=3)
     assert result.lengths[0].tolist() == [1, 2, 3, 3]
     for rank, tokens in enumerate([[3, 0, 0], [4, 3, 0]]):
         assert result.tokens[0, rank].tolist() == tokens
@@ -61,17 +69,17 @@ def test_a_forbidden_token_is_never_chosen(mode: str) -> None:
     assert np.isfinite(result.scores).all()
 
 
-@pytest.mark.parametrize("mode", ENDS)
-def test_fewer_sequences_than_asked_for(mode: str) -> None:
-    result = run([NO, NO, NO, 0.0, NO, NO], mode, beam_width=3)
+@pytest.mark.parametrize("mode", EDGE_MODES)
+def test_fewer_sequences_than_n_best_leave_empty_rows(mode: str) -> None:
+    result = run([NEG_INF, NEG_INF, NEG_INF, 0.0, NEG_INF, NEG_INF], mode, beam_width=3)
     assert result.tokens[0].tolist() == [[3, 0, 0, 0, 0], [0] * 5, [0] * 5]
-    assert result.scores[0].tolist() == [0.0, NO, NO]
+    assert result.scores[0].tolist() == [0.0, NEG_INF, NEG_INF]
     assert result.lengths[0].tolist() == [1, 0, 0]
     assert result.finished[0].tolist() == [True, False, False]
 
 
-@pytest.mark.parametrize("mode", ENDS)
-def test_a_vocabulary_smaller_than_the_beam(mode: str) -> None:
+@pytest.mark.parametrize("mode", EDGE_MODES)
+def test_beam_wider_than_the_vocabulary(mode: str) -> None:
     result = run([0.0, 0.0, 0.0, 0.5], mode, beam_width=9, max_length=2)
     want = {(3, 0)} | {(a, b) for a in (0, 1, 2) for b in (0, 1, 2, 3)}
     assert {tuple(row) for row in result.tokens[0]} < want
@@ -80,15 +88,15 @@ def test_a_vocabulary_smaller_than_the_beam(mode: str) -> None:
     assert (np.diff(result.scores[0]) <= 0).all()
 
 
-@pytest.mark.parametrize("mode", ENDS)
-def test_equal_ones_come_lowest_first(mode: str) -> None:
-    result = run([0.0, 0.0, 0.0, NO, 0.0], mode, beam_width=3, max_length=2)
+@pytest.mark.parametrize("mode", EDGE_MODES)
+def test_ties_are_ordered_by_token_id(mode: str) -> None:
+    result = run([0.0, 0.0, 0.0, NEG_INF, 0.0], mode, beam_width=3, max_length=2)
     assert result.tokens[0].tolist() == [[0, 0], [0, 1], [0, 2]]
     at_the_limit = run([0.0, 0.0, 0.0, 0.0], mode, beam_width=4, max_length=1)
     assert at_the_limit.tokens[0].tolist() == [[0], [1], [2], [3]]
 
 
-WAYS: dict[str, dict[str, Any]] = {
+METHODS: dict[str, dict[str, Any]] = {
     "greedy": {},
     "beam": {"beam_width": 3},
     "diverse beam": {"method": "diverse_beam", "beam_width": 4, "groups": 2},
@@ -98,21 +106,23 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("mode", ENDS)
-@pytest.mark.parametrize("way", WAYS)
-def test_no_source(mode: str, way: str) -> None:
+@pytest.mark.parametrize("mode", EDGE_MODES)
+@pytest.mark.parametrize("method", METHODS)
+def test_empty_batch(mode: str, method: str) -> None:
     tables = Tables.random(seed=1, sources=0, vocabulary=6)
     mask = np.ones((0, 3), bool)
-    options = OPTIONS | WAYS[way] | {"coverage_penalty": 0.3}
-    result = tables.search(mode, with_attention(tables), source_mask=mask, **options)
-    width = WAYS[way].get("beam_width", 1)
+    options = OPTIONS | METHODS[method] | {"coverage_penalty": 0.3}
+    result = tables.search(mode, make_step_with_attention(tables), source_mask=mask, **options)
+    width = METHODS[method].get("beam_width", 1)
     assert result.tokens.shape == result.token_scores.shape == (0, width, 5)
     assert result.scores.shape == result.lengths.shape == (0, width)
     assert result.attention.shape == (0, width, 5, 3)
 
 
-def with_attention(tables: Tables, dtype: str = "float32") -> Callable[[Any, Any], StepOutput]:
-    """The step of the tables, in that dtype, which gives hidden vectors too."""
+def make_step_with_attention(
+    tables: Tables, dtype: str = "float32"
+) -> Callable[[Any, Any], StepOutput]:
+    """Return the step of the tables in another dtype, with hidden vectors."""
 
     def step(tokens: Any, state: Any) -> StepOutput:
         output = tables.step(tokens, state)
@@ -125,17 +135,17 @@ def with_attention(tables: Tables, dtype: str = "float32") -> Callable[[Any, Any
     return step
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_scores_are_float32_whatever_the_logits(dtype: str, way: str) -> None:
+def test_scores_are_float32_for_logits_of_any_dtype(dtype: str, method: str) -> None:
     if dtype == "float64" and not ON_TENSORFLOW:
         pytest.skip("JAX has no float64 unless it is switched on")
     tables = Tables.random(seed=1, sources=2, vocabulary=6)
     mask = np.array([[True, True, False], [True, True, True]])
-    options = OPTIONS | WAYS[way] | {"coverage_penalty": 0.3}
+    options = OPTIONS | METHODS[method] | {"coverage_penalty": 0.3}
 
     got, want = (
-        tables.search("eager", with_attention(tables, x), source_mask=mask, **options)
+        tables.search("eager", make_step_with_attention(tables, x), source_mask=mask, **options)
         for x in (dtype, "float32")
     )
     assert got.scores.dtype == got.token_scores.dtype == np.float32
@@ -143,26 +153,26 @@ def test_scores_are_float32_whatever_the_logits(dtype: str, way: str) -> None:
     np.testing.assert_allclose(got.scores, want.scores, rtol=3e-2)
 
 
-@pytest.mark.parametrize("mode", ENDS)
-@pytest.mark.parametrize("way", WAYS)
-def test_a_source_of_padding_alone_is_searched_like_any(mode: str, way: str) -> None:
-    """It has nothing to be covered, and its limit is that of a source of no token."""
+@pytest.mark.parametrize("mode", EDGE_MODES)
+@pytest.mark.parametrize("method", METHODS)
+def test_fully_masked_source_is_decoded(mode: str, method: str) -> None:
+    """Its coverage term is 0, and its length limit is that of an empty source."""
     tables = Tables.random(seed=1, sources=2, vocabulary=6, end_bias=-9)
     mask = np.array([[False, False, False], [True, True, True]])
-    options = WAYS[way] | {"coverage_penalty": 0.3, "max_length_ratio": 1.4}
-    result = tables.search(mode, with_attention(tables), source_mask=mask, **options)
+    options = METHODS[method] | {"coverage_penalty": 0.3, "max_length_ratio": 1.4}
+    result = tables.search(mode, make_step_with_attention(tables), source_mask=mask, **options)
     assert result.lengths.max(axis=1).tolist() == [1, 4]
     assert np.isfinite(result.scores[:, 0]).all()
     np.testing.assert_allclose(result.scores[0], result.token_scores[0].sum(-1), rtol=1e-6)
 
 
-def test_pads_are_those_asked_for() -> None:
-    result = run([NO, NO, NO, 0.0], "eager", beam_width=1, pad_token=7)
+def test_outputs_are_padded_with_pad_token() -> None:
+    result = run([NEG_INF, NEG_INF, NEG_INF, 0.0], "eager", beam_width=1, pad_token=7)
     assert result.tokens[0, 0].tolist() == [3, 7, 7, 7, 7]
 
 
 @on_tensorflow
-def test_stops_when_no_hypothesis_can_still_win() -> None:
+def test_search_stops_when_no_hypothesis_can_win() -> None:
     calls = []
 
     def step(tokens: Any, state: Any) -> StepOutput:
@@ -173,7 +183,7 @@ def test_stops_when_no_hypothesis_can_still_win() -> None:
         return StepOutput(logits, state)
 
     options = OPTIONS | {"max_length": 200, "beam_width": 3, "n_best": 1}
-    result = to_numpy(find(step, (), batch_size=2, length_penalty="none", **options))
+    result = to_numpy(run_search(step, (), batch_size=2, length_penalty="none", **options))
     assert calls == [(2, 1), (2, 3), (2, 3), (2, 3)]
     assert result.lengths.tolist() == [[4], [4]]
     assert result.tokens.shape == (2, 1, 200)
@@ -182,7 +192,7 @@ def test_stops_when_no_hypothesis_can_still_win() -> None:
 @pytest.mark.full
 @on_tensorflow
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_one_trace_serves_every_batch_and_source_length(jit_compile: bool) -> None:
+def test_one_trace_covers_all_batch_sizes_and_source_lengths(jit_compile: bool) -> None:
     import tensorflow as tf
 
     traces = []
@@ -197,7 +207,7 @@ def test_one_trace_serves_every_batch_and_source_length(jit_compile: bool) -> No
 
         batch = ops.shape(memory)[0]
         state = memory[:, :6]
-        return find(step, state, batch_size=batch, beam_width=3, **OPTIONS)
+        return run_search(step, state, batch_size=batch, beam_width=3, **OPTIONS)
 
     signature = [tf.TensorSpec([None, None], "float32")]
     traced = tf.function(search, input_signature=signature, jit_compile=jit_compile)
@@ -213,40 +223,49 @@ def test_one_trace_serves_every_batch_and_source_length(jit_compile: bool) -> No
 
 
 @refuses(
-    ({"beam_width": 0}, "beam_width is 0: it must be an integer of at least 1"),
-    ({"beam_width": 2.5}, "beam_width is 2.5"),
-    ({"beam_width": True}, "beam_width is True"),
-    ({"max_length": 0}, "max_length is 0"),
-    ({"n_best": 0}, "n_best is 0"),
-    ({"end_token": -1}, "end_token is -1"),
-    ({"end_token": 6}, "end_token is 6: it must be below the vocabulary size 6"),
-    ({"start_token": -1}, "start_token is -1"),
-    ({"start_token": "<s>"}, "start_token is '<s>'"),
-    ({"pad_token": -1}, "pad_token is -1"),
-    ({"batch_size": -1}, "batch_size is -1"),
+    ({"beam_width": 0}, "beam_width must be an integer of at least 1, got 0"),
+    ({"beam_width": 2.5}, "beam_width must be an integer of at least 1, got 2.5"),
+    ({"beam_width": True}, "beam_width must be an integer of at least 1, got True"),
+    ({"max_length": 0}, "max_length must be an integer of at least 1, got 0"),
+    ({"n_best": 0}, "n_best must be an integer of at least 1, got 0"),
+    ({"end_token": -1}, "end_token must be an integer of at least 0, got -1"),
+    ({"end_token": 6}, "end_token must be below the vocabulary size 6, got 6"),
+    ({"start_token": -1}, "start_token must be an integer of at least 0, got -1"),
+    ({"start_token": "<s>"}, "start_token must be an integer of at least 0, got '<s>'"),
+    ({"pad_token": -1}, "pad_token must be an integer of at least 0, got -1"),
+    ({"batch_size": -1}, "batch_size must be an integer of at least 0, got -1"),
     ({"length_penalty": "gnnt"}, "unknown length penalty 'gnnt'; did you mean 'gnmt'"),
-    ({"length_penalty_weight": -1.0}, "length_penalty_weight is -1.0"),
-    ({"length_penalty_weight": float("nan")}, "length_penalty_weight is nan"),
-    ({"length_penalty_weight": "1"}, "length_penalty_weight is '1'"),
+    (
+        {"length_penalty_weight": -1.0},
+        "length_penalty_weight must be a finite number of at least 0, got -1.0",
+    ),
+    (
+        {"length_penalty_weight": float("nan")},
+        "length_penalty_weight must be a finite number of at least 0, got nan",
+    ),
+    (
+        {"length_penalty_weight": "1"},
+        "length_penalty_weight must be a finite number of at least 0, got '1'",
+    ),
     literal=True,
 )
-def test_refuses_options_in_one_line(options: dict[str, Any]) -> None:
-    find(constant([0.0] * 6), (), **{"batch_size": 2} | OPTIONS | options)
+def test_invalid_options_raise(options: dict[str, Any]) -> None:
+    run_search(make_constant_step([0.0] * 6), (), **{"batch_size": 2} | OPTIONS | options)
 
 
-def flat(tokens: Any, state: Any) -> StepOutput:
+def step_with_flat_logits(tokens: Any, state: Any) -> StepOutput:
     return StepOutput(ops.zeros((2, 6)), state)
 
 
-def blind(tokens: Any, state: Any) -> StepOutput:
+def step_with_flat_attention(tokens: Any, state: Any) -> StepOutput:
     return StepOutput(ops.zeros((2, 1, 6)), state, ops.zeros((2, 4)))
 
 
-def forgetful(tokens: Any, state: Any) -> StepOutput:
+def step_without_state(tokens: Any, state: Any) -> StepOutput:
     return StepOutput(ops.zeros((2, 1, 6)), ())
 
 
-def squeezed(tokens: Any, state: Any) -> StepOutput:
+def step_with_flat_state(tokens: Any, state: Any) -> StepOutput:
     return StepOutput(ops.zeros((2, 1, 6)), state[:, 0])
 
 
@@ -254,20 +273,23 @@ def squeezed(tokens: Any, state: Any) -> StepOutput:
     ("step", "message"),
     [
         (lambda tokens, state: (tokens, state), "step must return a StepOutput, got tuple"),
-        (flat, "the logits of step must have shape (2, 1, any), got (2, 6)"),
-        (blind, "the attention of step must have shape (2, 1, any), got (2, 4)"),
-        (forgetful, "step must return a state of 1 tensors, got 0"),
-        (squeezed, "a leaf of the state of step must have shape (2, 1, ...), got (2, 3)"),
+        (step_with_flat_logits, "the logits of step must have shape (2, 1, any), got (2, 6)"),
+        (step_with_flat_attention, "the attention of step must have shape (2, 1, any), got (2, 4)"),
+        (step_without_state, "step must return a state of 1 tensors, got 0"),
+        (
+            step_with_flat_state,
+            "a leaf of the state of step must have shape (2, 1, ...), got (2, 3)",
+        ),
     ],
 )
-def test_refuses_a_step_of_the_wrong_shape(step: Any, message: str) -> None:
+def test_first_step_of_wrong_shape_raises(step: Any, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        find(step, ops.zeros((2, 3)), batch_size=2, **OPTIONS)
+        run_search(step, ops.zeros((2, 3)), batch_size=2, **OPTIONS)
     assert str(caught.value) == message
 
 
-def later(change: Any) -> Any:
-    """A step that is well behaved with one hypothesis, and not with more."""
+def make_inconsistent_step(change: Any) -> Any:
+    """Return a step whose output is valid for one hypothesis and changed for several."""
 
     def step(tokens: Any, state: Any) -> Any:
         count = tokens.shape[1]
@@ -278,7 +300,7 @@ def later(change: Any) -> Any:
     return step
 
 
-@pytest.mark.parametrize("way", [{}, {"method": "sampling"}, {"method": "contrastive"}], ids=str)
+@pytest.mark.parametrize("method", [{}, {"method": "sampling"}, {"method": "contrastive"}], ids=str)
 @refuses(
     (lambda x: x._replace(logits=x.logits[:, :1]), "shape (2, 3, 6), got (2, 1, 6)"),
     (
@@ -313,15 +335,24 @@ def later(change: Any) -> Any:
     (tuple, "step must return a StepOutput, got tuple"),
     literal=True,
 )
-def test_refuses_later_steps_unlike_the_first(change: Any, way: dict[str, Any]) -> None:
-    contrastive = way.get("method") == "contrastive"
+def test_later_step_of_another_structure_raises(change: Any, method: dict[str, Any]) -> None:
+    contrastive = method.get("method") == "contrastive"
     width = {"candidates": 3} if contrastive else {"beam_width": 3}
-    find(later(change), ops.zeros((2, 3)), batch_size=2, max_length=4, **way, **width)
+    run_search(
+        make_inconsistent_step(change),
+        ops.zeros((2, 3)),
+        batch_size=2,
+        max_length=4,
+        **method,
+        **width,
+    )
 
 
-def test_refuses_a_state_of_another_batch() -> None:
+def test_state_of_another_batch_size_raises() -> None:
     for batch in (2, np.int64(2)):
         with pytest.raises(ValueError, match=r"shape \(2, ...\), got \(3, 4\)"):
-            find(constant([0.0] * 6), ops.zeros((3, 4)), batch_size=batch, **OPTIONS)
+            run_search(
+                make_constant_step([0.0] * 6), ops.zeros((3, 4)), batch_size=batch, **OPTIONS
+            )
     with pytest.raises(ValueError, match="use \\(\\) for no state"):
-        find(constant([0.0] * 6), None, batch_size=2, **OPTIONS)
+        run_search(make_constant_step([0.0] * 6), None, batch_size=2, **OPTIONS)

@@ -1,4 +1,4 @@
-"""Small decoders whose every sequence can be scored by hand, and ways to run a search on them."""
+"""Small decoders whose sequences can be scored in plain Python, and helpers that search them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.tiers import FULL, mark_full
 START, END = 2, 3
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 MODES = ["eager", mark_full("graph"), "xla"] if ON_TENSORFLOW else ["xla"]
-ENDS = ["eager", "xla"] if ON_TENSORFLOW else ["xla"]  # the two that differ most, for edge cases
-DEFAULT = "eager" if ON_TENSORFLOW and not FULL else "xla"
+EDGE_MODES = ["eager", "xla"] if ON_TENSORFLOW else ["xla"]  # the two modes that differ most
+DEFAULT_MODE = "eager" if ON_TENSORFLOW and not FULL else "xla"
 
 
-def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
-    """The function run eagerly, as a graph, or compiled by XLA, on either backend."""
+def compile_function(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    """Return the function to run eagerly, as a graph or compiled by XLA, on either backend."""
     if mode == "eager":
         return function
     if not ON_TENSORFLOW:
@@ -32,35 +32,45 @@ def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
     return tf.function(function, jit_compile=mode == "xla")
 
 
-REQUEST = ("start_token", "end_token", "pad_token", "source_mask", "source_keys", "prefix", "rules")
+SEARCH_ARGUMENTS = (
+    "start_token",
+    "end_token",
+    "pad_token",
+    "source_mask",
+    "source_keys",
+    "prefix",
+    "rules",
+)
 
 
-def find(step: Any, state: Any, *, batch_size: Any, **given: Any) -> SearchResult:
-    """`search` with options and request in one; all hypotheses that run unless `n_best` is said."""
-    request = {"start_token": START, "end_token": END}
-    request |= {name: given.pop(name) for name in REQUEST if name in given}
-    options = SearchOptions(**{"n_best": given.get("beam_width", 1)} | given)
-    return search(step, state, options, batch_size=batch_size, **request)
+def run_search(step: Any, state: Any, *, batch_size: Any, **options: Any) -> SearchResult:
+    """Run `search` with options and arguments in one; `n_best` defaults to the beam width."""
+    arguments = {"start_token": START, "end_token": END}
+    arguments |= {name: options.pop(name) for name in SEARCH_ARGUMENTS if name in options}
+    options = SearchOptions(**{"n_best": options.get("beam_width", 1)} | options)
+    return search(step, state, options, batch_size=batch_size, **arguments)
 
 
 def to_numpy(result: SearchResult) -> SearchResult:
     return SearchResult(*(None if x is None else ops.convert_to_numpy(x) for x in result))
 
 
-def lookup(table: Any, tokens: Any) -> Any:
-    """`table (B, V, ...)` at `tokens (B, N)`."""
+def gather_rows(table: Any, tokens: Any) -> Any:
+    """Gather `table (B, V, ...)` at `tokens (B, N)`."""
     sources, vocabulary, *rest = table.shape
     rows = ops.reshape(table, (sources * vocabulary, *rest))
-    places = tokens + ops.arange(0, sources * vocabulary, vocabulary)[:, None]
-    found = ops.take(rows, places, axis=0)
-    return ops.reshape(found, (*ops.shape(tokens), *rest))  # JAX loses the shape of no source
+    index = tokens + ops.arange(0, sources * vocabulary, vocabulary)[:, None]
+    gathered = ops.take(rows, index, axis=0)
+    return ops.reshape(
+        gathered, (*ops.shape(tokens), *rest)
+    )  # JAX drops the shape of an empty batch
 
 
 class Tables(NamedTuple):
     """A second-order model: logits depend on the last token and on the one before it.
 
-    The attention of a step is what was taken before it (a number for the whole history, the last
-    token, the one before), so that a result whose attention is not its own is found out.
+    The attention of a step encodes its prefix (a number for the whole history, the last token, the
+    one before), so that a hypothesis with the attention of another one fails the test.
     """
 
     first: np.ndarray
@@ -84,23 +94,23 @@ class Tables(NamedTuple):
         }
 
     def step(self, tokens: Any, state: dict[str, Any]) -> StepOutput:
-        logits = lookup(self.first, tokens) + lookup(self.second, state["previous"])
+        logits = gather_rows(self.first, tokens) + gather_rows(self.second, state["previous"])
         now = ops.cast(tokens, "float32")[..., None]
         history = state["history"] * 0.5 + now
         previous = ops.cast(state["previous"], "float32")[..., None]
         attention = ops.concatenate([history, now, previous], axis=-1)
         return StepOutput(logits, {"previous": tokens, "history": history}, attention)
 
-    def log_probs(self, source: int, taken: Sequence[int]) -> np.ndarray:
-        """Float64 log probabilities of the next token after `taken`."""
-        before = [0, START, *taken]
+    def log_probs(self, source: int, prefix: Sequence[int]) -> np.ndarray:
+        """Return float64 log probabilities of the next token after `prefix`."""
+        before = [0, START, *prefix]
         logits = self.first[source, before[-1]].astype("float64") + self.second[source, before[-2]]
         top = logits.max()
         return logits - top - np.log(np.exp(logits - top).sum())
 
-    def attention(self, taken: Sequence[int]) -> np.ndarray:
-        """What a hypothesis looks at to take its next token."""
-        before, history = [0, START, *taken], 0.0
+    def attention(self, prefix: Sequence[int]) -> np.ndarray:
+        """Return the attention of the step that follows a prefix."""
+        before, history = [0, START, *prefix], 0.0
         for token in before[1:]:
             history = history * 0.5 + token
         return np.array([history, before[-1], before[-2]])
@@ -108,10 +118,10 @@ class Tables(NamedTuple):
     def row(self, source: int) -> Tables:
         return Tables(self.first[source : source + 1], self.second[source : source + 1])
 
-    def search(self, mode: str = DEFAULT, step: Any = None, **options: Any) -> SearchResult:
-        """Run `find` with `step`, by default the step of these tables."""
+    def search(self, mode: str = DEFAULT_MODE, step: Any = None, **options: Any) -> SearchResult:
+        """Run `run_search` with `step`, by default the step of these tables."""
         given = {"batch_size": self.sources} | options
-        run = compiled(lambda: find(step or self.step, self.state(), **given), mode)
+        run = compile_function(lambda: run_search(step or self.step, self.state(), **given), mode)
         return to_numpy(run())
 
 
@@ -128,30 +138,34 @@ PENALTIES: dict[str, Callable[[int, float], float]] = {
 }
 
 
-def beam_by_hand(
+def reference_beam_search(
     tables: Tables, source: int, width: int, max_length: int, penalty: str, weight: float
 ) -> list[Hypothesis]:
-    """Beam search as it is told in words; never stops early."""
+    """Run beam search in plain Python, without stopping early."""
     running: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-    ended: list[Hypothesis] = []
+    finished: list[Hypothesis] = []
     for length in range(1, max_length + 1):
         divisor = PENALTIES[penalty](length, weight)
-        grown = [
-            (log_prob + float(more), (*taken, token))
-            for log_prob, taken in running
-            for token, more in enumerate(tables.log_probs(source, taken))
+        candidates = [
+            (log_prob + float(token_log_prob), (*prefix, token))
+            for log_prob, prefix in running
+            for token, token_log_prob in enumerate(tables.log_probs(source, prefix))
         ]
-        kept = sorted(grown, key=lambda one: -one[0])[:width]
-        ended += [Hypothesis(p / divisor, taken, True) for p, taken in kept if taken[-1] == END]
-        running = [(p, taken) for p, taken in kept if taken[-1] != END]
-    cut = [Hypothesis(p / PENALTIES[penalty](max_length, weight), t, False) for p, t in running]
-    return sorted(ended + cut, key=lambda one: -one.score)
+        beam = sorted(candidates, key=lambda one: -one[0])[:width]
+        finished += [
+            Hypothesis(p / divisor, prefix, True) for p, prefix in beam if prefix[-1] == END
+        ]
+        running = [(p, prefix) for p, prefix in beam if prefix[-1] != END]
+    truncated = [
+        Hypothesis(p / PENALTIES[penalty](max_length, weight), t, False) for p, t in running
+    ]
+    return sorted(finished + truncated, key=lambda one: -one.score)
 
 
 def assert_hypotheses(
     tables: Tables, source: int, result: SearchResult, want: Sequence[Hypothesis]
 ) -> None:
-    """The result for a source is exactly these hypotheses, with their own attention."""
+    """Check that the result for a source is these hypotheses, with their attention."""
     for rank, one in enumerate(want):
         length = len(one.tokens)
         row = result.tokens[source, rank]
@@ -160,6 +174,6 @@ def assert_hypotheses(
         assert result.lengths[source, rank] == length
         assert result.finished[source, rank] == one.finished
         np.testing.assert_allclose(result.scores[source, rank], one.score, rtol=1e-5, atol=1e-5)
-        looks = [tables.attention(one.tokens[:t]) for t in range(length)]
-        np.testing.assert_allclose(result.attention[source, rank, :length], looks, rtol=1e-6)
+        attention = [tables.attention(one.tokens[:t]) for t in range(length)]
+        np.testing.assert_allclose(result.attention[source, rank, :length], attention, rtol=1e-6)
         assert not result.attention[source, rank, length:].any()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from attention_zoo.data import copied_ids
+from attention_zoo.data import encode_for_copying
 from attention_zoo.data.tokenizers.tokenizer import WordTokenizer
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.export.graph_copies import GraphCopies
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("character_tables")
 def test_ids_are_those_of_the_data(kind: str, copies: int) -> None:
     own, texts = tokenizer(kind, False), [*lines()[:300], "", " ".join(lines()[300:340])]
     ids, pieces, words = GraphCopies(own, copies).encode(tf.constant(texts))
-    want = copied_ids(own, texts, copies=copies)
+    want = encode_for_copying(own, texts, copies=copies)
     assert ids.to_list() == want.sources
     assert [tuple(w.decode() for w in row) for row in words.to_list()] == want.words
     assert [w.decode() for w in pieces[0].numpy()] == own.surfaces(texts[0])

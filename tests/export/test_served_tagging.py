@@ -15,7 +15,7 @@ import tensorflow as tf
 from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.export import export
-from attention_zoo.metrics import invalid_sequences
+from attention_zoo.metrics import count_invalid_sequences
 from attention_zoo.tasks import Tagging, TaggingResult
 from attention_zoo.tasks.tagging.export import ServedTagging
 from tests.export.alone import ExportedOutputs
@@ -137,7 +137,7 @@ def test_constrained_tags_keep_the_scheme(kind: str, exported_outputs: ExportedO
     answers, _ = exported_outputs[kind][BATCHES.index(RANDOM)]
     tags = [row[:size] for row, size in zip(answers["tags"], answers["lengths"], strict=True)]
     assert [len(row) for row in tags] == [len(text.split()) for text in RANDOM]
-    assert invalid_sequences(tags, "BIOES") == 0
+    assert count_invalid_sequences(tags, "BIOES") == 0
     assert len({tag for row in tags for tag in row}) > 3
 
 

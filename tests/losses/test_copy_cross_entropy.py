@@ -22,30 +22,30 @@ class TestCopyCrossEntropy(LossConformance):
         return LABELS, LOG_PROBS
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_of_log_probabilities_it_is_the_cross_entropy(self, mode: str) -> None:
+    def test_equals_cross_entropy_of_log_probabilities(self, mode: str) -> None:
         want = array(SequenceCrossEntropy()(LABELS, LOGITS))
-        dirty = np.where((LABELS != 0)[..., None], LOG_PROBS, np.float32(np.nan))
-        got = array(compiled(CopyCrossEntropy(), mode)(LABELS, dirty))
+        corrupted = np.where((LABELS != 0)[..., None], LOG_PROBS, np.float32(np.nan))
+        got = array(compiled(CopyCrossEntropy(), mode)(LABELS, corrupted))
         assert got == pytest.approx(float(want), rel=1e-6)
 
     @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (2, 0)])
-    def test_nothing_but_padding_is_nothing(self, shape: tuple[int, int]) -> None:
+    def test_padding_only_gives_zero(self, shape: tuple[int, int]) -> None:
         log_probs = np.zeros((*shape, 5), "float32")
         assert array(CopyCrossEntropy()(np.zeros(shape, "int32"), log_probs)) == 0
 
     @pytest.mark.parametrize("label", [-1, 5])
-    def test_a_label_outside_makes_it_nan(self, label: int) -> None:
+    def test_label_out_of_range_gives_nan(self, label: int) -> None:
         labels = np.where(LABELS == 4, label, LABELS)
         assert np.isnan(array(CopyCrossEntropy()(labels, LOG_PROBS)))
 
-    def test_other_shapes_are_refused(self) -> None:
+    def test_invalid_shapes_raise(self) -> None:
         with pytest.raises(ValueError, match=r"y_pred must be \(batch, steps, words\), got"):
             CopyCrossEntropy()(LABELS, LOG_PROBS[:, 0])
         with pytest.raises(ValueError, match=r"y_true must be \(3, 4\), got shape"):
             CopyCrossEntropy()(LABELS[:, :1], LOG_PROBS)
 
 
-def test_total_is_the_sum_of_what_the_loss_is_the_mean_of() -> None:
+def test_total_equals_mean_times_count() -> None:
     rng = np.random.default_rng(0)
     sizes = ((2, 3, 4), (4, 5), (2, 3), (2, 3, 3))
     parts = [rng.random(size).astype("float32") for size in sizes]
@@ -53,12 +53,15 @@ def test_total_is_the_sum_of_what_the_loss_is_the_mean_of() -> None:
     hidden, kernel, gate, weights = map(ops.convert_to_tensor, parts)
     source, labels = np.array([[5, 1, 6], [4, 4, 5]]), np.array([[1, 6, 0], [5, 0, 4]])
     source, labels = ops.convert_to_tensor(source), ops.convert_to_tensor(labels)
-    of, loss = CopyProjection(Projection(hidden, kernel), gate, weights, source), CopyCrossEntropy()
-    want = float(array(loss(labels, of.log_probs(2)))) * float(array(loss.count(labels)))
-    assert float(array(loss.total(labels, of))) == pytest.approx(want)
+    projection, loss = (
+        CopyProjection(Projection(hidden, kernel), gate, weights, source),
+        CopyCrossEntropy(),
+    )
+    want = float(array(loss(labels, projection.log_probs(2)))) * float(array(loss.count(labels)))
+    assert float(array(loss.total(labels, projection))) == pytest.approx(want)
     with pytest.raises(ValueError, match="y_true"):
-        loss.total(labels[:, :2], of)
+        loss.total(labels[:, :2], projection)
     with pytest.raises(ValueError, match=r"needs an ops.CopyProjection, got Projection; a model"):
-        loss.total(labels, of.projection)
+        loss.total(labels, projection.projection)
     with pytest.raises(ValueError, match=r"needs an ops.Projection, got CopyProjection; a model"):
-        SequenceCrossEntropy().total(labels, of)
+        SequenceCrossEntropy().total(labels, projection)

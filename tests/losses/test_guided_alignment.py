@@ -17,21 +17,21 @@ WEIGHTS = RNG.dirichlet(np.ones(5), size=(3, 4)).astype("float32")
 REFERENCE = (RNG.random((3, 4, 5)) < 0.3).astype("float32")
 REFERENCE[0, 1] = REFERENCE[2] = 0
 REFERENCE[1, 0] = [0, 1, 1, 0, 1]
-THERE = REFERENCE.any(-1)
+HAS_REFERENCE = REFERENCE.any(-1)
 
 
 def oracle(reference: np.ndarray, weights: np.ndarray, kind: str) -> float:
-    """Float64, word by word."""
+    """Compute the loss in float64, word by word."""
     costs = []
     for row in np.ndindex(*reference.shape[:2]):
-        wanted, looked = reference[row].astype(float), weights[row].astype(float)
-        if not wanted.any():
+        target, row_weights = reference[row].astype(float), weights[row].astype(float)
+        if not target.any():
             continue
         if kind == "mse":
-            costs.append(((wanted - looked) ** 2).sum())
+            costs.append(((target - row_weights) ** 2).sum())
             continue
-        links = wanted > 0
-        costs.append(-(wanted[links] / wanted.sum()) @ np.log(looked[links]))
+        links = target > 0
+        costs.append(-(target[links] / target.sum()) @ np.log(row_weights[links]))
     return float(np.mean(costs)) if costs else 0.0
 
 
@@ -44,11 +44,11 @@ class TestGuidedAlignment(LossConformance):
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("mode", MODES)
-    def test_oracle(self, mode: str, kind: str) -> None:
+    def test_loss_equals_reference_implementation(self, mode: str, kind: str) -> None:
         got = compiled(GuidedAlignment(kind), mode)(REFERENCE, WEIGHTS)
         assert float(array(got)) == pytest.approx(oracle(REFERENCE, WEIGHTS, kind), rel=1e-6)
 
-    def test_by_hand(self) -> None:
+    def test_loss_equals_hand_computed_value(self) -> None:
         """Links to the first two of three words, weights 1/2, 1/8, 3/8; a word without links."""
         links = np.array([[[1, 1, 0], [0, 0, 0]]])
         weights = np.array([[[0.5, 0.125, 0.375], [0.1, 0.2, 0.7]]])
@@ -56,27 +56,27 @@ class TestGuidedAlignment(LossConformance):
         assert cross == pytest.approx((np.log(2) + np.log(8)) / 2, rel=1e-6)
         assert squares == pytest.approx(0.5**2 + 0.875**2 + 0.375**2, rel=1e-6)
 
-    def test_cross_entropy_divides_the_links_of_a_word(self) -> None:
+    def test_cross_entropy_normalizes_the_reference(self) -> None:
         loss = GuidedAlignment()
         want = float(array(loss(REFERENCE, WEIGHTS)))
         assert float(array(loss(7 * REFERENCE, WEIGHTS))) == pytest.approx(want, rel=1e-6)
-        shares = REFERENCE / np.maximum(REFERENCE.sum(-1, keepdims=True), 1)
-        assert float(array(loss(shares, WEIGHTS))) == pytest.approx(want, rel=1e-6)
+        normalized = REFERENCE / np.maximum(REFERENCE.sum(-1, keepdims=True), 1)
+        assert float(array(loss(normalized, WEIGHTS))) == pytest.approx(want, rel=1e-6)
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("fill", [np.nan, np.inf])
-    def test_words_without_a_reference_count_nothing(self, fill: float, kind: str) -> None:
+    def test_words_without_a_reference_are_ignored(self, fill: float, kind: str) -> None:
         loss = GuidedAlignment(kind)
-        dirty = np.where(THERE[..., None], WEIGHTS, np.float32(fill))
+        corrupted = np.where(HAS_REFERENCE[..., None], WEIGHTS, np.float32(fill))
         run = differentiable(keras.layers.Identity(), lambda x: loss(REFERENCE, x))
-        value, (gradient,), _ = run(dirty)
+        value, (gradient,), _ = run(corrupted)
         assert value == pytest.approx(oracle(REFERENCE, WEIGHTS, kind), rel=1e-6)
         assert np.isfinite(gradient).all()
-        assert not gradient[~THERE].any()
+        assert not gradient[~HAS_REFERENCE].any()
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_padding_changes_nothing(self, kind: str) -> None:
-        """More targets, without a reference; more sources, without weight."""
+    def test_padding_has_no_effect(self, kind: str) -> None:
+        """Additional targets have no reference, additional sources no weight."""
         loss = GuidedAlignment(kind)
         links, weights = (np.zeros((3, 9, 12), "float32") for _ in range(2))
         links[:, :4, :5], weights[:, :4, :5] = REFERENCE, WEIGHTS
@@ -84,7 +84,7 @@ class TestGuidedAlignment(LossConformance):
         assert float(array(loss(links, weights))) == pytest.approx(want, rel=1e-6)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_gradients_are_finite_differences(self, kind: str) -> None:
+    def test_gradients_equal_finite_differences(self, kind: str) -> None:
         weights = RNG.uniform(0.2, 0.8, size=(3, 4, 5)).astype(WIDE)
         loss = GuidedAlignment(kind, dtype=WIDE)
         run = differentiable(keras.layers.Identity(), lambda x: loss(REFERENCE.astype(WIDE), x))
@@ -92,11 +92,11 @@ class TestGuidedAlignment(LossConformance):
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("shape", [(0, 4, 5), (3, 0, 5), (3, 4, 0), (3, 4, 5)])
-    def test_without_any_reference_it_is_0(self, shape: tuple[int, ...], kind: str) -> None:
+    def test_no_reference_gives_zero(self, shape: tuple[int, ...], kind: str) -> None:
         assert float(array(GuidedAlignment(kind)(np.zeros(shape), np.ones(shape)))) == 0
 
-    def test_a_link_to_what_weighs_nothing_is_finite(self) -> None:
-        """A hard look elsewhere: log 0 would be infinite, and its gradient."""
+    def test_zero_weight_at_a_link_gives_finite_loss(self) -> None:
+        """log 0 and its gradient would be infinite."""
         loss, links = GuidedAlignment(), np.array([[[1.0, 0.0]]])
         run = differentiable(keras.layers.Identity(), lambda x: loss(links, x))
         value, (gradient,), _ = run(np.array([[[0.0, 1.0]]], "float32"))
@@ -106,10 +106,10 @@ class TestGuidedAlignment(LossConformance):
 
     @pytest.mark.full
     @pytest.mark.parametrize("kind", KINDS)
-    def test_an_attention_learns_where_to_look(self, kind: str) -> None:
+    def test_attention_learns_the_reference(self, kind: str) -> None:
         query, value = keras.Input((6, 8)), keras.Input((6, 8))
-        look = AdditiveAttention(32)
-        context, weights = look(query, value, return_attention_scores=True)
+        attention = AdditiveAttention(32)
+        context, weights = attention(query, value, return_attention_scores=True)
         model = keras.Model([query, value], {"context": context, "weights": weights})
         losses = {"context": "mse", "weights": GuidedAlignment(kind)}
         model.compile(keras.optimizers.Adam(0.02), losses, {"context": 0.0, "weights": 1.0})
@@ -120,11 +120,11 @@ class TestGuidedAlignment(LossConformance):
         model.fit(
             data, {"context": data[1], "weights": links}, batch_size=8, shuffle=False, verbose=0
         )
-        looked = array(model([x[:1] for x in data])["weights"])[0]
-        assert looked[:4].argmax(-1).tolist() == [5, 4, 3, 2]
-        assert (looked[:4].max(-1) > 0.8).all()
+        learned_weights = array(model([x[:1] for x in data])["weights"])[0]
+        assert learned_weights[:4].argmax(-1).tolist() == [5, 4, 3, 2]
+        assert (learned_weights[:4].max(-1) > 0.8).all()
 
-    def test_misuse_is_refused(self) -> None:
+    def test_invalid_shapes_raise(self) -> None:
         with pytest.raises(ValueError, match=r"weights, must be \(batch, targets, sources\), got"):
             GuidedAlignment()(REFERENCE, WEIGHTS[:, None])
         for other in (REFERENCE[..., :-1], REFERENCE[:, :1], REFERENCE[0]):

@@ -16,7 +16,7 @@ COUNT = 200_000
 SCORES = np.array([0.3, -0.5, 1.0, 40.0, 0.0], "float32")
 MASK = np.array([1, 1, 1, 0, 1], "bool")
 REWARDS = np.array([2.0, -1.0, 0.5, 99.0, 3.0])
-"""Of each place; the fourth is hidden."""
+"""Reward of each position; the fourth is masked."""
 
 
 class TestReinforce(LayerConformance):
@@ -52,32 +52,32 @@ class TestReinforce(LayerConformance):
     test_dtype_argument_applies_to_every_weight = None  # float32 whatever its dtype, as above
 
 
-def test_by_hand() -> None:
+def test_loss_and_baseline_equal_hand_computed_values() -> None:
     """Rewards 3 and 1 against a baseline of 1, then of 1.5."""
     term = Reinforce(baseline_decay=0.5, coefficient=0.1, entropy_bonus=0.2)
     term.baseline.assign(1.0)
-    given = [np.array(x, "float32") for x in ([3, 1], [-2, -5], [0.5, 1.5])]
+    inputs = [np.array(x, "float32") for x in ([3, 1], [-2, -5], [0.5, 1.5])]
     want = -0.1 * (2 * -2 + 0 * -5) / 2 - 0.2 * 1
-    assert array(term(*given)) == pytest.approx(want)
+    assert array(term(*inputs)) == pytest.approx(want)
     assert array(term.baseline) == 1
-    assert array(term(*given, training=True)) == pytest.approx(want)
+    assert array(term(*inputs, training=True)) == pytest.approx(want)
     assert array(term.baseline) == pytest.approx(1.5)
     want = -0.1 * (1.5 * -2 - 0.5 * -5) / 2 - 0.2 * 1
-    assert array(term(*given, training=True)) == pytest.approx(want)
+    assert array(term(*inputs, training=True)) == pytest.approx(want)
     assert array(term.baseline) == pytest.approx(1.75)
 
 
-def test_examples_that_are_not_there_count_in_no_mean() -> None:
+def test_masked_examples_are_excluded_from_means() -> None:
     reward, log_probability, entropy = normal((3, 5))[0]
     mask = np.array([True, False, True, True, False])
     one, other = Reinforce(entropy_bonus=0.1), Reinforce(entropy_bonus=0.1)
     want = one(reward[mask], log_probability[mask], entropy[mask], training=True)
     reward[~mask] = np.inf
-    found = other(reward, log_probability, entropy, mask.astype("int32"), training=True)
-    close(found, want, 1e-6)
+    masked_loss = other(reward, log_probability, entropy, mask.astype("int32"), training=True)
+    close(masked_loss, want, 1e-6)
     close(other.baseline, one.baseline, 1e-6)
-    none = other(reward, log_probability, entropy, np.zeros(5, "bool"), training=True)
-    assert float(none) == 0
+    empty_loss = other(reward, log_probability, entropy, np.zeros(5, "bool"), training=True)
+    assert float(empty_loss) == 0
     close(other.baseline, one.baseline, 1e-6)
 
 
@@ -85,8 +85,8 @@ def test_reward_and_baseline_are_constants() -> None:
     term = Reinforce(coefficient=2.0, entropy_bonus=0.3)
     term.baseline.assign(0.25)
     run = differentiable(term, lambda *x: term(*x) / np.cos(1))
-    given = [np.array(x, "float32") for x in ([3, 1], [-2, -5], [0.5, 1.5])]
-    _, (by_reward, by_log_probability, by_entropy), by_weights = run(*given)
+    inputs = [np.array(x, "float32") for x in ([3, 1], [-2, -5], [0.5, 1.5])]
+    _, (by_reward, by_log_probability, by_entropy), by_weights = run(*inputs)
     assert not by_reward.any()
     np.testing.assert_allclose(by_log_probability, -2.0 * np.array([2.75, 0.75]) / 2, rtol=1e-6)
     np.testing.assert_allclose(by_entropy, [-0.15, -0.15], rtol=1e-6)
@@ -94,8 +94,8 @@ def test_reward_and_baseline_are_constants() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-def test_the_baseline_moves_in_a_graph(mode: str) -> None:
-    """A geometric mean of the batches' means: 1 - .9^n of a reward that stays."""
+def test_baseline_is_updated_in_a_graph(mode: str) -> None:
+    """The moving average of a constant reward is (1 - .9^n) of it."""
     term = Reinforce(entropy_bonus=0)
     reward = np.array([1.0, 3.0], "float32")
 
@@ -110,101 +110,101 @@ def test_the_baseline_moves_in_a_graph(mode: str) -> None:
     assert baseline == pytest.approx(2 * (1 - 0.9**10), rel=1e-5)
 
 
-def rows_gradient(term: Reinforce, align: ReinforceAlignment) -> np.ndarray:
-    """The gradient by the scores of each of COUNT draws, `(COUNT, S)`."""
+def compute_sample_gradients(term: Reinforce, align: ReinforceAlignment) -> np.ndarray:
+    """Return the gradient by the scores for each of COUNT samples, `(COUNT, S)`."""
     align.build((COUNT, 5))
     noise = align.sample_noise((COUNT, 5), "float32")
     rewards = REWARDS.astype("float32")[:, None]
 
-    def drawn(rows: Any) -> Any:
+    def sample_loss(rows: Any) -> Any:
         start = align.initial_state(rows)
         weights, state = align(rows, mask=MASK, state=start, noise=noise, training=True)
         return term(keras.ops.matmul(weights, rewards)[:, 0], *align.choice(((), state)))
 
-    run = differentiable(align, lambda rows: drawn(rows) / np.cos(1))
+    run = differentiable(align, lambda rows: sample_loss(rows) / np.cos(1))
     return COUNT * run(np.tile(SCORES, (COUNT, 1)))[1][0]
 
 
 @pytest.mark.parametrize("baseline", [0.0, 1.5, -4.0])
-def test_its_expectation_is_the_gradient_of_the_expected_reward(baseline: float) -> None:
-    """`-p_j (r_j - p . r) + bonus p_j (log p_j + H)`, within 5 standard errors of 200 000 draws.
+def test_expected_gradient_is_that_of_the_expected_reward(baseline: float) -> None:
+    """`-p_j (r_j - p . r) + bonus p_j (log p_j + H)`, within 5 standard errors of 200,000 samples.
 
-    Whatever the baseline: it is no part of the expectation.
+    The baseline does not change the expectation.
     """
     term = Reinforce(entropy_bonus=0.3)
     term.baseline.assign(baseline)
-    each = rows_gradient(term, ReinforceAlignment(seed=1))
-    shares = softmax(SCORES.astype("float64"), MASK)
-    logs = np.log(np.where(shares > 0, shares, 1))
-    entropy = -(shares * logs).sum()
-    want = -shares * (REWARDS - shares @ REWARDS) + 0.3 * shares * (logs + entropy)
-    error = each.std(0) / np.sqrt(COUNT)
-    assert (np.abs(each.mean(0) - want) <= 5 * error + 1e-7).all()
+    sample_gradients = compute_sample_gradients(term, ReinforceAlignment(seed=1))
+    probs = softmax(SCORES.astype("float64"), MASK)
+    logs = np.log(np.where(probs > 0, probs, 1))
+    entropy = -(probs * logs).sum()
+    want = -probs * (REWARDS - probs @ REWARDS) + 0.3 * probs * (logs + entropy)
+    error = sample_gradients.std(0) / np.sqrt(COUNT)
+    assert (np.abs(sample_gradients.mean(0) - want) <= 5 * error + 1e-7).all()
     assert (error < 0.02 * np.abs(want).max()).all()
-    assert not each[:, 3].any()
+    assert not sample_gradients[:, 3].any()
 
 
 STEPS, REGIONS, PATHS = 3, 4, 100_000
-FIRST = np.random.default_rng(4).normal(size=(STEPS, REGIONS)).astype("float32")
-FOLLOW = np.random.default_rng(5).normal(size=(REGIONS, REGIONS)).astype("float32")
-"""Scores of each step, and what the region before adds to them."""
-PAID = np.random.default_rng(6).normal(size=(REGIONS,) * STEPS).astype("float32")
-"""The reward of each path."""
+STEP_SCORES = np.random.default_rng(4).normal(size=(STEPS, REGIONS)).astype("float32")
+TRANSITION_SCORES = np.random.default_rng(5).normal(size=(REGIONS, REGIONS)).astype("float32")
+"""Scores of each step, and scores of transitions between regions."""
+PATH_REWARDS = np.random.default_rng(6).normal(size=(REGIONS,) * STEPS).astype("float32")
+"""Reward of each path."""
 
 
-def path_gradients(term: Reinforce, align: ReinforceAlignment) -> list[np.ndarray]:
+def compute_path_gradients(term: Reinforce, align: ReinforceAlignment) -> list[np.ndarray]:
     """Of each of PATHS walks over the regions, by FIRST and by FOLLOW."""
     align.build((PATHS, REGIONS))
     noise = [align.sample_noise((PATHS, REGIONS), "float32") for _ in range(STEPS)]
 
-    def walk(first: Any, follow: Any) -> Any:
-        state, looks = align.initial_state(first[:, 0]), []
+    def sample_path(first: Any, follow: Any) -> Any:
+        state, weights_by_step = align.initial_state(first[:, 0]), []
         scores = first[:, 0]
         for t in range(STEPS):
             weights, state = align(scores, state=state, noise=noise[t], training=True)
-            looks.append(weights)
+            weights_by_step.append(weights)
             if t + 1 < STEPS:
                 scores = first[:, t + 1] + keras.ops.einsum("ni,nij->nj", weights, follow)
-        paid = keras.ops.einsum("ni,nj,nk,ijk->n", *looks, PAID)
-        return term(paid, *align.choice(((), state))) / np.cos(1)
+        path_reward = keras.ops.einsum("ni,nj,nk,ijk->n", *weights_by_step, PATH_REWARDS)
+        return term(path_reward, *align.choice(((), state))) / np.cos(1)
 
-    of_each = [np.broadcast_to(x, (PATHS, *x.shape)) for x in (FIRST, FOLLOW)]
-    return [PATHS * x for x in differentiable(align, walk)(*of_each)[1]]
+    of_each = [np.broadcast_to(x, (PATHS, *x.shape)) for x in (STEP_SCORES, TRANSITION_SCORES)]
+    return [PATHS * x for x in differentiable(align, sample_path)(*of_each)[1]]
 
 
-def test_over_three_looks_it_is_the_sum_over_all_paths() -> None:
-    """4 regions, 3 looks, each depending on the one before: within 3 standard errors."""
+def test_gradient_over_three_steps_equals_sum_over_paths() -> None:
+    """4 regions and 3 dependent steps, within 3 standard errors."""
     term = Reinforce(entropy_bonus=0)
     term.baseline.assign(0.7)
-    got = path_gradients(term, ReinforceAlignment(seed=6))
+    got = compute_path_gradients(term, ReinforceAlignment(seed=6))
     want = [np.zeros((STEPS, REGIONS)), np.zeros((REGIONS, REGIONS))]
-    for path in np.ndindex(*PAID.shape):
-        chance, by_first, by_follow = 1.0, *(np.zeros_like(x) for x in want)
+    for path in np.ndindex(*PATH_REWARDS.shape):
+        probability, by_first, by_follow = 1.0, *(np.zeros_like(x) for x in want)
         for t, region in enumerate(path):
-            scores = FIRST[t] + (FOLLOW[path[t - 1]] if t else 0.0)
-            shares = softmax(scores.astype("float64"), np.True_)
-            chance *= shares[region]
-            by_first[t] = np.eye(REGIONS)[region] - shares
+            scores = STEP_SCORES[t] + (TRANSITION_SCORES[path[t - 1]] if t else 0.0)
+            probs = softmax(scores.astype("float64"), np.True_)
+            probability *= probs[region]
+            by_first[t] = np.eye(REGIONS)[region] - probs
             if t:
                 by_follow[path[t - 1]] += by_first[t]
-        want[0] -= chance * PAID[path] * by_first
-        want[1] -= chance * PAID[path] * by_follow
-    for each, exact in zip(got, want, strict=True):
-        error = each.std(0) / np.sqrt(PATHS)
-        assert (np.abs(each.mean(0) - exact) <= 3 * error + 1e-7).all()
+        want[0] -= probability * PATH_REWARDS[path] * by_first
+        want[1] -= probability * PATH_REWARDS[path] * by_follow
+    for sample_gradients, exact in zip(got, want, strict=True):
+        error = sample_gradients.std(0) / np.sqrt(PATHS)
+        assert (np.abs(sample_gradients.mean(0) - exact) <= 3 * error + 1e-7).all()
         assert (error < 0.03 * np.abs(exact).max()).all()
 
 
-def test_a_good_baseline_makes_it_less_noisy() -> None:
-    spreads = []
+def test_good_baseline_reduces_variance() -> None:
+    variances = []
     for baseline in (-10.0, 0.0, float(softmax(SCORES.astype("float64"), MASK) @ REWARDS)):
         term = Reinforce(entropy_bonus=0)
         term.baseline.assign(baseline)
-        spreads.append(rows_gradient(term, ReinforceAlignment(seed=1)).var(0).sum())
-    assert spreads[0] > 10 * spreads[1] > 10 * spreads[2]
+        variances.append(compute_sample_gradients(term, ReinforceAlignment(seed=1)).var(0).sum())
+    assert variances[0] > 10 * variances[1] > 10 * variances[2]
 
 
-def test_misuse_is_refused() -> None:
+def test_invalid_arguments_raise() -> None:
     rows = np.ones(3, "float32")
     with pytest.raises(ValueError, match=r"reward must be \(batch\), got shape \(3, 1\)"):
         Reinforce()(rows[:, None], rows, rows)
@@ -216,5 +216,5 @@ def test_misuse_is_refused() -> None:
         Reinforce()(rows, rows, rows, rows[:2] > 0)
     with pytest.raises(ValueError, match="example_mask has dtype float32, but masks are boolean"):
         Reinforce()(rows, rows, rows, rows)
-    with pytest.raises(ValueError, match=r"entropy is None but entropy_bonus is 0\.002"):
+    with pytest.raises(ValueError, match=r"entropy must be given for entropy_bonus=0\.002"):
         Reinforce()(rows, rows)

@@ -24,14 +24,14 @@ LOGITS = np.random.default_rng(0).normal(size=(3, 4, 5)).astype("float32")
 
 
 def oracle(labels: np.ndarray, logits: np.ndarray, smoothing: float) -> float:
-    """Float64, token by token."""
+    """Compute the loss in float64, token by token."""
     total, count = 0.0, 0
     for row, column in zip(*np.nonzero(labels), strict=True):
         x = logits[row, column].astype("float64")
         log_probs = x - np.log(np.exp(x).sum())
-        wanted = np.full(len(x), smoothing / len(x))
-        wanted[labels[row, column]] += 1 - smoothing
-        total, count = total - float(wanted @ log_probs), count + 1
+        target = np.full(len(x), smoothing / len(x))
+        target[labels[row, column]] += 1 - smoothing
+        total, count = total - float(target @ log_probs), count + 1
     return total / max(count, 1)
 
 
@@ -57,9 +57,9 @@ class LossConformance(ArgumentCase):
         assert unchanged is (argument in self.same_results), f"effect of {argument}"
         saved = json.loads(json.dumps(keras.saving.serialize_keras_object(loss)))
         rebuilt = self.covers.from_config(config), keras.saving.deserialize_keras_object(saved)
-        for again in rebuilt:
-            assert again.get_config() == loss.get_config()
-            assert same_behaviour(self.behaviour(again), behaviour)
+        for rebuilt_loss in rebuilt:
+            assert rebuilt_loss.get_config() == loss.get_config()
+            assert same_behaviour(self.behaviour(rebuilt_loss), behaviour)
 
     @pytest.mark.parametrize("policy", POLICIES)
     def test_half_precision_gives_a_float32_loss(self, policy: str) -> None:
@@ -89,26 +89,26 @@ class TestSequenceCrossEntropy(LossConformance):
 
     @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
     @pytest.mark.parametrize("mode", MODES)
-    def test_oracle(self, mode: str, smoothing: float) -> None:
+    def test_loss_equals_reference(self, mode: str, smoothing: float) -> None:
         loss = SequenceCrossEntropy(smoothing)
         got = array(compiled(loss, mode)(LABELS, LOGITS))
         assert got == pytest.approx(oracle(LABELS, LOGITS, smoothing), rel=1e-6)
 
-    def test_by_hand(self) -> None:
+    def test_loss_equals_hand_computed_value(self) -> None:
         """Probabilities 1/2 and 1/8 of the two labels: (ln 2 + ln 8) / 2 = ln 4."""
         logits = np.log([[[0.25, 0.5, 0.25], [0.75, 0.125, 0.125]]]).astype("float32")
         got = array(SequenceCrossEntropy()(np.array([[1, 2]]), logits))
         assert got == pytest.approx(np.log(4), rel=1e-6)
 
-    def test_is_a_mean_of_tokens_not_of_rows(self) -> None:
-        """Three tokens of one row and one of another weigh a quarter each."""
+    def test_mean_is_over_tokens(self) -> None:
+        """Three tokens of one row and one of another have weight 1/4 each."""
         loss = SequenceCrossEntropy()
         rows = [float(array(loss(LABELS[i : i + 1], LOGITS[i : i + 1]))) for i in (0, 1)]
         got = array(loss(LABELS, LOGITS))
         assert got == pytest.approx((3 * rows[0] + rows[1]) / 4, rel=1e-6)
         assert abs(got - np.mean(rows)) > 1e-3
 
-    def test_padding_counts_nothing(self) -> None:
+    def test_padding_has_no_effect(self) -> None:
         loss = SequenceCrossEntropy(0.1)
         longer = np.concatenate([LABELS, np.zeros((3, 7), "int64")], axis=1)
         garbage = np.concatenate([LOGITS, np.full((3, 7, 5), 1e4, "float32")], axis=1)
@@ -116,21 +116,21 @@ class TestSequenceCrossEntropy(LossConformance):
 
     @pytest.mark.parametrize("fill", [np.nan, np.inf])
     @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-    def test_garbage_at_padding_reaches_nothing(self, smoothing: float, fill: float) -> None:
+    def test_values_at_padding_have_no_effect(self, smoothing: float, fill: float) -> None:
         loss = SequenceCrossEntropy(smoothing)
-        dirty = np.where((LABELS != 0)[..., None], LOGITS, np.float32(fill))
+        corrupted = np.where((LABELS != 0)[..., None], LOGITS, np.float32(fill))
         run = differentiable(keras.layers.Identity(), lambda x: loss(LABELS, x))
-        value, (gradient,), _ = run(dirty)
+        value, (gradient,), _ = run(corrupted)
         assert value == pytest.approx(oracle(LABELS, LOGITS, smoothing), rel=1e-6)
         assert np.isfinite(gradient).all()
         assert not gradient[LABELS == 0].any()
 
     @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (2, 0)])
-    def test_nothing_but_padding_is_nothing(self, shape: tuple[int, int]) -> None:
+    def test_padding_only_gives_zero(self, shape: tuple[int, int]) -> None:
         logits = np.ones((*shape, 5), "float32")
         assert array(SequenceCrossEntropy(0.1)(np.zeros(shape, "int32"), logits)) == 0
 
-    def test_other_shapes_are_refused(self) -> None:
+    def test_invalid_shapes_raise(self) -> None:
         labels, logits = np.ones((2, 3), "int32"), np.zeros((2, 3, 5), "float32")
         with pytest.raises(ValueError, match=r"y_pred must be \(batch, steps, vocabulary\), got"):
             SequenceCrossEntropy()(labels, logits[:, 0])
@@ -140,13 +140,15 @@ class TestSequenceCrossEntropy(LossConformance):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_total_is_the_sum_of_what_the_loss_is_the_mean_of(smoothing: float) -> None:
+def test_total_equals_mean_times_count(smoothing: float) -> None:
     rng = np.random.default_rng(0)
     hidden = ops.convert_to_tensor(rng.normal(size=(2, 3, 4)).astype("float32"))
     kernel = ops.convert_to_tensor(rng.normal(size=(4, 5)).astype("float32"))
     labels = np.array([[1, 4, 0], [2, 0, 0]])
-    loss, of = SequenceCrossEntropy(smoothing), Projection(hidden, kernel)
-    want = float(array(loss(labels, of.logits()))) * float(array(loss.count(labels)))
-    assert float(array(loss.total(ops.convert_to_tensor(labels), of))) == pytest.approx(want)
+    loss, projection = SequenceCrossEntropy(smoothing), Projection(hidden, kernel)
+    want = float(array(loss(labels, projection.logits()))) * float(array(loss.count(labels)))
+    assert float(array(loss.total(ops.convert_to_tensor(labels), projection))) == pytest.approx(
+        want
+    )
     with pytest.raises(ValueError, match="y_true"):
-        loss.total(ops.convert_to_tensor(labels[:, :2]), of)
+        loss.total(ops.convert_to_tensor(labels[:, :2]), projection)

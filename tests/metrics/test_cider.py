@@ -1,4 +1,4 @@
-"""CIDEr-D by hand, and against its equations written out with arrays."""
+"""CIDEr-D computed by hand, and compared with its equations on arrays."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from attention_zoo.metrics import cider
 
 
 def test_rare_words_weigh_more() -> None:
-    """Of 4 images, red is said of 2 and weighs log 2; cat, dog, fish and bird weigh twice that, and
-    so do pairs. The first caption shares red alone: log(2)^2 / ((1 + 4) log(2)^2) of the words,
-    nothing of the pairs. The others are equal, of 2 words (half of the four n), of 1 (a quarter),
-    and none."""
+    """ "red" is in the references of 2 of 4 images and has IDF log 2; the other words and all pairs
+    have twice that. The first caption shares only "red": log(2)^2 / ((1 + 4) log(2)^2) for words,
+    0 for pairs. The next two equal their references of 2 words (half of the four n) and of 1 word
+    (a quarter). The last one is empty."""
     references = [["red cat"], ["red fish"], ["dog"], ["bird"]]
-    found = cider(["Red dog.", "red fish", "dog", ""], references)
-    assert found == pytest.approx(1000 * (1 / 5 / 4 + 1 / 2 + 1 / 4 + 0) / 4)
+    score = cider(["Red dog.", "red fish", "dog", ""], references)
+    assert score == pytest.approx(1000 * (1 / 5 / 4 + 1 / 2 + 1 / 4 + 0) / 4)
 
 
-def test_what_is_said_of_every_image_weighs_nothing() -> None:
-    """That of both images: "a". Of the second one's words and pairs nothing else is right."""
+def test_ngrams_of_all_images_have_weight_zero() -> None:
+    """Both images have "a"; nothing else of the second caption matches."""
     assert cider(["a dog", "a dog"], [["a dog"], ["a cat"]]) == pytest.approx(
         1000 * (2 / 4 + 0) / 2
     )
     assert cider(["a", "a"], [["a dog"], ["a cat"]]) == 0
 
 
-def test_repeating_does_not_pay() -> None:
-    """min(2, 1) * 1 / (2 * 1) of the words, a pair that is wrong, and a word too many."""
-    once = np.exp(-1 / 72) / 2 / 4
-    assert cider(["dog dog", "x"], [["dog"], ["cat"]]) == pytest.approx(1000 * once / 2)
+def test_repetition_is_clipped() -> None:
+    """min(2, 1) * 1 / (2 * 1) for words, no matching pair, and one word more than the reference."""
+    expected = np.exp(-1 / 72) / 2 / 4
+    assert cider(["dog dog", "x"], [["dog"], ["cat"]]) == pytest.approx(1000 * expected / 2)
 
 
 def test_references_are_averaged_and_images_counted_once() -> None:
-    """Dog is said of one image of two, however often: log 2, as all the others. The caption is
-    equal to one reference, has half of the next one's words (1 / (1 sqrt(2))) and is one shorter,
-    and nothing of the third."""
+    """All n-grams are in the references of one of two images: IDF log 2. The caption equals the
+    first reference, has half of the words of the second (1 / (1 sqrt(2))) and is one word shorter,
+    and shares nothing with the third."""
     references = [["dog", "dog runs", "cat"], ["bird"]]
     parts = 1 / 4 + np.exp(-1 / 72) / np.sqrt(2) / 4 + 0
     assert cider(["dog", "fish"], references) == pytest.approx(1000 * parts / 3 / 2)
 
 
-def test_the_best_and_the_worst() -> None:
+def test_maximum_and_minimum_score() -> None:
     texts = ["a red cat sleeps", "two dogs run fast"]
     assert cider(texts, texts) == pytest.approx(1000)
     assert cider(texts[::-1], texts) == 0
@@ -52,42 +52,46 @@ def test_the_best_and_the_worst() -> None:
     assert cider(texts, ["", ""]) == 0
 
 
-def test_one_image_alone_has_nothing_that_others_have_not() -> None:
+def test_single_image_scores_zero() -> None:
     assert cider(["a dog runs fast"], [["a dog runs fast"]]) == 0
 
 
-def as_written(captions: list[str], references: list[list[str]]) -> float:
-    """The equations, over every n-gram that can be."""
+def reference_cider(captions: list[str], references: list[list[str]]) -> float:
+    """Compute CIDEr-D by its equations, over all possible n-grams."""
 
     def counts(text: str, n: int) -> np.ndarray:
         words = text.split()
-        found = [tuple(words[at : at + n]) for at in range(len(words) - n + 1)]
-        return np.array([found.count(ngram) for ngram in itertools.product("abc", repeat=n)])
+        score = [tuple(words[start : start + n]) for start in range(len(words) - n + 1)]
+        return np.array([score.count(ngram) for ngram in itertools.product("abc", repeat=n)])
 
     total = 0.0
     for n in range(1, 5):
-        said = [np.array([counts(text, n) for text in of_image]) for of_image in references]
-        images = sum((of_image.any(axis=0).astype(int) for of_image in said), 0)
+        reference_counts = [
+            np.array([counts(text, n) for text in image_counts]) for image_counts in references
+        ]
+        images = sum((image_counts.any(axis=0).astype(int) for image_counts in reference_counts), 0)
         idf = np.log(len(captions) / np.maximum(1, images))
-        for caption, of_image, texts in zip(captions, said, references, strict=True):
-            own = counts(caption, n) * idf
-            for text, theirs in zip(texts, of_image * idf, strict=True):
-                apart = len(caption.split()) - len(text.split())
-                norms = np.linalg.norm(own) * np.linalg.norm(theirs)
-                product = np.minimum(own, theirs) @ theirs
+        for caption, image_counts, texts in zip(
+            captions, reference_counts, references, strict=True
+        ):
+            caption_vector = counts(caption, n) * idf
+            for text, reference_vector in zip(texts, image_counts * idf, strict=True):
+                length_difference = len(caption.split()) - len(text.split())
+                norms = np.linalg.norm(caption_vector) * np.linalg.norm(reference_vector)
+                product = np.minimum(caption_vector, reference_vector) @ reference_vector
                 cosine = product / norms if norms else 0.0
-                total += cosine * np.exp(-(apart**2) / 72) / len(texts)
+                total += cosine * np.exp(-(length_difference**2) / 72) / len(texts)
     return 1000 * total / 4 / len(captions)
 
 
-def test_it_is_what_the_equations_say() -> None:
-    draw = random.Random(4)
+def test_cider_equals_its_equations() -> None:
+    rng = random.Random(4)
 
     def text() -> str:
-        return " ".join(draw.choices("abc", k=draw.randint(1, 8)))
+        return " ".join(rng.choices("abc", k=rng.randint(1, 8)))
 
     captions = [text() for _ in range(12)]
-    references = [[text() for _ in range(draw.randint(1, 4))] for _ in captions]
-    found = cider(captions, references)
-    assert found == pytest.approx(as_written(captions, references))
-    assert found > 10
+    references = [[text() for _ in range(rng.randint(1, 4))] for _ in captions]
+    score = cider(captions, references)
+    assert score == pytest.approx(reference_cider(captions, references))
+    assert score > 10

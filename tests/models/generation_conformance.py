@@ -22,7 +22,7 @@ from keras import ops
 
 import attention_zoo as az
 from attention_zoo.decoding import SearchResult
-from attention_zoo.decoding.step import staying
+from attention_zoo.decoding.step import mark_in_place
 from attention_zoo.models.presets import PRESETS
 from tests.layers.running import JAX, any_batch, array, close, differentiable, quick, randomise
 from tests.models.model_conformance import ModelConformance, assert_every_weight_changes
@@ -161,7 +161,7 @@ def one_hypothesis(state: Any) -> Any:
     """Add the axis of hypotheses of a search to a state, except to parts that are not reordered."""
     leaves = [
         leaf if stays else ops.expand_dims(leaf, 1)
-        for leaf, stays in zip(keras.tree.flatten(state), staying(state), strict=True)
+        for leaf, stays in zip(keras.tree.flatten(state), mark_in_place(state), strict=True)
     ]
     return keras.tree.pack_sequence_as(state, leaves)
 

@@ -172,7 +172,7 @@ def test_rules_without_a_hash_are_distinguished() -> None:
     class Only(Rule):
         token: int
 
-        def allowed(self, shape: Any, memory: Any, step: Any) -> Any:
+        def compute_allowed_mask(self, shape: Any, state: Any, step: Any) -> Any:
             return (ops.arange(shape[-1]) == self.token)[None, None]
 
     model = translator()
@@ -191,10 +191,10 @@ def test_errors_pass_through_unchanged() -> None:
 
 OUTSIDE = "source token ids must be at least 0 and less than the vocabulary size"
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"banned_tokens": [99]}, "banned_tokens has token 99: ids must be from 0 to 11"),
+    ({"banned_tokens": [99]}, "banned_tokens must be ids from 0 to 11, got 99"),
     (
         {"prefix": np.array([[1], [2], [12]])},
-        "prefix of source 2 has token 12: ids must be from 0 to 11",
+        "prefix of source 2 must be ids from 0 to 11, got 12",
     ),
     (
         {"prefix_tokens": [END], "min_length": 4},
@@ -205,7 +205,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"source": SOURCE[0]}, "source must be integer token ids (B, S), got int32 of shape (6,)"),
     (
         {"rules": [AllowedTokens(np.ones((2, 12), bool))]},
-        "mask is of shape (2, 12) but there are 3 sources",
+        "mask must have 3 rows, one for each source, got shape (2, 12)",
     ),
 ]
 
@@ -221,7 +221,7 @@ def test_source_hashes_depend_on_tokens_and_order_but_not_padding() -> None:
 def test_unknown_search_options_are_rejected() -> None:
     with pytest.raises(ValueError, match="option 'beam_with'; did you mean 'beam_width'"):
         translator().search(SOURCE, beam_with=3)
-    with pytest.raises(ValueError, match="n_best is 3 but beam_width is 2"):
+    with pytest.raises(ValueError, match="n_best must be at most beam_width, got n_best=3"):
         translator().compiled_search(SOURCE, SearchOptions(beam_width=2), n_best=3)
-    with pytest.raises(ValueError, match="banned_tokens has token 99: ids"):
+    with pytest.raises(ValueError, match="banned_tokens must be ids"):
         translator().search(SOURCE, banned_tokens=(99,))

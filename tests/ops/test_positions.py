@@ -27,7 +27,7 @@ SIZES = [(3, 5), (5, 3), (1, 4), (4, 1), (1, 1), (0, 3), (3, 0), (0, 0)]
 
 
 @pytest.mark.parametrize(("steps", "sources"), SIZES)
-def test_skew_reads_the_column_of_the_distance(steps: int, sources: int) -> None:
+def test_skew_gathers_columns_by_distance(steps: int, sources: int) -> None:
     x = np.random.default_rng(0).normal(size=(2, steps, steps + sources + 1)).astype("float32")
     got = array(skew(ops.convert_to_tensor(x), sources))
     assert got.shape == (2, steps, sources)
@@ -37,7 +37,7 @@ def test_skew_reads_the_column_of_the_distance(steps: int, sources: int) -> None
 
 
 @pytest.mark.parametrize(("steps", "sources"), SIZES)
-def test_unskew_is_the_way_back(steps: int, sources: int) -> None:
+def test_unskew_inverts_skew(steps: int, sources: int) -> None:
     x = np.random.default_rng(0).normal(size=(2, 3, steps, sources)).astype("float32")
     wide = unskew(ops.convert_to_tensor(x))
     assert tuple(wide.shape) == (2, 3, steps, steps + sources + 1)
@@ -45,58 +45,60 @@ def test_unskew_is_the_way_back(steps: int, sources: int) -> None:
     assert np.count_nonzero(array(wide)) == x.size
 
 
-@pytest.mark.parametrize("reach", [1, 2, 7])
+@pytest.mark.parametrize("max_distance", [1, 2, 7])
 @pytest.mark.parametrize(("steps", "sources"), SIZES)
-def test_near_columns_to_all_and_back(steps: int, sources: int, reach: int) -> None:
-    x = np.random.default_rng(0).normal(size=(2, 3, 2 * reach + 1)).astype("float32")
-    every = np.arange(-steps, sources + 1)
-    near = np.clip(every, -reach, reach) + reach
+def test_stretch_and_shrink_equal_reference(steps: int, sources: int, max_distance: int) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 2 * max_distance + 1)).astype("float32")
+    distances_in_order = np.arange(-steps, sources + 1)
+    columns = np.clip(distances_in_order, -max_distance, max_distance) + max_distance
     got = stretch(ops.convert_to_tensor(x), steps, sources)
-    np.testing.assert_array_equal(array(got), x[..., near])
-    wide = np.random.default_rng(1).normal(size=(2, 3, every.size)).astype("float32")
+    np.testing.assert_array_equal(array(got), x[..., columns])
+    wide = np.random.default_rng(1).normal(size=(2, 3, distances_in_order.size)).astype("float32")
     want = np.zeros(x.shape)
-    for column, place in enumerate(near):
-        want[..., place] += wide[..., column]
-    got = shrink(ops.convert_to_tensor(wide), reach, steps, sources)
+    for column, column_index in enumerate(columns):
+        want[..., column_index] += wide[..., column]
+    got = shrink(ops.convert_to_tensor(wide), max_distance, steps, sources)
     np.testing.assert_allclose(array(got), want, atol=1e-6)
 
 
-def test_distances_by_hand() -> None:
+def test_distances_equal_hand_computed_values() -> None:
     assert array(distances(2, 3)).tolist() == [[0, 1, 2], [-1, 0, 1]]
 
 
-def test_turns_by_hand() -> None:
+def test_rotate_equals_hand_computed_values() -> None:
     """A quarter turn of the first pair, a half turn of the second."""
     x = ops.convert_to_tensor(np.array([[1.0, 2.0, 3.0, 4.0]], "float32"))
-    quarter = ops.convert_to_tensor(np.array([[np.pi / 2, np.pi]], "float32"))
-    np.testing.assert_allclose(array(rotate(x, quarter)), [[-2, 1, -3, -4]], atol=1e-6)
+    angles_of_turn = ops.convert_to_tensor(np.array([[np.pi / 2, np.pi]], "float32"))
+    np.testing.assert_allclose(array(rotate(x, angles_of_turn)), [[-2, 1, -3, -4]], atol=1e-6)
 
 
-def test_angles_and_sinusoids_by_hand() -> None:
+def test_angles_and_sinusoids_equal_hand_computed_values() -> None:
     """With a wavelength of 100 and four features the rates are 1 and 1/10."""
-    places = ops.convert_to_tensor([0, 5])
-    got = angles(places, 4, 100.0, "float32")
+    positions = ops.convert_to_tensor([0, 5])
+    got = angles(positions, 4, 100.0, "float32")
     np.testing.assert_allclose(array(got), [[0, 0], [5, 0.5]], rtol=1e-6)
     want = [0, 1, 0, 1], [math.sin(5), math.cos(5), math.sin(0.5), math.cos(0.5)]
     np.testing.assert_allclose(array(sinusoids(got, 4)), want, atol=1e-6)
-    odd = array(sinusoids(angles(places, 3, 100.0, "float32"), 3))
+    odd_width = array(sinusoids(angles(positions, 3, 100.0, "float32"), 3))
     rate = 100 ** (-2 / 3)
-    np.testing.assert_allclose(odd[1], [math.sin(5), math.cos(5), math.sin(5 * rate)], atol=1e-6)
+    np.testing.assert_allclose(
+        odd_width[1], [math.sin(5), math.cos(5), math.sin(5 * rate)], atol=1e-6
+    )
 
 
 @pytest.mark.full
 @settings(max_examples=50)
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 300))
-def test_turned_pairs_see_their_distance_only(first: int, second: int, shift: int) -> None:
+def test_rotated_products_depend_on_the_distance_only(first: int, second: int, shift: int) -> None:
     rng = np.random.default_rng(first)
     a, b = (ops.convert_to_tensor(rng.normal(size=(8,)).astype("float32")) for _ in range(2))
 
     def product(t: int, s: int) -> float:
-        turned = [
+        rotated = [
             rotate(x, angles(ops.convert_to_tensor(p), 8, 10000.0, "float32"))
             for x, p in ((a, t), (b, s))
         ]
-        return float(array(ops.sum(turned[0] * turned[1])))
+        return float(array(ops.sum(rotated[0] * rotated[1])))
 
     assert product(first + shift, second + shift) == pytest.approx(product(first, second), abs=2e-3)
 
@@ -108,8 +110,8 @@ def test_slopes_of_powers_of_two() -> None:
 
 
 @pytest.mark.parametrize("heads", [3, 5, 6, 7, 12, 20])
-def test_slopes_of_other_numbers(heads: int) -> None:
-    """Those of the power below, then the odd ones of the power above: none twice."""
+def test_slopes_of_other_head_counts(heads: int) -> None:
+    """Slopes of the lower power of two, then every second one of the higher power."""
     below = 2 ** math.floor(math.log2(heads))
     above = linear_slopes(2 * below)
     want = linear_slopes(below) + [above[i] for i in range(0, 2 * (heads - below), 2)]
@@ -117,30 +119,32 @@ def test_slopes_of_other_numbers(heads: int) -> None:
     assert len(set(linear_slopes(heads))) == heads
 
 
-def by_borders(distance: int, buckets: int, greatest: int) -> int:
-    """The bucket of a distance, from the logarithm in exact fractions of its borders."""
+def reference_bucket(distance: int, buckets: int, max_distance: int) -> int:
+    """Return the bucket of a distance, from exact fractions of the boundaries."""
     exact = buckets // 2
     if distance < exact:
         return distance
-    grown = buckets - exact
-    ratio = Fraction(distance, exact) ** grown
-    steps = sum(ratio >= Fraction(greatest, exact) ** k for k in range(1, grown))
+    num_log_buckets = buckets - exact
+    ratio = Fraction(distance, exact) ** num_log_buckets
+    steps = sum(ratio >= Fraction(max_distance, exact) ** k for k in range(1, num_log_buckets))
     return exact + steps
 
 
 @pytest.mark.parametrize(
-    ("buckets", "greatest"), [(32, 128), (16, 128), (2, 4), (5, 40), (16, 9), (8, 1000)]
+    ("buckets", "max_distance"), [(32, 128), (16, 128), (2, 4), (5, 40), (16, 9), (8, 1000)]
 )
-def test_buckets_by_their_borders(buckets: int, greatest: int) -> None:
-    table = distance_buckets(buckets, greatest)
-    want = [by_borders(distance, buckets, greatest) for distance in range(greatest + 1)]
+def test_buckets_equal_exact_reference(buckets: int, max_distance: int) -> None:
+    table = distance_buckets(buckets, max_distance)
+    want = [
+        reference_bucket(distance, buckets, max_distance) for distance in range(max_distance + 1)
+    ]
     assert table.tolist() == want
     assert table[-1] == buckets - 1
     assert (np.diff(table) >= 0).all()
 
 
-def test_buckets_by_hand() -> None:
-    """16 buckets to 128: 0 to 7 alone, then from 8 * 16^(k / 8) = 8, 11.3, 16, 22.6, 32, ... on."""
+def test_buckets_equal_hand_computed_values() -> None:
+    """16 buckets to 128: one distance each up to 7, then from 8 * 16^(k / 8) = 8, 11.3, ..."""
     table = distance_buckets(16, 128)
     assert table[:12].tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8]
     assert [int(table[d]) for d in (12, 15, 16, 22, 23, 31, 32, 45, 46, 63, 64, 90, 91, 128)] == [

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.ops import linear_recurrence, scan
-from attention_zoo.ops.recurrence import revise
+from attention_zoo.ops.recurrence import update_rows
 from tests.layers.running import (
     MODES,
     WIDE,
@@ -27,15 +27,18 @@ DECAY = np.array([0.5, -0.25], "float32")
 def decaying_sum(inputs: Any, start: Any) -> Any:
     """`s_t = s_{t-1} * decay + x_t`, and both `s_t` and `s_t * x_t` of every step."""
 
-    def step(state: dict[str, Any], now: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
-        total = state["total"] * DECAY + now[0]
-        return {"total": total, "count": state["count"] + 1}, (total, {"product": total * now[0]})
+    def step(state: dict[str, Any], step_inputs: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
+        total = state["total"] * DECAY + step_inputs[0]
+        return {"total": total, "count": state["count"] + 1}, (
+            total,
+            {"product": total * step_inputs[0]},
+        )
 
     state = {"total": start, "count": ops.zeros((), "int32")}
     return scan(step, state, (inputs,), like=(start, {"product": start}))
 
 
-def by_hand(inputs: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def reference_decaying_sum(inputs: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     totals, total = [], start
     for x in inputs:
         total = total * DECAY + x
@@ -45,14 +48,14 @@ def by_hand(inputs: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 @pytest.mark.parametrize("length", [0, 1, 5])
 @pytest.mark.parametrize("mode", MODES)
-def test_is_a_loop(mode: str, length: int) -> None:
+def test_scan_equals_a_loop(mode: str, length: int) -> None:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(length, 3, 2)).astype("float32")
     start = rng.normal(size=(3, 2)).astype("float32")
     state, (totals, products) = compiled(decaying_sum, mode)(
         ops.convert_to_tensor(inputs), ops.convert_to_tensor(start)
     )
-    want, last = by_hand(inputs, start)
+    want, last = reference_decaying_sum(inputs, start)
     close(totals, want, 1e-6)
     close(products["product"], want * inputs, 1e-6)
     close(state["total"], last, 1e-6)
@@ -60,8 +63,8 @@ def test_is_a_loop(mode: str, length: int) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_has_gradients(mode: str) -> None:
-    """Of the last total by every input: the decay to the power of the steps that follow."""
+def test_scan_has_gradients(mode: str) -> None:
+    """The gradient by an input is the decay to the power of the remaining steps."""
     inputs, start = np.ones((3, 1, 2), "float32"), np.ones((1, 2), "float32")
     run = differentiable(keras.layers.Identity(), lambda x, s: decaying_sum(x, s)[0]["total"], mode)
     _, (by_inputs, by_start), _ = run(inputs, start)
@@ -71,13 +74,13 @@ def test_has_gradients(mode: str) -> None:
     np.testing.assert_allclose(by_start[0], probe * DECAY**3, rtol=1e-5)
 
 
-def one_by_one(decay: np.ndarray, inflow: np.ndarray) -> np.ndarray:
-    """In float64."""
+def reference_recurrence(decay: np.ndarray, inflow: np.ndarray) -> np.ndarray:
+    """Compute the recurrence entry by entry in float64."""
     decay, inflow = decay.astype("float64"), inflow.astype("float64")
-    so_far, results = np.zeros(inflow.shape[:-1]), np.zeros(inflow.shape)
+    total, results = np.zeros(inflow.shape[:-1]), np.zeros(inflow.shape)
     for j in range(inflow.shape[-1]):
-        so_far = decay[..., j] * so_far + inflow[..., j]
-        results[..., j] = so_far
+        total = decay[..., j] * total + inflow[..., j]
+        results[..., j] = total
     return results
 
 
@@ -86,16 +89,18 @@ def one_by_one(decay: np.ndarray, inflow: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     "shape", [(3, 1), (2, 2), (3,), (2, 4, 7), (2, 8), (1, 100), (0, 5), (2, 0)]
 )
-def test_linear_recurrence(shape: tuple[int, ...], parallel: bool, mode: str) -> None:
+def test_linear_recurrence_equals_reference(
+    shape: tuple[int, ...], parallel: bool, mode: str
+) -> None:
     rng = np.random.default_rng(0)
     decay, inflow = rng.random(shape), rng.random(shape)
     run = compiled(lambda a, b: linear_recurrence(a, b, parallel), mode)
     got = run(*(ops.convert_to_tensor(x.astype("float32")) for x in (decay, inflow)))
-    close(got, one_by_one(decay, inflow), 1e-6)
+    close(got, reference_recurrence(decay, inflow), 1e-6)
 
 
-def test_linear_recurrence_by_hand() -> None:
-    """The decay of the first place counts for nothing."""
+def test_linear_recurrence_equals_hand_computed_values() -> None:
+    """The first decay is ignored."""
     got = linear_recurrence(ops.array([9.0, 0.5, 0.0, 2.0]), ops.array([1.0, 1.0, 3.0, 0.0]))
     assert array(got).tolist() == [1, 1.5, 3, 6]
 
@@ -109,8 +114,8 @@ def test_linear_recurrence_has_gradients(parallel: bool) -> None:
     check_gradients(layer, run, tensors)
 
 
-def test_linear_recurrence_over_thousands_of_places() -> None:
-    """Decays of 0, 1 and what lies between, where products vanish: finite, and right."""
+def test_long_linear_recurrence_is_finite() -> None:
+    """Decays in [0, 1], whose products underflow."""
     rng = np.random.default_rng(0)
     decay = np.concatenate(
         [rng.random((1, 4000)), np.full((1, 4000), 0.5), rng.integers(0, 2, (1, 4000))]
@@ -118,17 +123,17 @@ def test_linear_recurrence_over_thousands_of_places() -> None:
     inflow = (rng.random((3, 4000)) < 0.01).astype("float32")
     run = differentiable(keras.layers.Identity(), linear_recurrence)
     got, gradients, _ = run(decay, inflow)
-    np.testing.assert_allclose(got, one_by_one(decay, inflow), rtol=2e-6, atol=1e-30)
+    np.testing.assert_allclose(got, reference_recurrence(decay, inflow), rtol=2e-6, atol=1e-30)
     assert all(np.isfinite(x).all() for x in gradients)
-    one = np.zeros((1, 4000), "float32")
-    one[0, 100] = 1
-    got = linear_recurrence(ops.full((1, 4000), 0.5), ops.convert_to_tensor(one))
-    assert array(got)[0, 100] == 1, "what entered late is not lost"
+    impulse = np.zeros((1, 4000), "float32")
+    impulse[0, 100] = 1
+    got = linear_recurrence(ops.full((1, 4000), 0.5), ops.convert_to_tensor(impulse))
+    assert array(got)[0, 100] == 1, "later inputs must not be lost"
     assert array(got)[0, 110] == 2.0**-10
 
 
 @needs_dynamic_shapes
-def test_linear_recurrence_of_a_length_known_only_when_it_runs() -> None:
+def test_linear_recurrence_of_dynamic_length() -> None:
     import tensorflow as tf
 
     def call(decay: Any, inflow: Any) -> Any:
@@ -142,21 +147,21 @@ def test_linear_recurrence_of_a_length_known_only_when_it_runs() -> None:
     for shape in ((2, 5), (1, 1), (0, 4), (2, 0)):
         decay, inflow = (rng.random(shape).astype("float32") for _ in range(2))
         result, gradients = run(decay, inflow)
-        close(result, one_by_one(decay, inflow), 1e-6)
+        close(result, reference_recurrence(decay, inflow), 1e-6)
         assert [tuple(x.shape) for x in gradients] == [shape, shape]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_revise_comes_back_to_what_it_wrote(mode: str) -> None:
+def test_update_rows_updates_rows_repeatedly(mode: str) -> None:
     """Steps 0 to 5 add their number to row `t % 2` of one table and to row 2 of another."""
 
     def run(first: Any, second: Any) -> Any:
-        def step(t: Any, now: tuple[Any, Any]) -> tuple[Any, tuple[Any, Any]]:
+        def step(t: Any, step_inputs: tuple[Any, Any]) -> tuple[Any, tuple[Any, Any]]:
             number = ops.cast(t, "float32")
-            return t + 1, (now[0] + number, now[1] + number)
+            return t + 1, (step_inputs[0] + number, step_inputs[1] + number)
 
         start = ops.zeros((), "int32")
-        return revise(lambda t: t < 6, lambda t: (t % 2, 2), step, start, (first, second))
+        return update_rows(lambda t: t < 6, lambda t: (t % 2, 2), step, start, (first, second))
 
     first, second = np.zeros((3, 2), "float32"), np.ones((4,), "float32")
     got = compiled(run, mode)(ops.convert_to_tensor(first), ops.convert_to_tensor(second))

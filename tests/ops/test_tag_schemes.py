@@ -15,76 +15,76 @@ TAGS = {
 }
 
 
-def written(scheme: str, spans: tuple[str, ...]) -> list[str]:
-    """Tags of spans: each a type and a length ("A2"), or "O"."""
+def make_tags(scheme: str, spans: tuple[str, ...]) -> list[str]:
+    """Return the tags of spans: each is a type and a length ("A2"), or "O"."""
     tags: list[str] = []
-    before = "O"
+    previous = "O"
     for span in spans:
         if span == "O":
             tags.append("O")
         else:
             kind, size = span[0], int(span[1])
-            inside = "M" if scheme == "BMES" else "I"
+            inner_letter = "M" if scheme == "BMES" else "I"
             if scheme in ("BIOES", "BMES"):
-                letters = "S" if size == 1 else "B" + inside * (size - 2) + "E"
+                letters = "S" if size == 1 else "B" + inner_letter * (size - 2) + "E"
             else:
-                touches = before[0] == kind
-                first = "B" if scheme == "BIO" or touches else "I"
+                is_adjacent = previous[0] == kind
+                first = "B" if scheme == "BIO" or is_adjacent else "I"
                 letters = first + "I" * (size - 1)
             tags += [f"{letter}-{kind}" for letter in letters]
-        before = span
+        previous = span
     return tags
 
 
-def spellings(scheme: str, length: int) -> set[tuple[str, ...]]:
-    """Tags of every way to divide a sentence of that length into spans and places outside."""
+def list_valid_sequences(scheme: str, length: int) -> set[tuple[str, ...]]:
+    """Return the tags of all divisions of a sentence into spans and outside words."""
     pieces = ["O", *(f"{kind}{size}" for kind in "AB" for size in range(1, length + 1))]
-    found = set()
+    sequences = set()
     for count in range(length + 1):
         for spans in itertools.product(pieces, repeat=count):
             if sum(1 if span == "O" else int(span[1]) for span in spans) == length:
-                found.add(tuple(written(scheme, spans)))
-    return found
+                sequences.add(tuple(make_tags(scheme, spans)))
+    return sequences
 
 
 @pytest.mark.parametrize("scheme", TAGS)
-def test_allowed_is_what_spans_are_written_as(scheme: str) -> None:
-    """All sequences of up to three tags, and no other ones, are of some division into spans."""
+def test_allowed_sequences_are_those_of_spans(scheme: str) -> None:
+    """Checked for all sequences of up to three tags."""
     names = TAGS[scheme]
     constraints = tag_constraints(scheme, names)
     for length in range(4):
-        want = spellings(scheme, length)
+        want = list_valid_sequences(scheme, length)
         got = {
             tuple(names[tag] for tag in tags)
             for tags in itertools.product(range(len(names)), repeat=length)
-            if constraints.first_broken(tags) is None
+            if constraints.find_first_violation(tags) is None
         }
         assert got == want
 
 
-def test_by_hand() -> None:
+def test_constraints_equal_hand_computed_values() -> None:
     constraints = tag_constraints("BIO", ["O", "B", "I"])
     assert constraints.transitions.tolist() == [[1, 1, 0], [1, 1, 1], [1, 1, 1]]
     assert constraints.starts.tolist() == [1, 1, 0]
     assert constraints.ends.tolist() == [1, 1, 1]
-    segmented = tag_constraints("BMES", list("BMES"))
-    assert segmented.transitions.astype(int).tolist() == [
+    constraints = tag_constraints("BMES", list("BMES"))
+    assert constraints.transitions.astype(int).tolist() == [
         [0, 1, 1, 0],
         [0, 1, 1, 0],
         [1, 0, 0, 1],
         [1, 0, 0, 1],
     ]
-    assert segmented.ends.tolist() == [False, False, True, True]
+    assert constraints.ends.tolist() == [False, False, True, True]
 
 
 @pytest.mark.parametrize(
-    ("tags", "place"),
+    ("tags", "position"),
     [([], None), ([0, 1], 2), ([2], 0), ([0, 1, 0], 2), ([1, 3, 0], None), ([1, 3], None)],
 )
-def test_the_first_broken_place(tags: list[int], place: int | None) -> None:
+def test_find_first_violation(tags: list[int], position: int | None) -> None:
     constraints = tag_constraints("BIOES", ["O", "B-X", "I-X", "E-X"])
-    assert constraints.first_broken(tags) == place
-    assert constraints.first_broken(np.array(tags, "int64")) == place
+    assert constraints.find_first_violation(tags) == position
+    assert constraints.find_first_violation(np.array(tags, "int64")) == position
 
 
 @pytest.mark.parametrize(
@@ -103,18 +103,16 @@ def test_the_first_broken_place(tags: list[int], place: int | None) -> None:
         ("BIOES", ["O", "E-PER"], "tag 'E-PER' cannot occur in any BIOES sequence"),
     ],
 )
-def test_tags_that_contradict_the_scheme_are_refused(
-    scheme: str, tags: list[str], message: str
-) -> None:
+def test_invalid_tags_raise(scheme: str, tags: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         tag_constraints(scheme, tags)
     assert "\n" not in str(error.value)
 
 
-def test_types_may_hold_dashes_and_lists_may_lack_what_they_do_not_need() -> None:
+def test_types_may_contain_dashes_and_unneeded_tags_may_be_missing() -> None:
     constraints = tag_constraints("BIO", ["O", "B-work-of-art", "B-x", "I-x"])
-    assert constraints.first_broken([1, 2, 3, 0]) is None
-    assert constraints.first_broken([1, 3]) == 1
+    assert constraints.find_first_violation([1, 2, 3, 0]) is None
+    assert constraints.find_first_violation([1, 3]) == 1
     assert tag_constraints("BIO", []).transitions.shape == (0, 0)
 
 

@@ -9,7 +9,7 @@ from attention_zoo.data import generate_scenes, train_tokenizer
 from attention_zoo.tasks import Retrieval
 from tests.layers.running import randomise
 
-SCENES = generate_scenes(4, "train", 1, max_things=2).resized(16)
+SCENES = generate_scenes(4, "train", 1, max_things=2).resize(16)
 TEXTS = [text for texts in SCENES.captions for text in texts]
 TOKENIZER = train_tokenizer("whitespace", TEXTS, 60)
 TINY: dict[str, Any] = {"embedding_dim": 5, "units": 6, "encoder": {"filters": [4, 5]}}

@@ -13,7 +13,7 @@ from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS, Pairs
 from attention_zoo.training import Recipe
-from tests.data.text.test_prepared import make_mock_dataset
+from tests.data.text.test_tfds import make_mock_dataset
 from tests.refusals import refuses
 
 CORPORA: dict[str, Any] = {
@@ -144,7 +144,7 @@ def test_conll2003(tfds: Any, tmp_path: Path) -> None:
             corpus("conll2003", data_dir=str(tmp_path), tags="tokens").read("train")
     assert found.words == [("U.N.", "in", "Paris"), ("no",)]
     assert found.tags == [("B-ORG", "O", "B-LOC"), ("O",)]
-    assert found.places() == ["conll2003 dev:1", "conll2003 dev:3"]
+    assert found.locations() == ["conll2003 dev:1", "conll2003 dev:3"]
 
 
 def test_a_set_with_a_bad_row(tfds: Any, tmp_path: Path) -> None:

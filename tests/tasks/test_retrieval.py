@@ -72,7 +72,7 @@ def test_how_many_are_found() -> None:
 
 def test_evaluate_is_recall_of_all_captions() -> None:
     owners = np.repeat(np.arange(4), [len(texts) for texts in SCENES.captions])
-    want = az.metrics.recall_at(TASK.similarities(INDEX, TEXTS), owners)
+    want = az.metrics.recall_at_k(TASK.similarities(INDEX, TEXTS), owners)
     report = TASK.evaluate(SCENES)
     assert (report["images"], report["texts"]) == (4, len(TEXTS))
     assert report["image_recall1"] == want.image[1]

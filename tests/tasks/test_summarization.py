@@ -155,7 +155,11 @@ def test_rules_hold_for_all_texts_and_no_ngram_comes_twice() -> None:
     ([" ".join(["fire"] * 51)], {}, "^source 0: 51 tokens, the limit is 50; shorten"),
     ("a fire", {}, r"write predict\(\[text\]\)"),
     (["a"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
-    (["a"], {"min_length": 10}, "min_length is 10 but max_length is 9"),
+    (
+        ["a"],
+        {"min_length": 10},
+        "min_length must be at most max_length, got min_length=10, max_length=9",
+    ),
 )
 def test_bad_input(texts: Any, options: Any) -> None:
     summarizer().predict(texts, **options)

@@ -45,7 +45,7 @@ def test_pairs_are_encoded_part_by_part_and_keep_their_numbers(size: int) -> Non
         first = 1000 * kept[row]
         assert inputs["source"][0, :LENGTH].tolist() == list(range(first, first + LENGTH))
         assert labels[0, :2].tolist() == [first, 3]
-    numbers = [n for step in range(batches.steps_per_pass) for n in batches.examples(step)]
+    numbers = [n for step in range(batches.steps_per_epoch) for n in batches.examples(step)]
     assert sorted(numbers) == kept
     assert Numbers().within_limits(examples).targets == [str(1000 * n) for n in kept]
 

@@ -122,7 +122,7 @@ def test_unknown_characters() -> None:
     ([" ".join(["cat"] * 21)], {}, r"^source 0: 21 tokens, the limit is 20; shorten"),
     ("a cat", {}, r"write predict\(\[text\]\)"),
     (["a cat"], {"beam_with": 3}, r"option 'beam_with'; did you mean 'beam_width'"),
-    (["a cat"], {"banned_tokens": [99]}, "^banned_tokens has token 99: ids must be from 0"),
+    (["a cat"], {"banned_tokens": [99]}, "^banned_tokens must be ids from 0"),
     (
         ["a cat"],
         {"prefixes": ["ein Hund sah"], "max_length": 2},

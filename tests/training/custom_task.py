@@ -65,7 +65,7 @@ class PointBatches:
 
     def __init__(self, points: PointSet, batch_size: int, seed: int) -> None:
         self.points, self.batch_size, self.seed = points, batch_size, seed
-        self.steps_per_pass = -(-len(points) // batch_size)
+        self.steps_per_epoch = -(-len(points) // batch_size)
 
     def __len__(self) -> int:
         return len(self.points)
@@ -73,7 +73,7 @@ class PointBatches:
     num_examples = property(__len__)
 
     def rows(self, step: int) -> np.ndarray:
-        number, index = divmod(step, self.steps_per_pass)
+        number, index = divmod(step, self.steps_per_epoch)
         order = np.random.default_rng((self.seed, number)).permutation(len(self))
         return order[index * self.batch_size :][: self.batch_size]
 

@@ -79,7 +79,10 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
     (PAGE + "  label_smoothing: 1\n", r"must be in \[0, 1\), got 1"),
     (PAGE + "  warmup_steps: -1\n", r"must be at least 0, got -1"),
     ("data: {corpus: dates}\nseed: -1\n", r"seed must be at least 0, got -1"),
-    (PAGE + "search:\n  n_best: 2\n", "n_best is 2 but beam_width is 1"),
+    (
+        PAGE + "search:\n  n_best: 2\n",
+        "n_best must be at most beam_width, got n_best=2, beam_width=1",
+    ),
     ("data:\n  corpus: [dates\ntask: x\n", r"small\.yaml:3: not valid YAML"),
     ("data:\n\tcorpus: dates\n", r"small\.yaml:2: not valid YAML"),
     ("seed: 1\nseed: 2\n", r"small\.yaml:2: not valid YAML: found duplicate key"),

@@ -18,11 +18,11 @@ Row = Sequence[int] | NDArray[np.int32]
 Batch = tuple[dict[str, NDArray[np.int32]], NDArray[np.int32]]
 
 
-def whole_numbers(what: str, values: Sequence[int] | NDArray[Any]) -> Integers:
+def check_integers(name: str, values: Sequence[int] | NDArray[Any]) -> Integers:
     """Return the values as an int64 array; raise ValueError if they are not integers."""
     numbers = np.asarray(values)
     if numbers.size and numbers.dtype.kind not in "iu":
-        raise ValueError(f"{what} must be integers, got {numbers.dtype}")
+        raise ValueError(f"{name} must be integers, got {numbers.dtype}")
     return numbers.astype(np.int64)
 
 
@@ -58,17 +58,17 @@ class Batches(ABC):
         bucket_width: int = 4,
         numbers: Sequence[int] | None = None,
     ) -> None:
-        for name, value, least in (
+        for name, value, minimum in (
             ("batch_size", batch_size, 1),
             ("bucket_width", bucket_width, 1),
             ("seed", seed, 0),
         ):
-            if value < least:
-                raise ValueError(f"{name}={value} must be at least {least}")
+            if value < minimum:
+                raise ValueError(f"{name} must be at least {minimum}, got {value}")
         self.batch_size, self.seed, self.bucket_width = batch_size, seed, bucket_width
         self._sizes = sizes
         self._numbers = np.arange(1, len(self) + 1) if numbers is None else np.asarray(numbers)
-        self._plan = lru_cache(maxsize=2)(self._plan_of_pass)
+        self._order_epoch = lru_cache(maxsize=2)(self._compute_order)
 
     @abstractmethod
     def batch(self, rows: Integers) -> Any:
@@ -87,18 +87,18 @@ class Batches(ABC):
         return len(np.unique(self._numbers))
 
     @property
-    def steps_per_pass(self) -> int:
+    def steps_per_epoch(self) -> int:
         """Number of batches per epoch."""
         return -(-len(self) // self.batch_size)
 
     def rows(self, step: int) -> Integers:
         """Return the example indices of the batch of a step, counted from 0 over all epochs."""
         if step < 0:
-            raise ValueError(f"step {step} must be at least 0")
-        number, index = divmod(step, self.steps_per_pass)
-        order, batches = self._plan(number)
-        begin = int(batches[index]) * self.batch_size
-        return order[begin : begin + self.batch_size]
+            raise ValueError(f"step must be at least 0, got {step}")
+        epoch, index = divmod(step, self.steps_per_epoch)
+        order, batches = self._order_epoch(epoch)
+        start = int(batches[index]) * self.batch_size
+        return order[start : start + self.batch_size]
 
     def examples(self, step: int) -> list[int]:
         """Return the corpus numbers of the examples in the batch of a step, sorted."""
@@ -111,37 +111,39 @@ class Batches(ABC):
         ValueError if stop < start or start < 0.
         """
         if start < 0 or (stop is not None and stop < start):
-            raise ValueError(f"steps {start} to {stop}: expected 0 <= start <= stop")
+            raise ValueError(f"expected 0 <= start <= stop, got start={start}, stop={stop}")
         steps = range(start, stop) if stop is not None else count(start)
-        return self._stream(lambda: map(self.at, steps), None if stop is None else stop - start)
+        return self._make_dataset(
+            lambda: map(self.at, steps), None if stop is None else stop - start
+        )
 
     def in_order(self) -> Any:
         """Return a `tf.data.Dataset` of every example once, in corpus order, for evaluation."""
-        everything = np.arange(len(self))
-        begins = range(0, len(self), self.batch_size)
-        rows = [everything[begin : begin + self.batch_size] for begin in begins]
-        return self._stream(lambda: map(self.batch, rows), len(rows))
+        indices = np.arange(len(self))
+        starts = range(0, len(self), self.batch_size)
+        rows = [indices[start : start + self.batch_size] for start in starts]
+        return self._make_dataset(lambda: map(self.batch, rows), len(rows))
 
-    def _stream(self, batches: Callable[[], Iterator[Any]], size: int | None) -> Any:
+    def _make_dataset(self, batches: Callable[[], Iterator[Any]], size: int | None) -> Any:
         import tensorflow as tf
 
-        def specified(array: NDArray[Any]) -> Any:
+        def make_spec(array: NDArray[Any]) -> Any:
             """Return the spec of an array. Only images are uint8, and they all have one size."""
             sides = array.shape[1:] if array.dtype == np.uint8 else [None] * (array.ndim - 1)
             return tf.TensorSpec([None, *sides], array.dtype)
 
-        signature = tf.nest.map_structure(specified, self.batch(np.arange(1)))
+        signature = tf.nest.map_structure(make_spec, self.batch(np.arange(1)))
         dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
         cardinality = tf.data.INFINITE_CARDINALITY if size is None else size
         return dataset.apply(tf.data.experimental.assert_cardinality(cardinality)).prefetch(8)
 
-    def _plan_of_pass(self, number: int) -> tuple[Integers, Integers]:
+    def _compute_order(self, epoch: int) -> tuple[Integers, Integers]:
         """Return the order of the examples in an epoch, and the order of its batches."""
-        seeds = np.random.SeedSequence([self.seed, number])
-        bits = np.random.Philox(seeds).random_raw(len(self) + self.steps_per_pass)
+        seeds = np.random.SeedSequence([self.seed, epoch])
+        random_bits = np.random.Philox(seeds).random_raw(len(self) + self.steps_per_epoch)
         buckets = [-(-size // self.bucket_width) for size in self._sizes]
-        order = np.lexsort((bits[: len(self)], *buckets))
-        return order, np.argsort(bits[len(self) :], kind="stable")
+        order = np.lexsort((random_bits[: len(self)], *buckets))
+        return order, np.argsort(random_bits[len(self) :], kind="stable")
 
 
 class PairBatches(Batches):
@@ -184,8 +186,8 @@ class PairBatches(Batches):
         Targets begin with the start token. Labels are the targets shifted left by one position and
         end with the end token.
         """
-        source = self._sources.padded(rows, self.bucket_width)
-        target, labels = self._targets.shifted(rows, self.bucket_width)
+        source = self._sources.pad(rows, self.bucket_width)
+        target, labels = self._targets.shift(rows, self.bucket_width)
         return {"source": source, "target": target}, labels
 
 
@@ -219,7 +221,7 @@ class LineBatches(Batches):
         Tokens begin with the start token. Labels are the tokens shifted left by one position and
         end with the end token.
         """
-        tokens, labels = self._lines.shifted(rows, self.bucket_width)
+        tokens, labels = self._lines.shift(rows, self.bucket_width)
         return {"tokens": tokens}, labels
 
 
@@ -236,19 +238,19 @@ class Ragged:
         if not self.lengths.all():
             raise ValueError(f"{name} {int(np.argmin(self.lengths))} is empty")
         self._flat = np.concatenate([np.asarray(row, np.int32) for row in rows])
-        self.begins: Integers = np.cumsum(self.lengths) - self.lengths
+        self.starts: Integers = np.cumsum(self.lengths) - self.lengths
 
-    def padded(self, rows: Integers, width: int, room: int = 0) -> NDArray[np.int32]:
-        """Return rows padded to a multiple of `width`, each with at least `room` padding ids."""
+    def pad(self, rows: Integers, width: int, extra: int = 0) -> NDArray[np.int32]:
+        """Return rows padded to a multiple of `width`, each with at least `extra` padding ids."""
         lengths = self.lengths[rows, None]
-        places = np.arange(-(-(int(lengths.max()) + room) // width) * width)
-        at = np.minimum(self.begins[rows, None] + places, len(self._flat) - 1)
-        return np.where(places < lengths, self._flat[at], np.int32(PAD))
+        positions = np.arange(-(-(int(lengths.max()) + extra) // width) * width)
+        index = np.minimum(self.starts[rows, None] + positions, len(self._flat) - 1)
+        return np.where(positions < lengths, self._flat[index], np.int32(PAD))
 
-    def shifted(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def shift(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the rows after a start token, and the rows followed by an end token."""
-        follows = self.padded(rows, width, room=1)
-        tokens = np.empty_like(follows)
-        tokens[:, 0], tokens[:, 1:] = START, follows[:, :-1]
-        follows[np.arange(len(rows)), self.lengths[rows]] = END
-        return tokens, follows
+        labels = self.pad(rows, width, extra=1)
+        tokens = np.empty_like(labels)
+        tokens[:, 0], tokens[:, 1:] = START, labels[:, :-1]
+        labels[np.arange(len(rows)), self.lengths[rows]] = END
+        return tokens, labels

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.batching.batching import Batches, Integers, whole_numbers
+from attention_zoo.data.batching.batching import Batches, Integers, check_integers
 from attention_zoo.data.batching.image_text_batches import ImageTextBatches, Inputs
 
 
@@ -23,8 +23,8 @@ class CaptionBatches(ImageTextBatches):
         Images are uint8, targets and labels int32. Targets begin with the start token. Labels are
         the targets shifted left by one position and end with the end token.
         """
-        target, labels = self._texts.shifted(rows, self.bucket_width)
-        return {"image": self._images[self._which[rows]], "target": target}, labels
+        target, labels = self._texts.shift(rows, self.bucket_width)
+        return {"image": self._images[self._image_indices[rows]], "target": target}, labels
 
 
 class LabelledBatches(Batches):
@@ -52,11 +52,11 @@ class LabelledBatches(Batches):
             raise ValueError("no images to make batches of; the corpus is empty")
         if len(images) != len(labels):
             raise ValueError(f"{len(images)} images but {len(labels)} labels")
-        if (numbered := whole_numbers("labels", labels)).min() < 0:
-            raise ValueError(f"labels must be at least 0, got {numbered.min()}")
-        self._images, self._labels = images, numbered.astype(np.int32)
-        like = np.zeros(len(images), np.int64)
-        super().__init__((like,), batch_size, seed, numbers=numbers)
+        if (class_ids := check_integers("labels", labels)).min() < 0:
+            raise ValueError(f"labels must be at least 0, got {class_ids.min()}")
+        self._images, self._labels = images, class_ids.astype(np.int32)
+        equal_sizes = np.zeros(len(images), np.int64)
+        super().__init__((equal_sizes,), batch_size, seed, numbers=numbers)
 
     def batch(self, rows: Integers) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
         """Return images `(B, H, W, C)`, uint8, and labels `(B,)`, int32."""

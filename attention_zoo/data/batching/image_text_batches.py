@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.batching.batching import Batches, Integers, Ragged, Row, whole_numbers
+from attention_zoo.data.batching.batching import Batches, Integers, Ragged, Row, check_integers
 
 Inputs = dict[str, NDArray[np.uint8] | NDArray[np.int32]]
 
@@ -23,7 +23,7 @@ class ImageTextBatches(Batches):
     Args:
         images: `(N, H, W, 3)`, uint8.
         texts: token ids, without start and end tokens.
-        which_image: index of each text's image, counted from 0, in any order.
+        image_indices: index of each text's image, counted from 0, in any order.
         batch_size, seed, bucket_width, numbers: see `Batches`; T of a batch is padded.
 
     Raises:
@@ -35,7 +35,7 @@ class ImageTextBatches(Batches):
         self,
         images: NDArray[np.uint8],
         texts: Sequence[Row],
-        which_image: Sequence[int] | Integers,
+        image_indices: Sequence[int] | Integers,
         batch_size: int,
         seed: int,
         bucket_width: int = 4,
@@ -43,29 +43,29 @@ class ImageTextBatches(Batches):
     ) -> None:
         if not len(texts):
             raise ValueError("no texts to make batches of; the corpus is empty")
-        which = whole_numbers("which_image", which_image)
-        if len(which) != len(texts):
+        indices = check_integers("image_indices", image_indices)
+        if len(indices) != len(texts):
             raise ValueError(
-                f"which_image must have one index per text, got {len(which)} indices and"
+                f"image_indices must have one index per text, got {len(indices)} indices and"
                 f" {len(texts)} texts"
             )
-        strange = (which < 0) | (which >= len(images))
-        if strange.any():
-            row = int(strange.argmax())
+        is_invalid = (indices < 0) | (indices >= len(images))
+        if is_invalid.any():
+            row = int(is_invalid.argmax())
             raise ValueError(
-                f"which_image must be in [0, {len(images)}), the range of image indices, got"
-                f" {which[row]} for text {row}"
+                f"image_indices must be in [0, {len(images)}), the range of image indices, got"
+                f" {indices[row]} for text {row}"
             )
-        self._images, self._which = images, which
+        self._images, self._image_indices = images, indices
         self._texts = Ragged(texts, "text")
-        like = np.zeros(len(texts), np.int64)
-        super().__init__((like,), batch_size, seed, bucket_width, numbers)
+        equal_sizes = np.zeros(len(texts), np.int64)
+        super().__init__((equal_sizes,), batch_size, seed, bucket_width, numbers)
 
     def batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
         """Return `({"image": (B, H, W, 3), "text": (B, T)}, labels (B,))`.
 
         Images are uint8, texts and labels int32. Texts are padded with 0. Labels are image indices.
         """
-        text = self._texts.padded(rows, self.bucket_width)
-        which = self._which[rows]
-        return {"image": self._images[which], "text": text}, which.astype(np.int32)
+        text = self._texts.pad(rows, self.bucket_width)
+        indices = self._image_indices[rows]
+        return {"image": self._images[indices], "text": text}, indices.astype(np.int32)

@@ -29,7 +29,7 @@ class EncodedWords(NamedTuple):
     marks: Sequence[bool] | None = None
 
     @property
-    def whole(self) -> bool:
+    def has_single_tokens(self) -> bool:
         """Whether every word is a single token."""
         return len(self.tokens) == len(self.starts)
 
@@ -71,7 +71,7 @@ class TaggedBatches(Batches):
                 )
         self._tokens = Ragged([sentence.tokens for sentence in sentences], "sentence")
         self._labels = Ragged([[tag + 1 for tag in tags] for tags in labels], "sentence")
-        self._starts, self._characters, self._marks = _parts(sentences)
+        self._starts, self._characters, self._marks = _make_ragged(sentences)
         super().__init__((self._tokens.lengths,), batch_size, seed, bucket_width, numbers)
 
     def batch(self, rows: Integers) -> Batch:
@@ -81,35 +81,37 @@ class TaggedBatches(Batches):
         `(B, P, C)` and `marks` `(B, P)`, if the sentences have them. `starts` is omitted if all
         words of the corpus are single tokens; W is P then. Inputs are int32, padded with 0.
         """
-        inputs = {"tokens": self._tokens.padded(rows, self.bucket_width)}
+        inputs = {"tokens": self._tokens.pad(rows, self.bucket_width)}
         if self._starts is not None:
-            inputs["starts"] = self._starts.padded(rows, self.bucket_width)
+            inputs["starts"] = self._starts.pad(rows, self.bucket_width)
         if self._characters is not None:
-            inputs["characters"] = self._spelt(self._characters, rows, inputs["tokens"].shape[1])
+            inputs["characters"] = self._pad_characters(
+                self._characters, rows, inputs["tokens"].shape[1]
+            )
         if self._marks is not None:
-            inputs["marks"] = np.maximum(self._marks.padded(rows, self.bucket_width) - 1, 0)
-        labels = self._labels.padded(rows, self.bucket_width) - np.int32(1)
+            inputs["marks"] = np.maximum(self._marks.pad(rows, self.bucket_width) - 1, 0)
+        labels = self._labels.pad(rows, self.bucket_width) - np.int32(1)
         return inputs, labels
 
-    def _spelt(self, characters: Ragged, rows: Integers, width: int) -> NDArray[np.int32]:
+    def _pad_characters(self, characters: Ragged, rows: Integers, width: int) -> NDArray[np.int32]:
         """Return the characters `(B, P, C)` of the tokens of the sentences with indices `rows`."""
-        places = np.arange(width)
-        live = places < self._tokens.lengths[rows, None]
-        at = self._tokens.begins[rows, None] + np.where(live, places, 0)
-        spelt = characters.padded(at.ravel(), self.bucket_width)
-        return np.where(live[..., None], spelt.reshape(*at.shape, -1), np.int32(0))
+        positions = np.arange(width)
+        is_token = positions < self._tokens.lengths[rows, None]
+        index = self._tokens.starts[rows, None] + np.where(is_token, positions, 0)
+        padded = characters.pad(index.ravel(), self.bucket_width)
+        return np.where(is_token[..., None], padded.reshape(*index.shape, -1), np.int32(0))
 
 
-def _parts(
+def _make_ragged(
     sentences: Sequence[EncodedWords],
 ) -> tuple[Ragged | None, Ragged | None, Ragged | None]:
     """Return starts counted from 1, characters per token, and marks plus 1; None if not needed."""
     first, starts, characters, marks = sentences[0], None, None, None
-    if not all(sentence.whole for sentence in sentences):
-        starts = Ragged([[at + 1 for at in one.starts] for one in sentences], "sentence")
+    if not all(sentence.has_single_tokens for sentence in sentences):
+        starts = Ragged([[index + 1 for index in one.starts] for one in sentences], "sentence")
     if first.characters is not None:
-        spelt = [token for sentence in sentences for token in sentence.characters or ()]
-        characters = Ragged(spelt, "the character sequence of token")
+        sequences = [token for sentence in sentences for token in sentence.characters or ()]
+        characters = Ragged(sequences, "the character sequence of token")
     if first.marks is not None:
         marks = Ragged([[1 + mark for mark in one.marks or ()] for one in sentences], "sentence")
     return starts, characters, marks

@@ -38,24 +38,24 @@ class CaptionedImages:
     boxes: list[dict[str, Box]] | None = None
 
     def __post_init__(self) -> None:
-        for field, part in (
+        for name, values in (
             ("captions", self.captions),
             ("names", self.names),
             ("boxes", self.boxes),
         ):
-            if part is not None and len(part) != len(self):
+            if values is not None and len(values) != len(self):
                 raise ValueError(
-                    f"{self.origin}: {field} must have one entry per image, got {len(part)} entries"
-                    f" and {len(self)} images"
+                    f"{self.origin}: {name} must have one entry per image, got {len(values)}"
+                    f" entries and {len(self)} images"
                 )
         check_stack(self.origin, self.images, (3,))
-        all_captions: list[Any] = list(self.captions)
-        for name, captions in zip(self.names, all_captions, strict=True):
-            if isinstance(captions, str):
+        texts: Any
+        for name, texts in zip(self.names, self.captions, strict=True):
+            if isinstance(texts, str):
                 raise ValueError(
                     f"{self.origin}: captions of image {name} must be a tuple, got a string"
                 )
-            if not captions:
+            if not texts:
                 raise ValueError(f"{self.origin}: image {name} has no caption")
 
     def __len__(self) -> int:
@@ -66,24 +66,22 @@ class CaptionedImages:
         for image, captions in zip(self.images, self.captions, strict=True):
             yield digest(image), *captions
 
-    def resized(self, size: int) -> CaptionedImages:
+    def resize(self, size: int) -> CaptionedImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""
         return replace(self, images=resize_images(self.images, size))
 
-    def sample_captions(self, most: int, seed: int) -> CaptionedImages:
-        """Return the images with at most `most` captions each, sampled with `seed`.
+    def sample_captions(self, limit: int, seed: int) -> CaptionedImages:
+        """Return the images with at most `limit` captions each, sampled with `seed`.
 
         Raises:
-            ValueError: `most` is below 1.
+            ValueError: `limit` is below 1.
         """
-        if most < 1:
-            raise ValueError(f"{self.origin}: captions per image must be at least 1, got {most}")
-        pick = random.Random(seed).sample
+        if limit < 1:
+            raise ValueError(f"{self.origin}: captions per image must be at least 1, got {limit}")
+        sample = random.Random(seed).sample
         return replace(
             self,
-            captions=[
-                tuple(pick(captions, min(most, len(captions)))) for captions in self.captions
-            ],
+            captions=[tuple(sample(texts, min(limit, len(texts)))) for texts in self.captions],
         )
 
     def take(self, rows: Iterable[int]) -> CaptionedImages:

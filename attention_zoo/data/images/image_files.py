@@ -28,7 +28,7 @@ SUFFIXES = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
 
 
 @contextmanager
-def image_files(path: str | Path) -> Iterator[Files]:
+def list_image_files(path: str | Path) -> Iterator[Files]:
     """Yield a dictionary of the files of a folder (recursively) or of a zip, sorted by name.
 
     Symbolic links are followed, except those to a parent folder. Files that operating systems add
@@ -42,10 +42,10 @@ def image_files(path: str | Path) -> Iterator[Files]:
     """
     root = Path(path)
     if root.is_dir():
-        paths = {file.relative_to(root).as_posix(): file for file in _walk_files(root)}
-        yield {name: partial(read_bytes, paths[name]) for name in sorted(paths)}
+        files = {file.relative_to(root).as_posix(): file for file in _walk_files(root)}
+        yield {name: partial(read_bytes, files[name]) for name in sorted(files)}
         return
-    with _open_archive(path) as archive:
+    with _open_zip(path) as archive:
         entries: dict[str, zipfile.ZipInfo] = {}
         for entry in archive.infolist():
             name = PurePosixPath(entry.filename.lstrip("/")).as_posix()
@@ -54,7 +54,7 @@ def image_files(path: str | Path) -> Iterator[Files]:
             if name in entries:
                 raise ValueError(f"{path}: has two files named {name!r}; repack it with only one")
             entries[name] = entry
-        yield {name: partial(_read_entry, archive, entries[name], path) for name in sorted(entries)}
+        yield {name: partial(_unzip, archive, entries[name], path) for name in sorted(entries)}
 
 
 def is_image(name: str, files: Files) -> bool:
@@ -71,7 +71,7 @@ class ImageStack:
         self.entries: list[Any] = []
         self._first = ""
 
-    def add(self, where: str, image: NDArray[np.uint8], entry: Any = None) -> None:
+    def add(self, location: str, image: NDArray[np.uint8], entry: Any = None) -> None:
         """Append an image, and its name or other data.
 
         Raises ValueError if its size differs from the first image or memory runs out.
@@ -79,11 +79,11 @@ class ImageStack:
         count = len(self.entries)
         if not count:
             self._array = np.empty((1, *image.shape), np.uint8)
-            self._first = where
+            self._first = location
         if image.shape != self._array.shape[1:]:
             sizes = [" x ".join(map(str, shape)) for shape in (image.shape, self._array.shape[1:])]
             raise ValueError(
-                f"{where}: has size {sizes[0]}, but {self._first} has {sizes[1]}; set size to"
+                f"{location}: has size {sizes[0]}, but {self._first} has {sizes[1]}; set size to"
                 " resize all images"
             )
         if count == len(self._array):
@@ -91,7 +91,8 @@ class ImageStack:
                 self._array = np.concatenate([self._array, np.empty_like(self._array)])
             except MemoryError:
                 raise ValueError(
-                    f"{where}: out of memory after {count} images of this size; set a smaller size"
+                    f"{location}: out of memory after {count} images of this size; set a smaller"
+                    " size"
                 ) from None
         self._array[count] = image
         self.entries.append(entry)
@@ -103,8 +104,11 @@ class ImageStack:
 
 def _is_system_file(name: str) -> bool:
     """Return whether a file or folder is one that an operating system adds."""
-    added = name.startswith((".", "__MACOSX")) or name.lower() in ("thumbs.db", "desktop.ini")
-    return added and name != ".."
+    is_system_file = name.startswith((".", "__MACOSX")) or name.lower() in (
+        "thumbs.db",
+        "desktop.ini",
+    )
+    return is_system_file and name != ".."
 
 
 def _walk_files(folder: Path, parents: frozenset[str] = frozenset()) -> Iterator[Path]:
@@ -125,7 +129,7 @@ def _walk_files(folder: Path, parents: frozenset[str] = frozenset()) -> Iterator
             yield entry
 
 
-def _open_archive(path: str | Path) -> zipfile.ZipFile:
+def _open_zip(path: str | Path) -> zipfile.ZipFile:
     """Open a zip; raise ValueError if it is missing or damaged."""
     try:
         return zipfile.ZipFile(path)
@@ -136,26 +140,26 @@ def _open_archive(path: str | Path) -> zipfile.ZipFile:
         raise ValueError(f"{path}: {reason}") from None
 
 
-_DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
-_SUPPORTED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+_COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Supported compression methods. Python decompresses others all at once, whatever the size."""
 
 
-def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
+def _unzip(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
     """Return the bytes of a file in a zip, without exceeding the size that the zip declares."""
-    where = f"{path}/{entry.filename}"
-    check_bytes(where, entry.file_size)
+    location = f"{path}/{entry.filename}"
+    check_bytes(location, entry.file_size)
     try:
-        if entry.compress_type in _SUPPORTED_METHODS:
+        if entry.compress_type in _COMPRESSION_METHODS:
             with archive.open(entry) as file:
                 return file.read(entry.file_size + 1)
-    except _DAMAGE_ERRORS:
+    except _ZIP_ERRORS:
         raise ValueError(
-            f"{where}: the zip data is damaged or truncated; download it again"
+            f"{location}: the zip data is damaged or truncated; download it again"
         ) from None
     except RuntimeError:
         pass  # encrypted
     raise ValueError(
-        f"{where}: encrypted or compressed by an unsupported method; repack the zip with deflate"
+        f"{location}: encrypted or compressed by an unsupported method; repack the zip with deflate"
         " and without a password"
     )

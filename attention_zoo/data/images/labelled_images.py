@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.images.image_files import ImageStack, image_files, is_image
+from attention_zoo.data.images.image_files import ImageStack, is_image, list_image_files
 from attention_zoo.data.images.images import (
     Size,
     check_size,
@@ -20,7 +20,7 @@ from attention_zoo.data.images.images import (
     read_image,
     resize_images,
 )
-from attention_zoo.data.text.reading import Skips
+from attention_zoo.data.text.reading import BadRowSkipper
 from attention_zoo.registry import did_you_mean
 
 MOST_CLASSES = 1 << 16
@@ -48,16 +48,16 @@ class LabelledImages:
     skipped: int = 0
 
     def __post_init__(self) -> None:
-        parts = len(self.images), len(self.labels), len(self.names)
-        if len(set(parts)) > 1:
+        sizes = len(self.images), len(self.labels), len(self.names)
+        if len(set(sizes)) > 1:
             raise ValueError(
-                f"{self.origin}: expected one label and one name per image, got {parts[0]} images,"
-                f" {parts[1]} labels and {parts[2]} names"
+                f"{self.origin}: expected one label and one name per image, got {sizes[0]} images,"
+                f" {sizes[1]} labels and {sizes[2]} names"
             )
         check_stack(self.origin, self.images, (1, 3))
-        invalid = (self.labels < 0) | (self.labels >= len(self.classes))
-        if invalid.any():
-            row = int(invalid.argmax())
+        is_invalid = (self.labels < 0) | (self.labels >= len(self.classes))
+        if is_invalid.any():
+            row = int(is_invalid.argmax())
             raise ValueError(
                 f"{self.origin}: the label of image {self.names[row]} must be in"
                 f" [0, {len(self.classes)}), the range of class ids, got {self.labels[row]}"
@@ -71,7 +71,7 @@ class LabelledImages:
         for image, label in zip(self.images, self.labels, strict=True):
             yield digest(image), self.classes[label]
 
-    def resized(self, size: int) -> LabelledImages:
+    def resize(self, size: int) -> LabelledImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""
         return replace(self, images=resize_images(self.images, size))
 
@@ -100,29 +100,29 @@ def read_npz_images(
         ValueError: a missing or damaged file, a missing array, an array of another dtype or shape,
             no images, a label below 0 or of `MOST_CLASSES` or more.
     """
-    pixels, numbers = _arrays(path, (images, labels))
+    pixels, label_array = _load_arrays(path, (images, labels))
     if pixels.ndim not in (3, 4):
         raise ValueError(
             f"{path}: {images!r} must be (N, H, W) or (N, H, W, 3), got shape {pixels.shape}"
         )
     if pixels.dtype != np.uint8:
         raise ValueError(f"{path}: {images!r} must be uint8, from 0 to 255, got {pixels.dtype}")
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+    if label_array.ndim != 1 or label_array.dtype.kind not in "iu":
         raise ValueError(
-            f"{path}: {labels!r} must be integers (N,), got {numbers.dtype} of shape"
-            f" {numbers.shape}"
+            f"{path}: {labels!r} must be integers (N,), got {label_array.dtype} of shape"
+            f" {label_array.shape}"
         )
-    if not numbers.size:
+    if not label_array.size:
         raise ValueError(f"{path}: {labels!r} is empty; give one label per image")
-    smallest, largest = int(numbers.min()), int(numbers.max())
-    if smallest < 0 or largest >= MOST_CLASSES:
+    minimum, maximum = int(label_array.min()), int(label_array.max())
+    if minimum < 0 or maximum >= MOST_CLASSES:
         raise ValueError(
-            f"{path}: {labels!r} must be from 0 to {MOST_CLASSES - 1}, got {smallest} to {largest}"
+            f"{path}: {labels!r} must be from 0 to {MOST_CLASSES - 1}, got {minimum} to {maximum}"
         )
-    shaped = pixels[..., None] if pixels.ndim == 3 else pixels
-    classes = [str(number) for number in range(largest + 1)]
-    names = [str(number) for number in range(1, len(numbers) + 1)]
-    return LabelledImages(shaped, numbers.astype(np.int32), classes, names, str(path))
+    with_channels = pixels[..., None] if pixels.ndim == 3 else pixels
+    classes = [str(number) for number in range(maximum + 1)]
+    names = [str(number) for number in range(1, len(label_array) + 1)]
+    return LabelledImages(with_channels, label_array.astype(np.int32), classes, names, str(path))
 
 
 def read_class_folders(
@@ -146,31 +146,32 @@ def read_class_folders(
             `read_image`), or differs in size from the first; an invalid size.
     """
     check_size(size)
-    stack, skips = ImageStack(), Skips(skip_bad)
-    with image_files(images) as files:
-        named = [name for name in files if is_image(name, files)]
-        classes = _top_folders(named)
-        for folder in sorted(set(_top_folders(files)) - set(classes)):
-            with skips:
-                raise ValueError(f"{images}/{folder}: contains no image; remove the folder")
-        if len(classes) == 1 and all(name.count("/") > 1 for name in named):
+    stack, names, skipper = ImageStack(), list[str](), BadRowSkipper(skip_bad)
+    with list_image_files(images) as files:
+        image_names = [name for name in files if is_image(name, files)]
+        classes = _top_folders(image_names)
+        for empty in sorted(set(_top_folders(files)) - set(classes)):
+            with skipper:
+                raise ValueError(f"{images}/{empty}: contains no image; remove the folder")
+        if len(classes) == 1 and all(name.count("/") > 1 for name in image_names):
             raise ValueError(
                 f"{images}: all images are in subfolders of {classes[0]!r}; give the path of that"
                 " folder, or repack the zip without it"
             )
-        for name in named:
-            with skips:
-                where = f"{images}/{name}"
+        for name in image_names:
+            with skipper:
+                location = f"{images}/{name}"
                 if "/" not in name:
-                    raise ValueError(f"{where}: is in no class folder; move it into one")
-                stack.add(where, read_image(files[name](), size, where), name)
-    if not stack.entries:
+                    raise ValueError(f"{location}: is in no class folder; move it into one")
+                stack.add(location, read_image(files[name](), size, location))
+                names.append(name)
+    if not names:
         raise ValueError(
-            f"{images}: no image in a class folder (bad images skipped: {skips.count})"
+            f"{images}: no image in a class folder (bad images skipped: {skipper.count})"
         )
-    labels = [classes.index(name.partition("/")[0]) for name in stack.entries]
-    numbers = np.asarray(labels, np.int32)
-    return LabelledImages(stack.images(), numbers, classes, stack.entries, str(images), skips.count)
+    labels = [classes.index(name.partition("/")[0]) for name in names]
+    label_array = np.asarray(labels, np.int32)
+    return LabelledImages(stack.images(), label_array, classes, names, str(images), skipper.count)
 
 
 def _top_folders(names: Iterable[str]) -> list[str]:
@@ -178,13 +179,13 @@ def _top_folders(names: Iterable[str]) -> list[str]:
     return sorted({name.partition("/")[0] for name in names if "/" in name})
 
 
-def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:
+def _load_arrays(path: str | Path, required: tuple[str, str]) -> list[NDArray[Any]]:
     """Return the arrays of an npz file with the given names."""
     try:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as arrays:
             names = list(arrays)
-            if set(wanted) <= set(names):
-                return [np.asarray(arrays[name]) for name in wanted]
+            if set(required) <= set(names):
+                return [np.asarray(arrays[name]) for name in required]
     except MemoryError:
         raise ValueError(f"{path}: does not fit into memory; give a smaller file") from None
     except Exception as error:  # NumPy raises many classes
@@ -194,6 +195,6 @@ def _arrays(path: str | Path, wanted: tuple[str, str]) -> list[NDArray[Any]]:
         elif "allow_pickle" in str(error):
             reason = "contains Python objects; save arrays of numbers"
         raise ValueError(f"{path}: {reason}") from None
-    missing = next(name for name in wanted if name not in names)
-    close = did_you_mean(missing, names)
-    raise ValueError(f"{path}: has no array {missing!r}{close} (arrays: {', '.join(names)})")
+    missing = next(name for name in required if name not in names)
+    suggestion = did_you_mean(missing, names)
+    raise ValueError(f"{path}: has no array {missing!r}{suggestion} (arrays: {', '.join(names)})")

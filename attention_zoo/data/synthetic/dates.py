@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from attention_zoo.data.synthetic.clause_templates import CARRIERS, JOINTS
-from attention_zoo.data.synthetic.slots import Pick, Value
-from attention_zoo.data.synthetic.splits import Drawn, Parts, draw_sentences
+from attention_zoo.data.synthetic.clause_templates import CLAUSE_TEMPLATES, PUNCTUATION
+from attention_zoo.data.synthetic.slots import RandomBelow, Value
+from attention_zoo.data.synthetic.splits import Candidate, PartRange, sample_corpus
 from attention_zoo.data.text.lines import TextLines
 from attention_zoo.data.text.pairs import TextPairs
 from attention_zoo.registry import did_you_mean
 
-LANGUAGES = tuple(JOINTS)
+LANGUAGES = tuple(PUNCTUATION)
 
 Clause = tuple[int, Value]
 
@@ -60,17 +60,17 @@ def generate_dates(
     """
     _check_languages(source, target)
 
-    def draw(phrases: int, pick: Pick) -> Drawn:
-        clauses = _draw(phrases, pick)
-        english = _sentence(clauses, "en")
+    def sample(phrases: int, randbelow: RandomBelow) -> Candidate:
+        clauses = _sample_clauses(phrases, randbelow)
+        english = _format_sentence(clauses, "en")
 
-        def written(language: str) -> str:
-            return english if language == "en" else _sentence(clauses, language)
+        def format_in(language: str) -> str:
+            return english if language == "en" else _format_sentence(clauses, language)
 
-        return english, lambda: (written(source), written(target))
+        return english, lambda: (format_in(source), format_in(target))
 
-    parts = Parts("phrases", min_phrases, max_phrases, limit=len(CARRIERS) // 2)
-    pairs = draw_sentences("dates", split, seed, size, parts, draw)
+    part_range = PartRange("phrases", min_phrases, max_phrases, limit=len(CLAUSE_TEMPLATES) // 2)
+    pairs = sample_corpus("dates", split, seed, size, part_range, sample)
     origin = f"dates {source}-{target} {split} (seed {seed})"
     return TextPairs(list(pairs), list(pairs.values()), origin)
 
@@ -86,25 +86,25 @@ def _check_languages(source: str, target: str) -> None:
         raise ValueError(f"dates: source and target must differ, got {source!r} for both")
 
 
-def _draw(phrases: int, pick: Pick) -> list[Clause]:
+def _sample_clauses(phrases: int, randbelow: RandomBelow) -> list[Clause]:
     """Sample different carriers, each with a value for its slot."""
-    left = list(range(len(CARRIERS)))
+    remaining = list(range(len(CLAUSE_TEMPLATES)))
     clauses: list[Clause] = []
     for _ in range(phrases):
-        carrier = left.pop(pick(len(left)))
-        clauses.append((carrier, CARRIERS[carrier].slot.draw(pick)))
+        index = remaining.pop(randbelow(len(remaining)))
+        clauses.append((index, CLAUSE_TEMPLATES[index].slot.sample(randbelow)))
     return clauses
 
 
-def _sentence(clauses: list[Clause], language: str) -> str:
-    between, end = JOINTS[language]
-    return between.join(_clause(clause, language) for clause in clauses) + end
+def _format_sentence(clauses: list[Clause], language: str) -> str:
+    separator, end = PUNCTUATION[language]
+    return separator.join(_format_clause(clause, language) for clause in clauses) + end
 
 
-def _clause(clause: Clause, language: str) -> str:
+def _format_clause(clause: Clause, language: str) -> str:
     index, value = clause
-    carrier = CARRIERS[index]
-    return carrier.templates[language].format(carrier.slot.write(value, language))
+    template = CLAUSE_TEMPLATES[index]
+    return template.texts[language].format(template.slot.format(value, language))
 
 
 def generate_date_lines(

@@ -1,7 +1,7 @@
 """Generated images of digits, and digits translated or cluttered on a larger canvas.
 
 `generate_digits` draws strokes with random distortions, 28 by 28 pixels, so that no download is
-needed. `translated_digits` and `cluttered_digits` create the tasks of Mnih et al. 2014, arXiv
+needed. `translate_digits` and `clutter_digits` create the tasks of Mnih et al. 2014, arXiv
 1406.6247, section 4.1, from any set of images, including the generated ones.
 
 A seed gives the same images on every machine: pixels are computed from the random numbers by sums,
@@ -22,7 +22,7 @@ from attention_zoo.registry import did_you_mean
 
 SIDE, INK = 28, 20.0
 """Side of a generated image, and average height of its digit, in pixels."""
-PARTS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test")
 CHUNK = 256
 Stroke = tuple[tuple[float, float], ...]
 """Points (x to the right, y downwards), from (0, 0) to (1, 1)."""
@@ -71,7 +71,7 @@ STROKES: tuple[tuple[Stroke, ...], ...] = (
 )
 """Strokes of each digit."""
 POINTS = max(sum(len(stroke) for stroke in digit) for digit in STROKES)
-MANNERS = 8
+NUM_STYLE_VALUES = 8
 """Number of random values that control the style of a whole digit."""
 
 
@@ -90,29 +90,33 @@ def generate_digits(size: int, split: str = "train", seed: int = 1) -> Digits:
         ValueError: a size below 1, an unknown split.
     """
     whole_number("size", size)
-    if split not in PARTS:
+    if split not in SPLITS:
         raise ValueError(
-            f"digits: unknown split {split!r}{did_you_mean(split, PARTS)}"
-            f" (known: {', '.join(PARTS)})"
+            f"digits: unknown split {split!r}{did_you_mean(split, SPLITS)}"
+            f" (known: {', '.join(SPLITS)})"
         )
     numbers = random.Random(f"digits/{split}/{seed}").random
-    each = 1 + MANNERS + 2 * POINTS
-    drawn = np.array([numbers() for _ in range(size * each)]).reshape(size, each)
-    labels = (drawn[:, 0] * len(STROKES)).astype("int64")
+    num_values = 1 + NUM_STYLE_VALUES + 2 * POINTS
+    random_values = np.array([numbers() for _ in range(size * num_values)]).reshape(
+        size, num_values
+    )
+    labels = (random_values[:, 0] * len(STROKES)).astype("int64")
     images = np.zeros((size, SIDE, SIDE, 1), "uint8")
     for digit in range(len(STROKES)):
         rows = np.flatnonzero(labels == digit)
         for first in range(0, len(rows), CHUNK):
-            some = rows[first : first + CHUNK]
-            images[some, :, :, 0] = _written(digit, 2 * drawn[some, 1:] - 1)
+            chunk = rows[first : first + CHUNK]
+            images[chunk, :, :, 0] = _draw_digit(digit, 2 * random_values[chunk, 1:] - 1)
     return Digits(images, labels)
 
 
-def _written(digit: int, drawn: NDArray[Any]) -> NDArray[np.uint8]:
-    """Draw a digit once for each row of `drawn`, numbers from -1 to 1: `(n, 28, 28)`."""
-    turn, slant, wide, high, right, down, pen, ink = drawn.T[:MANNERS, :, None]
+def _draw_digit(digit: int, random_values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Draw a digit once for each row of `random_values`, numbers from -1 to 1: `(n, 28, 28)`."""
+    turn, slant, wide, high, right, down, pen, ink = random_values.T[:NUM_STYLE_VALUES, :, None]
     points = np.array([point for stroke in STROKES[digit] for point in stroke])
-    shake = 0.03 * drawn[:, MANNERS : MANNERS + 2 * len(points)].reshape(-1, len(points), 2)
+    shake = 0.03 * random_values[:, NUM_STYLE_VALUES : NUM_STYLE_VALUES + 2 * len(points)].reshape(
+        -1, len(points), 2
+    )
     x = INK * (1 + 0.2 * wide) * (points[:, 0] - 0.5 + shake[..., 0])
     y = INK * (1 + 0.1 * high) * (points[:, 1] - 0.5 + shake[..., 1])
     x = x - 0.25 * slant * y
@@ -120,29 +124,31 @@ def _written(digit: int, drawn: NDArray[Any]) -> NDArray[np.uint8]:
     cosine, sine = (1 - half * half) / (1 + half * half), 2 * half / (1 + half * half)
     x, y = cosine * x - sine * y, sine * x + cosine * y
     x, y = x + SIDE / 2 + 1.5 * right, y + SIDE / 2 + 1.5 * down
-    near = np.full((len(drawn), SIDE, SIDE), np.inf)
-    at = 0
+    squared_distance = np.full((len(random_values), SIDE, SIDE), np.inf)
+    first = 0
     for stroke in STROKES[digit]:
-        for k in range(at, at + len(stroke) - 1):
-            near = np.minimum(near, _squared_distance(x[:, k : k + 2], y[:, k : k + 2]))
-        at += len(stroke)
-    light = np.clip(1.3 + 0.4 * pen[..., None] + 0.5 - np.sqrt(near), 0.0, 1.0)
-    return np.floor(light * (225.0 + 30.0 * ink[..., None]) + 0.5).astype("uint8")
+        for k in range(first, first + len(stroke) - 1):
+            squared_distance = np.minimum(
+                squared_distance, _compute_squared_distance(x[:, k : k + 2], y[:, k : k + 2])
+            )
+        first += len(stroke)
+    intensity = np.clip(1.3 + 0.4 * pen[..., None] + 0.5 - np.sqrt(squared_distance), 0.0, 1.0)
+    return np.floor(intensity * (225.0 + 30.0 * ink[..., None]) + 0.5).astype("uint8")
 
 
-def _squared_distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+def _compute_squared_distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Return the squared distance of each pixel's center from a line segment, `(n, 28, 28)`."""
-    places = np.arange(SIDE) + 0.5
+    centers = np.arange(SIDE) + 0.5
     (x0, x1), (y0, y1) = (z.T[..., None, None] for z in (x, y))
     along, down = x1 - x0, y1 - y0
-    right, below = places - x0, places[:, None] - y0
+    right, below = centers - x0, centers[:, None] - y0
     share = (right * along + below * down) / np.maximum(along * along + down * down, 1e-6)
     share = np.clip(share, 0.0, 1.0)
     across, up = right - share * along, below - share * down
     return across * across + up * up
 
 
-def translated_digits(images: Any, labels: Any, size: int = 60, seed: int = 1) -> Digits:
+def translate_digits(images: Any, labels: Any, size: int = 60, seed: int = 1) -> Digits:
     """Place each image at a uniformly random position on a black square canvas.
 
     Args:
@@ -157,15 +163,15 @@ def translated_digits(images: Any, labels: Any, size: int = 60, seed: int = 1) -
     Raises:
         ValueError: invalid images or labels, a canvas smaller than the images.
     """
-    digits = _checked(images, labels, size)
-    pick = _picker(f"translated/{seed}")
-    made = np.zeros((len(digits.images), size, size, digits.images.shape[-1]), "uint8")
-    for canvas, image in zip(made, digits.images, strict=True):
-        _put(canvas, image, pick)
-    return Digits(made, digits.labels)
+    digits = _check_images(images, labels, size)
+    randbelow = _make_randbelow(f"translated/{seed}")
+    canvases = np.zeros((len(digits.images), size, size, digits.images.shape[-1]), "uint8")
+    for canvas, image in zip(canvases, digits.images, strict=True):
+        _paste(canvas, image, randbelow)
+    return Digits(canvases, digits.labels)
 
 
-def cluttered_digits(
+def clutter_digits(
     images: Any, labels: Any, size: int = 60, clutter: int = 4, patch: int = 8, seed: int = 1
 ) -> Digits:
     """Place each image at a random position on a black square canvas, with patches of other images.
@@ -173,7 +179,7 @@ def cluttered_digits(
     Overlapping pixels have the maximum of their values.
 
     Args:
-        images, labels, size, seed: as in `translated_digits`.
+        images, labels, size, seed: as in `translate_digits`.
         clutter: number of patches on each canvas.
         patch: side of a patch in pixels. A patch is cut at a random position from another image, or
             from the same one if it is the only image.
@@ -182,41 +188,43 @@ def cluttered_digits(
         Images `(N, size, size, C)` and their labels, in the same order.
 
     Raises:
-        ValueError: as `translated_digits`, and for patches larger than the images.
+        ValueError: as `translate_digits`, and for patches larger than the images.
     """
-    digits = _checked(images, labels, size)
+    digits = _check_images(images, labels, size)
     whole_number("clutter", clutter, low=0)
     count, *sides, channels = digits.images.shape
     if whole_number("patch", patch) > min(sides) and clutter:
         raise ValueError(
             f"patch must not exceed the image size of {sides[0]} x {sides[1]} pixels, got {patch}"
         )
-    pick = _picker(f"cluttered/{seed}")
-    made = np.zeros((count, size, size, channels), "uint8")
-    for row, canvas in enumerate(made):
-        _put(canvas, digits.images[row], pick)
+    randbelow = _make_randbelow(f"cluttered/{seed}")
+    canvases = np.zeros((count, size, size, channels), "uint8")
+    for row, canvas in enumerate(canvases):
+        _paste(canvas, digits.images[row], randbelow)
         for _ in range(clutter):
-            other = digits.images[(row + 1 + pick(max(count - 1, 1))) % count]
-            top, left = (pick(side - patch + 1) for side in sides)
-            _put(canvas, other[top : top + patch, left : left + patch], pick)
-    return Digits(made, digits.labels)
+            other = digits.images[(row + 1 + randbelow(max(count - 1, 1))) % count]
+            top, left = (randbelow(side - patch + 1) for side in sides)
+            _paste(canvas, other[top : top + patch, left : left + patch], randbelow)
+    return Digits(canvases, digits.labels)
 
 
-def _picker(name: str) -> Callable[[int], int]:
+def _make_randbelow(name: str) -> Callable[[int], int]:
     """Return a function that samples an integer from 0 to n - 1."""
     numbers = random.Random(name).random
     return lambda n: int(numbers() * n)
 
 
-def _put(canvas: NDArray[np.uint8], image: NDArray[np.uint8], pick: Callable[[int], int]) -> None:
+def _paste(
+    canvas: NDArray[np.uint8], image: NDArray[np.uint8], randbelow: Callable[[int], int]
+) -> None:
     """Paste an image at a random position on a canvas, by pixelwise maximum."""
     height, width = image.shape[:2]
-    top, left = (pick(len(canvas) - side + 1) for side in (height, width))
+    top, left = (randbelow(len(canvas) - side + 1) for side in (height, width))
     below = canvas[top : top + height, left : left + width]
     np.maximum(below, image, out=below)
 
 
-def _checked(images: Any, labels: Any, size: int) -> Digits:
+def _check_images(images: Any, labels: Any, size: int) -> Digits:
     """Return the images with a channel axis; raise ValueError for invalid arrays or sizes."""
     images, labels = np.asarray(images), np.asarray(labels)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):

@@ -13,13 +13,13 @@ class Event(NamedTuple):
     Attributes:
         slots: type of each slot of its templates: "name" or "figure".
         statements: templates which report that the event happened, each of one or more sentences.
-        asides: templates of distractors: the event was long ago, is planned or is not true.
+        distractors: templates of distractors: the event was long ago, is planned or is not true.
         summary: template of one sentence, which never begins with a name.
     """
 
     slots: dict[str, str]
     statements: tuple[Sentences, ...]
-    asides: tuple[Sentences, ...]
+    distractors: tuple[Sentences, ...]
     summary: str
 
 

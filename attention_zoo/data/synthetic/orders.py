@@ -15,13 +15,13 @@ whatever the sizes and seeds.
 
 from __future__ import annotations
 
-from attention_zoo.data.synthetic.slots import Pick
-from attention_zoo.data.synthetic.splits import Drawn, Parts, draw_sentences
+from attention_zoo.data.synthetic.slots import RandomBelow
+from attention_zoo.data.synthetic.splits import Candidate, PartRange, sample_corpus
 from attention_zoo.data.text.tagged import TaggedSentences
 
-MOST = 20  # maximum number of items outside of `long`
+MAX_ITEMS = 20  # maximum number of items outside of `long`
 
-FIRST = [
+FIRST_NAMES = [
     "Ada",
     "Ben",
     "Cleo",
@@ -41,7 +41,7 @@ FIRST = [
     "Sam",
     "Tess",
 ]
-LAST = [
+LAST_NAMES = [
     "Bell",
     "Berg",
     "Bowl",
@@ -73,7 +73,7 @@ STREETS = [
     "Stone",
     "Wood",
 ]
-WAYS = ("Lane", "Road", "Street", "Hill", "Square")
+STREET_TYPES = ("Lane", "Road", "Street", "Hill", "Square")
 CITIES = ("York", "Leeds", "Bath", "Ely", "Reading", "New Ross", "Stone", "Old Mill", "Hull")
 COLOURS = ("red", "blue", "green", "plain", "dark red", "light blue", "black")
 ITEMS = [
@@ -89,7 +89,7 @@ ITEMS = [
     "stones",
     "tables",
 ]
-MANY = ("two", "five", "a dozen", "two dozen", "half a dozen", "ten", "a hundred")
+QUANTITIES = ("two", "five", "a dozen", "two dozen", "half a dozen", "ten", "a hundred")
 
 Span = tuple[str, str]  # words, and their label: "" for none
 
@@ -111,45 +111,50 @@ def generate_orders(
         ValueError: a size below 1, an unknown split, an invalid range of the number of items.
     """
 
-    def draw(items: int, pick: Pick) -> Drawn:
-        spans = _draw(items, pick)
+    def sample(items: int, randbelow: RandomBelow) -> Candidate:
+        spans = _sample_spans(items, randbelow)
         text = " ".join(words for words, _ in spans)
         return text, lambda: (text, spans)
 
-    parts = Parts("items", min_items, max_items, limit=MOST)
-    found = draw_sentences("orders", split, seed, size, parts, draw)
-    tagged = [_tagged(spans) for spans in found.values()]
+    part_range = PartRange("items", min_items, max_items, limit=MAX_ITEMS)
+    spans_by_text = sample_corpus("orders", split, seed, size, part_range, sample)
+    sentences = [_tag_words(spans) for spans in spans_by_text.values()]
     origin = f"orders {split} (seed {seed})"
-    return TaggedSentences([words for words, _ in tagged], [tags for _, tags in tagged], origin)
+    return TaggedSentences(
+        [words for words, _ in sentences], [tags for _, tags in sentences], origin
+    )
 
 
-def _draw(items: int, pick: Pick) -> list[Span]:
+def _sample_spans(items: int, randbelow: RandomBelow) -> list[Span]:
     """Sample one sentence as spans."""
 
-    def one(choices: tuple[str, ...] | list[str]) -> str:
-        return choices[pick(len(choices))]
+    def choose(choices: tuple[str, ...] | list[str]) -> str:
+        return choices[randbelow(len(choices))]
 
-    def party() -> str:
-        street = f"{1 + pick(99)} {one(STREETS)} {one(WAYS)}"
-        return f"{one(FIRST)} {one(LAST)} , {street} , {one(CITIES)}"
+    def sample_party() -> str:
+        street = f"{1 + randbelow(99)} {choose(STREETS)} {choose(STREET_TYPES)}"
+        return f"{choose(FIRST_NAMES)} {choose(LAST_NAMES)} , {street} , {choose(CITIES)}"
 
-    sent_back, turned = pick(2) == 1, pick(2) == 1
-    roles = ["SENDER", "RECEIVER"] if sent_back != turned else ["RECEIVER", "SENDER"]
-    spans = [(f"{'return' if sent_back else 'order'} {100 + pick(900)} :", "")]
-    spans += [(party(), roles[0]), ("and", ""), (party(), roles[1])]
+    is_return, is_reversed = randbelow(2) == 1, randbelow(2) == 1
+    roles = ["SENDER", "RECEIVER"] if is_return != is_reversed else ["RECEIVER", "SENDER"]
+    spans = [(f"{'return' if is_return else 'order'} {100 + randbelow(900)} :", "")]
+    spans += [(sample_party(), roles[0]), ("and", ""), (sample_party(), roles[1])]
     for _ in range(items):
-        many = str(2 + pick(98)) if pick(2) else one(MANY)
-        item = f"{one(COLOURS)} {one(ITEMS)}" if pick(2) else one(ITEMS)
-        spans += [(";", ""), (many, "QUANTITY"), (item, "ITEM")]
-    return [*spans, (", the other way round ." if turned else ".", "")]
+        quantity = str(2 + randbelow(98)) if randbelow(2) else choose(QUANTITIES)
+        item = f"{choose(COLOURS)} {choose(ITEMS)}" if randbelow(2) else choose(ITEMS)
+        spans += [(";", ""), (quantity, "QUANTITY"), (item, "ITEM")]
+    return [*spans, (", the other way round ." if is_reversed else ".", "")]
 
 
-def _tagged(spans: list[Span]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _tag_words(spans: list[Span]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the words of the spans and their BIO tags."""
     words: list[str] = []
     tags: list[str] = []
     for text, kind in spans:
-        inside = text.split(" ")
-        words += inside
-        tags += [f"B-{kind}", *[f"I-{kind}"] * (len(inside) - 1)] if kind else ["O"] * len(inside)
+        span_words = text.split(" ")
+        words += span_words
+        if kind:
+            tags += [f"B-{kind}", *[f"I-{kind}"] * (len(span_words) - 1)]
+        else:
+            tags += ["O"] * len(span_words)
     return tuple(words), tuple(tags)

@@ -4,9 +4,9 @@
     fire has hurt 4121 people in Jorus . Klavon Drirok has won in Nimun with 5310 votes .
 
 The summary has one sentence for each event that happened, in order of first mention ("voters of
-Nimun choose Klavon Drirok with 5310 votes . fire in Jorus hurts 4121 ."). Distractors (`asides`)
-describe events of the same kinds, with other names and figures, that are long past, only planned or
-not true. Some events are described in two sentences with others between them. Some contain a figure
+Nimun choose Klavon Drirok with 5310 votes . fire in Jorus hurts 4121 ."). Distractors describe
+events of the same kinds, with other names and figures, that are long past, only planned or not
+true. Some events are described in two sentences with others between them. Some contain a figure
 that turned out to be wrong. So neither the position nor single words identify the relevant
 sentences, and a report may contain several events of one kind.
 
@@ -24,8 +24,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from attention_zoo.data.synthetic.events import EVENTS, Event
-from attention_zoo.data.synthetic.slots import Pick
-from attention_zoo.data.synthetic.splits import Drawn, Parts, draw_sentences
+from attention_zoo.data.synthetic.slots import RandomBelow
+from attention_zoo.data.synthetic.splits import Candidate, PartRange, sample_corpus
 from attention_zoo.data.text.pairs import TextPairs
 
 SPLITS = {
@@ -37,7 +37,7 @@ SPLITS = {
 }
 """The hash values, out of 100, of each split."""
 
-MOST = 5  # maximum number of events outside of `long`
+MAX_EVENTS = 5  # maximum number of events outside of `long`
 
 ONSETS = (
     *("B", "Br", "D", "Dr", "F", "G", "Gr", "H", "J", "K"),
@@ -57,43 +57,43 @@ class Values(NamedTuple):
         size: number of values.
         common: values with a number below this are common.
         unseen: values with this number or a larger one never occur in training.
-        write: function from a number to its value.
+        format: function from a number to its value.
     """
 
     size: int
     common: int
     unseen: int
-    write: Callable[[int], str]
+    format: Callable[[int], str]
 
-    def draw(self, kind: str, pick: Pick) -> str:
+    def sample(self, kind: str, randbelow: RandomBelow) -> str:
         """Sample a value that is "common", "rare", "unseen", or "any".
 
         "any" is "common" with probability 3/4, otherwise "rare".
         """
         if kind == "any":
-            kind = "common" if pick(4) else "rare"
-        least, most = {
+            kind = "common" if randbelow(4) else "rare"
+        low, high = {
             "common": (0, self.common),
             "rare": (self.common, self.unseen),
             "unseen": (self.unseen, self.size),
         }[kind]
-        return self.write((least + pick(most - least)) * STRIDE % self.size)
+        return self.format((low + randbelow(high - low)) * STRIDE % self.size)
 
 
-def name(number: int) -> str:
+def make_name(number: int) -> str:
     """Return the name with a number below `NAMES`; all names are different."""
-    parts = []
+    syllables = []
     for choices in (ENDS, LAST_VOWELS, MIDDLES, FIRST_VOWELS, ONSETS):
-        number, part = divmod(number, len(choices))
-        parts.append(choices[part])
-    return "".join(reversed(parts))
+        number, index = divmod(number, len(choices))
+        syllables.append(choices[index])
+    return "".join(reversed(syllables))
 
 
 VALUES = {
-    "name": Values(NAMES, 60, 24000, name),
+    "name": Values(NAMES, 60, 24000, make_name),
     "figure": Values(len(FIGURES), 40, 7000, lambda number: str(FIGURES[number])),
 }
-KINDS = {"test": "common", "long": "common", "unseen": "unseen"}
+VALUE_KINDS = {"test": "common", "long": "common", "unseen": "unseen"}
 """Kind of values in each split; in other splits, it is "any"."""
 
 
@@ -124,56 +124,62 @@ def generate_reports(
         ValueError: a size below 1, an unknown split, an invalid range of the number of events.
     """
 
-    def draw(events: int, pick: Pick) -> Drawn:
-        report, summary = _draw(events, KINDS.get(split, "any"), pick)
+    def sample(events: int, randbelow: RandomBelow) -> Candidate:
+        report, summary = _sample_report(events, VALUE_KINDS.get(split, "any"), randbelow)
         return report, lambda: (report, summary)
 
-    parts = Parts("events", min_events, max_events, limit=MOST)
-    pairs = draw_sentences("reports", split, seed, size, parts, draw, SPLITS)
+    part_range = PartRange("events", min_events, max_events, limit=MAX_EVENTS)
+    pairs = sample_corpus("reports", split, seed, size, part_range, sample, SPLITS)
     return TextPairs(list(pairs), list(pairs.values()), f"reports {split} (seed {seed})")
 
 
-def _draw(events: int, kind: str, pick: Pick) -> tuple[str, str]:
+def _sample_report(events: int, kind: str, randbelow: RandomBelow) -> tuple[str, str]:
     """Sample a report with `events` events and two to four distractors, and its summary."""
     used: set[str] = set()
 
-    def value(of: str) -> str:
+    def sample_value(slot_type: str) -> str:
         while True:
-            drawn = VALUES[of].draw(kind, pick)
-            if drawn not in used:  # values are unique within a report
-                used.add(drawn)
-                return drawn
+            value = VALUES[slot_type].sample(kind, randbelow)
+            if value not in used:  # values are unique within a report
+                used.add(value)
+                return value
 
-    def filled(event: Event) -> dict[str, str]:
-        return {slot: value(of) for slot, of in event.slots.items()}
+    def sample_values(event: Event) -> dict[str, str]:
+        return {slot: sample_value(slot_type) for slot, slot_type in event.slots.items()}
 
-    def one(choices: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-        return choices[pick(len(choices))]
+    def choose(choices: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+        return choices[randbelow(len(choices))]
 
-    summarized: list[tuple[list[str], str]] = []
-    for number in range(events + 2 + pick(3)):
-        event = EVENTS[pick(len(EVENTS))]
-        values = filled(event)
-        sentences = one(event.statements if number < events else event.asides)
+    events_with_summaries: list[tuple[list[str], str]] = []
+    for number in range(events + 2 + randbelow(3)):
+        event = EVENTS[randbelow(len(EVENTS))]
+        values = sample_values(event)
+        sentences = choose(event.statements if number < events else event.distractors)
         summary = event.summary.format(**values) if number < events else ""
-        summarized.append(([sentence.format(**values) for sentence in sentences], summary))
-    return _mixed(summarized, pick)
+        events_with_summaries.append(
+            ([sentence.format(**values) for sentence in sentences], summary)
+        )
+    return _interleave(events_with_summaries, randbelow)
 
 
-def _mixed(summarized: list[tuple[list[str], str]], pick: Pick) -> tuple[str, str]:
+def _interleave(
+    events_with_summaries: list[tuple[list[str], str]], randbelow: RandomBelow
+) -> tuple[str, str]:
     """Interleave the sentences of all events at random, and return the text and its summary.
 
     The sentences of an event keep their order. The summary is in order of first mention.
     """
     sentences: list[str] = []
     summaries: list[str] = []
-    left = [(list(of_one), summary) for of_one, summary in summarized]
-    while left:
-        number = pick(len(left))
-        of_one, summary = left.pop(number)
-        sentences.append(of_one.pop(0))
+    remaining = [
+        (list(event_sentences), summary) for event_sentences, summary in events_with_summaries
+    ]
+    while remaining:
+        number = randbelow(len(remaining))
+        event_sentences, summary = remaining.pop(number)
+        sentences.append(event_sentences.pop(0))
         if summary:
             summaries.append(summary)
-        if of_one:
-            left.insert(number, (of_one, ""))
+        if event_sentences:
+            remaining.insert(number, (event_sentences, ""))
     return " ".join(sentences), " ".join(summaries)

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.images.captions import Box, CaptionedImages
-from attention_zoo.data.synthetic.drawn_shapes import SHAPES, box_of, coverage
-from attention_zoo.data.synthetic.slots import Pick
-from attention_zoo.data.synthetic.splits import Drawn, Parts, draw_sentences
+from attention_zoo.data.synthetic.shapes import SHAPES, compute_box, compute_coverage
+from attention_zoo.data.synthetic.slots import RandomBelow
+from attention_zoo.data.synthetic.splits import Candidate, PartRange, sample_corpus
 
 SPLITS = {
     "train": range(80),
@@ -39,7 +39,7 @@ SPLITS = {
 
 SIDE = 64  # pixels
 UNIT = 4  # per pixel: positions and radii are in quarters of a pixel
-EDGE = 2 * UNIT  # minimum margin around an object in its quarter
+MARGIN = 2 * UNIT  # minimum margin around an object in its quarter
 
 SIZES = {"small": range(32, 38), "large": range(48, 55)}  # radii
 COLOURS = {
@@ -52,8 +52,8 @@ COLOURS = {
     "black": (20, 20, 20),
     "white": (240, 240, 240),
 }
-TINT = 10  # maximum deviation of each channel from `COLOURS`
-UNSEEN = tuple(
+MAX_TINT = 10  # maximum deviation of each channel from `COLOURS`
+UNSEEN_KINDS = tuple(
     (
         tuple(SIZES)[(number + number // len(SHAPES)) % 2],
         colour,
@@ -62,17 +62,17 @@ UNSEEN = tuple(
     for number, colour in enumerate(COLOURS)
 )
 """All objects of the split `unseen`, one of each colour. No other split has them."""
-SEEN = tuple(
+SEEN_KINDS = tuple(
     (size, colour, shape)
     for size in SIZES
     for colour in COLOURS
     for shape in SHAPES
-    if (size, colour, shape) not in UNSEEN
+    if (size, colour, shape) not in UNSEEN_KINDS
 )
 
 GREYS, SLOPES = range(100, 151), range(-24, 25)
 """Grey level of the upper left corner, and its change to the bottom and to the right."""
-NOISE = 8  # maximum amplitude of the pixel noise
+NOISE_AMPLITUDE = 8  # maximum amplitude of the pixel noise
 
 QUARTERS = {
     "upper left": (0, 0),
@@ -81,18 +81,18 @@ QUARTERS = {
     "lower right": (1, 1),
 }
 """Row and column of each quarter."""
-BESIDE = ((0, 1), (2, 3), (0, 2), (1, 3))
+ADJACENT_QUARTERS = ((0, 1), (2, 3), (0, 2), (1, 3))
 """Pairs of adjacent quarters; a caption describes the objects of one pair."""
-FROM_IT = {
+DIRECTION_PHRASES = {
     "right": ("to its right", "right of it"),
     "left": ("to its left", "left of it"),
     "below": ("below it", "under it"),
     "above": ("above it", "over it"),
 }
 """Two phrases for each direction from the first object of a caption to the second."""
-TAKEN = {
+OCCUPIED_QUARTERS = {
     1: ((0,), (1,), (2,), (3,)),
-    2: BESIDE,
+    2: ADJACENT_QUARTERS,
     3: ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)),
     4: ((0, 1, 2, 3),),
 }
@@ -144,7 +144,7 @@ class Scene(NamedTuple):
 
         A single object has two. Otherwise, each object has two with each adjacent object.
         """
-        return _told({thing.quarter: thing.kind for thing in self.things})
+        return _make_captions({thing.quarter: thing.kind for thing in self.things})
 
 
 def generate_scenes(
@@ -174,82 +174,91 @@ def generate_scenes(
         ValueError: a size below 1, an unknown split, no objects or more than 4.
     """
 
-    def draw(count: int, pick: Pick) -> Drawn:
-        kinds = _kinds(count, UNSEEN if split == "unseen" else SEEN, pick)
-        quarters = TAKEN[count][pick(len(TAKEN[count]))]
+    def sample(count: int, randbelow: RandomBelow) -> Candidate:
+        kinds = _sample_kinds(count, UNSEEN_KINDS if split == "unseen" else SEEN_KINDS, randbelow)
+        quarters = OCCUPIED_QUARTERS[count][randbelow(len(OCCUPIED_QUARTERS[count]))]
 
         def make() -> tuple[Scene, Scene]:
-            scene = _placed(kinds, quarters, pick)
+            scene = _sample_scene(kinds, quarters, randbelow)
             return scene, scene
 
-        return repr(_told(dict(zip(quarters, kinds, strict=True)))), make
+        return repr(_make_captions(dict(zip(quarters, kinds, strict=True)))), make
 
-    things = Parts("things", min_things, max_things, limit=4)
-    scenes = list(draw_sentences("scenes", split, seed, size, things, draw, SPLITS))
+    things = PartRange("things", min_things, max_things, limit=4)
+    scenes = list(sample_corpus("scenes", split, seed, size, things, sample, SPLITS))
     images = np.empty((size, SIDE, SIDE, 3), np.uint8)
     boxes = [_paint(scene, image) for scene, image in zip(scenes, images, strict=True)]
     return CaptionedImages(
         images,
         [scene.captions() for scene in scenes],
         [str(row) for row in range(size)],
-        f"scenes {split} (seed {seed}{_asked(min_things, max_things)})",
+        f"scenes {split} (seed {seed}{_format_range(min_things, max_things)})",
         boxes=boxes,
     )
 
 
-def _told(things: dict[int, Kind]) -> tuple[str, ...]:
+def _make_captions(things: dict[int, Kind]) -> tuple[str, ...]:
     """Return all captions of objects, given by quarter."""
-    captions_found = []
-    for one, first in things.items():
-        place, kind = tuple(QUARTERS)[one], " ".join(first)
-        begun = f"at the {place} a {kind}", f"in the {place} is a {kind}"
+    captions = []
+    for quarter, first_kind in things.items():
+        position, kind = tuple(QUARTERS)[quarter], " ".join(first_kind)
+        openings = f"at the {position} a {kind}", f"in the {position} is a {kind}"
         if len(things) == 1:
-            return begun
-        for other, second in things.items():
-            if (min(one, other), max(one, other)) in BESIDE:
-                words = FROM_IT[_direction(one, other)]
-                captions_found += [
-                    f"{a} and {b} a {' '.join(second)}" for a, b in zip(begun, words, strict=True)
+            return openings
+        for other_quarter, second_kind in things.items():
+            if (min(quarter, other_quarter), max(quarter, other_quarter)) in ADJACENT_QUARTERS:
+                phrases = DIRECTION_PHRASES[_find_direction(quarter, other_quarter)]
+                captions += [
+                    f"{a} and {b} a {' '.join(second_kind)}"
+                    for a, b in zip(openings, phrases, strict=True)
                 ]
-    return tuple(captions_found)
+    return tuple(captions)
 
 
-def _direction(one: int, other: int) -> str:
-    """Return the direction from quarter `one` to the adjacent quarter `other`."""
-    if abs(one - other) == 1:
-        return "right" if one < other else "left"
-    return "below" if one < other else "above"
+def _find_direction(quarter: int, other_quarter: int) -> str:
+    """Return the direction from a quarter to an adjacent one."""
+    if abs(quarter - other_quarter) == 1:
+        return "right" if quarter < other_quarter else "left"
+    return "below" if quarter < other_quarter else "above"
 
 
-def _kinds(count: int, known: tuple[Kind, ...], pick: Pick) -> tuple[Kind, ...]:
-    """Sample `count` of the `known` kinds of object, with different shapes."""
+def _sample_kinds(
+    count: int, allowed: tuple[Kind, ...], randbelow: RandomBelow
+) -> tuple[Kind, ...]:
+    """Sample `count` of the `allowed` kinds of object, with different shapes."""
     kinds: list[Kind] = []
     while len(kinds) < count:
         shapes = {shape for _, _, shape in kinds}
-        others = [kind for kind in known if kind[2] not in shapes]
-        kinds.append(others[pick(len(others))])
+        others = [kind for kind in allowed if kind[2] not in shapes]
+        kinds.append(others[randbelow(len(others))])
     return tuple(kinds)
 
 
-def _placed(kinds: tuple[Kind, ...], quarters: tuple[int, ...], pick: Pick) -> Scene:
+def _sample_scene(
+    kinds: tuple[Kind, ...], quarters: tuple[int, ...], randbelow: RandomBelow
+) -> Scene:
     """Sample a background, and a position, radius and tint of each object within its quarter."""
-    side, places = UNIT * SIDE // 2, tuple(QUARTERS.values())
+    side, corners = UNIT * SIDE // 2, tuple(QUARTERS.values())
     things = []
     for kind, quarter in zip(kinds, quarters, strict=True):
-        radius = SIZES[kind[0]][pick(len(SIZES[kind[0]]))]
-        least = EDGE + radius
-        row, column = (side * at + least + pick(side - 2 * least + 1) for at in places[quarter])
-        tint = tuple(pick(2 * TINT + 1) - TINT for _ in range(3))
+        radius = SIZES[kind[0]][randbelow(len(SIZES[kind[0]]))]
+        margin = MARGIN + radius
+        row, column = (
+            side * corner + margin + randbelow(side - 2 * margin + 1) for corner in corners[quarter]
+        )
+        tint = tuple(randbelow(2 * MAX_TINT + 1) - MAX_TINT for _ in range(3))
         things.append(Thing(*kind, quarter, row, column, radius, tint))
-    ground = tuple(values[pick(len(values))] for values in (GREYS, SLOPES, SLOPES))
+    ground = tuple(values[randbelow(len(values))] for values in (GREYS, SLOPES, SLOPES))
     return Scene(tuple(things), ground)
 
 
-def _asked(least: int, most: int) -> str:
+def _format_range(minimum: int, maximum: int) -> str:
     """Format the number of objects for the corpus's `origin`; empty for the default."""
-    if (least, most) == (1, 4):
+    if (minimum, maximum) == (1, 4):
         return ""
-    return f", {least} to {most} things" if least < most else f", {most} thing{'s' * (most > 1)}"
+    if minimum == maximum:
+        return f", {maximum} thing{'s' * (maximum > 1)}"
+    return f", {minimum} to {maximum} things"
 
 
 def _paint(scene: Scene, image: NDArray[np.uint8]) -> dict[str, Box]:
@@ -257,15 +266,16 @@ def _paint(scene: Scene, image: NDArray[np.uint8]) -> dict[str, Box]:
     grey, down, right = scene.ground
     steps = np.arange(SIDE) / SIDE
     ground = grey + down * steps[:, None] + right * steps[None, :]
-    picture = np.repeat(ground[:, :, None], 3, axis=2)
+    pixels = np.repeat(ground[:, :, None], 3, axis=2)
     boxes = {}
     for thing in scene.things:
-        place = thing.row / UNIT, thing.column / UNIT, thing.radius / UNIT
-        covered = coverage(thing.shape, SIDE, *place)
+        geometry = thing.row / UNIT, thing.column / UNIT, thing.radius / UNIT
+        coverage = compute_coverage(thing.shape, SIDE, *geometry)
         colour = np.add(COLOURS[thing.colour], thing.tint)
-        picture += covered[:, :, None] * (colour - picture)
-        boxes[thing.shape] = box_of(covered)
-    grain = random.Random(repr(scene)).randbytes(SIDE * SIDE)
-    noise = np.frombuffer(grain, np.uint8).reshape(SIDE, SIDE, 1) * (2 * NOISE / 255) - NOISE
-    image[...] = np.rint(np.clip(picture + noise, 0, 255))
+        pixels += coverage[:, :, None] * (colour - pixels)
+        boxes[thing.shape] = compute_box(coverage)
+    noise_bytes = random.Random(repr(scene)).randbytes(SIDE * SIDE)
+    levels = np.frombuffer(noise_bytes, np.uint8).reshape(SIDE, SIDE, 1)
+    noise = levels * (2 * NOISE_AMPLITUDE / 255) - NOISE_AMPLITUDE
+    image[...] = np.rint(np.clip(pixels + noise, 0, 255))
     return boxes

@@ -16,7 +16,7 @@ from typing import Literal, Protocol, cast
 
 Value = tuple[int | str, ...]
 Granularity = Literal["minute", "hour", "day", "week"]
-Pick = Callable[[int], int]  # pick(n) samples one of 0 .. n - 1
+RandomBelow = Callable[[int], int]  # randbelow(n) samples an integer from 0 to n - 1
 
 _FIRST_DAY, _DAYS = datetime.date(1950, 1, 1), 36524  # up to 2049-12-30
 _DATE_STYLES = ("full", "long", "MMMMd", "MMMMd", "MMMMd", "MMMMd")
@@ -27,36 +27,36 @@ _SECONDS = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 class Slot(Protocol):
     """A type of value that can be sampled and formatted."""
 
-    def draw(self, pick: Pick) -> Value:
-        """Sample a value, with as many calls of `pick` as it needs."""
+    def sample(self, randbelow: RandomBelow) -> Value:
+        """Sample a value, with as many calls of `randbelow` as it needs."""
 
-    def write(self, value: Value, language: str) -> str:
+    def format(self, value: Value, language: str) -> str:
         """Format the value in a language."""
 
 
 class Date:
     """A day of 1950 to 2049: with weekday and year, with the year, or day and month alone."""
 
-    def draw(self, pick: Pick) -> Value:
-        day = _FIRST_DAY + datetime.timedelta(days=pick(_DAYS))
-        style = _DATE_STYLES[pick(len(_DATE_STYLES))]
+    def sample(self, randbelow: RandomBelow) -> Value:
+        day = _FIRST_DAY + datetime.timedelta(days=randbelow(_DAYS))
+        style = _DATE_STYLES[randbelow(len(_DATE_STYLES))]
         return style, day.year, day.month, day.day
 
-    def write(self, value: Value, language: str) -> str:
+    def format(self, value: Value, language: str) -> str:
         style, year, month, day = value
         weekday = datetime.date(int(year), int(month), int(day)).weekday()
-        around = _around_year(str(style), weekday, int(month), int(day), language)
-        return str(year).join(around)
+        parts = _split_at_year(str(style), weekday, int(month), int(day), language)
+        return str(year).join(parts)
 
 
 class Time:
     """A minute of the day, in 12-hour format in English, otherwise in 24-hour format."""
 
-    def draw(self, pick: Pick) -> Value:
-        return pick(24), pick(60)
+    def sample(self, randbelow: RandomBelow) -> Value:
+        return randbelow(24), randbelow(60)
 
-    def write(self, value: Value, language: str) -> str:
-        return _time(int(value[0]), int(value[1]), language)
+    def format(self, value: Value, language: str) -> str:
+        return _format_time(int(value[0]), int(value[1]), language)
 
 
 @dataclass(frozen=True)
@@ -66,30 +66,30 @@ class Quantity:
     units: tuple[str, ...]
     largest: int
 
-    def draw(self, pick: Pick) -> Value:
-        return self.units[pick(len(self.units))], 1 + pick(self.largest)
+    def sample(self, randbelow: RandomBelow) -> Value:
+        return self.units[randbelow(len(self.units))], 1 + randbelow(self.largest)
 
-    def write(self, value: Value, language: str) -> str:
-        return _quantity(str(value[0]), int(value[1]), language)
+    def format(self, value: Value, language: str) -> str:
+        return _format_quantity(str(value[0]), int(value[1]), language)
 
 
 @dataclass(frozen=True)
-class Distance:
+class RelativeTime:
     """A relative time, up to `largest` minutes, hours, days or weeks in the future or the past."""
 
-    is_ahead: bool
+    is_future: bool
     largest: int
 
-    def draw(self, pick: Pick) -> Value:
-        return tuple(_SECONDS)[pick(len(_SECONDS))], 1 + pick(self.largest)
+    def sample(self, randbelow: RandomBelow) -> Value:
+        return tuple(_SECONDS)[randbelow(len(_SECONDS))], 1 + randbelow(self.largest)
 
-    def write(self, value: Value, language: str) -> str:
-        number = int(value[1]) if self.is_ahead else -int(value[1])
-        return _distance(str(value[0]), number, language)
+    def format(self, value: Value, language: str) -> str:
+        number = int(value[1]) if self.is_future else -int(value[1])
+        return _format_relative_time(str(value[0]), number, language)
 
 
 @cache
-def _around_year(style: str, weekday: int, month: int, day: int, language: str) -> list[str]:
+def _split_at_year(style: str, weekday: int, month: int, day: int, language: str) -> list[str]:
     """Return the text before and after the year; a single text if the style has no year."""
     from babel import dates
 
@@ -103,7 +103,7 @@ def _around_year(style: str, weekday: int, month: int, day: int, language: str) 
         text = dates.format_date(date, style, locale=language)
     else:
         text = dates.format_skeleton(style, date, locale=language)
-    return _plain(text).split(str(year))
+    return _normalize_spaces(text).split(str(year))
 
 
 def _is_day(year: int, month: int, day: int) -> bool:
@@ -111,26 +111,26 @@ def _is_day(year: int, month: int, day: int) -> bool:
 
 
 @cache
-def _time(hour: int, minute: int, language: str) -> str:
+def _format_time(hour: int, minute: int, language: str) -> str:
     from babel import dates
 
     time = datetime.time(hour, minute)
-    return _plain(dates.format_skeleton(_CLOCKS[language], time, locale=language))
+    return _normalize_spaces(dates.format_skeleton(_CLOCKS[language], time, locale=language))
 
 
 @cache
-def _quantity(unit: str, number: int, language: str) -> str:
+def _format_quantity(unit: str, number: int, language: str) -> str:
     from babel import units
 
     # The CLDR omits the long form of some Chinese units that equal the short form.
     texts = (
         units.format_unit(number, unit, length, locale=language) for length in ("long", "short")
     )
-    return _plain(next(text for text in texts if unit not in text))
+    return _normalize_spaces(next(text for text in texts if unit not in text))
 
 
 @cache
-def _distance(unit: str, number: int, language: str) -> str:
+def _format_relative_time(unit: str, number: int, language: str) -> str:
     from babel import dates
 
     # With an infinite threshold, Babel never switches to a unit larger than `unit`.
@@ -141,8 +141,8 @@ def _distance(unit: str, number: int, language: str) -> str:
         add_direction=True,
         locale=language,
     )
-    return _plain(text)
+    return _normalize_spaces(text)
 
 
-def _plain(text: str) -> str:
+def _normalize_spaces(text: str) -> str:
     return " ".join(text.split())

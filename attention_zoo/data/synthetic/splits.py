@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from attention_zoo.data.synthetic.slots import Pick
+from attention_zoo.data.synthetic.slots import RandomBelow
 from attention_zoo.registry import did_you_mean
 
 SPLITS = {
@@ -18,32 +18,33 @@ SPLITS = {
 }
 """The hash values, out of 100, of each split."""
 
-Drawn = tuple[str, Callable[[], tuple[Any, Any]]]
+Candidate = tuple[str, Callable[[], tuple[Any, Any]]]
 """The text to hash, and a function that returns key and value, called if the split matches."""
 
 
-class Parts(NamedTuple):
+class PartRange(NamedTuple):
     """Range of the number of parts in a sentence, which is sampled uniformly.
 
     Attributes:
         name: name of the parts in a corpus's options.
-        least, most: range outside of "long", which has from most + 1 to 2 * most.
-        limit: maximum of `most`.
+        minimum, maximum: range outside of "long", which has from maximum + 1 to
+            2 * maximum.
+        limit: maximum of `maximum`.
     """
 
     name: str
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     limit: int
 
 
-def draw_sentences(
+def sample_corpus(
     corpus: str,
     split: str,
     seed: int,
     size: int,
-    parts: Parts,
-    draw: Callable[[int, Pick], Drawn],
+    part_range: PartRange,
+    sample: Callable[[int, RandomBelow], Candidate],
     splits: Mapping[str, range] = SPLITS,
 ) -> dict[Any, Any]:
     """Sample `size` sentences of a split with different keys, and return their values by key.
@@ -55,8 +56,8 @@ def draw_sentences(
         split: a name of `splits`.
         seed: seed of the corpus.
         size: number of sentences.
-        parts: range of the number of parts in a sentence.
-        draw: function that samples a sentence with a given number of parts.
+        part_range: range of the number of parts in a sentence.
+        sample: function that samples a sentence with a given number of parts.
         splits: the hash values, out of 100, of each split.
 
     Raises:
@@ -69,29 +70,29 @@ def draw_sentences(
         )
     if size < 1 or size != int(size):
         raise ValueError(f"size must be an integer of at least 1, got {size}")
-    name, least, most, limit = parts
-    if not 1 <= least <= most <= limit:
+    name, minimum, maximum, limit = part_range
+    if not 1 <= minimum <= maximum <= limit:
         raise ValueError(
-            f"min_{name}={least}, max_{name}={most}: expected"
-            f" 1 <= min_{name} <= max_{name} <= {limit}"
+            f"expected 1 <= min_{name} <= max_{name} <= {limit}, got min_{name}={minimum},"
+            f" max_{name}={maximum}"
         )
     if split == "long":
-        least, most = most + 1, 2 * most
+        minimum, maximum = maximum + 1, 2 * maximum
     numbers = random.Random(f"{corpus}/{split}/{seed}").random
 
-    def pick(n: int) -> int:
+    def randbelow(n: int) -> int:
         return int(numbers() * n)
 
-    found: dict[Any, Any] = {}
-    while len(found) < size:
-        count, before = least + pick(most - least + 1), len(found)
-        while len(found) == before:
-            hashed, make = draw(count, pick)
-            if _bucket(hashed) in splits[split]:
+    items: dict[Any, Any] = {}
+    while len(items) < size:
+        count, num_items = minimum + randbelow(maximum - minimum + 1), len(items)
+        while len(items) == num_items:
+            text, make = sample(count, randbelow)
+            if _compute_bucket(text) in splits[split]:
                 key, value = make()
-                found.setdefault(key, value)
-    return found
+                items.setdefault(key, value)
+    return items
 
 
-def _bucket(text: str) -> int:
+def _compute_bucket(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % 100

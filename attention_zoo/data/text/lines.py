@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from attention_zoo.data.text.reading import decoded, numbered_lines
+from attention_zoo.data.text.reading import decode_utf8, read_numbered_lines
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TextLines:
         texts = [self.texts[row] for row in rows]
         return replace(self, texts=texts, lines=[lines[row] for row in rows])
 
-    def places(self) -> list[str]:
+    def locations(self) -> list[str]:
         """Return the location of each text (`origin:line`), for messages."""
         return [f"{self.origin}:{line}" for line in self._lines()]
 
@@ -52,7 +52,7 @@ def read_lines(path: str | Path) -> TextLines:
     Raises:
         ValueError: a missing file, no line with text, or invalid UTF-8 (file:line).
     """
-    texts = [decoded(where, raw) for where, raw in numbered_lines(path)]
+    texts = [decode_utf8(location, raw) for location, raw in read_numbered_lines(path)]
     lines = [number for number, text in enumerate(texts, 1) if text.strip()]
     if not lines:
         raise ValueError(f"{path}: no line contains text; give one text per line")

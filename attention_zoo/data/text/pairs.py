@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from attention_zoo.data.text.reading import (
-    Skips,
-    decoded,
-    field_texts,
-    filled,
-    json_object,
-    numbered_lines,
+    BadRowSkipper,
+    check_not_blank,
+    decode_utf8,
+    get_field_texts,
+    parse_json_object,
+    read_numbered_lines,
 )
 from attention_zoo.registry import did_you_mean
 
@@ -81,23 +81,23 @@ def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> T
             (file:line): invalid UTF-8, an empty field, a number of fields that differs from the
             header.
     """
-    lines = numbered_lines(path)
-    where, raw = next(lines, (f"{path}:1", b""))
+    lines = read_numbered_lines(path)
+    location, raw = next(lines, (f"{path}:1", b""))
     if not raw.strip():
-        raise ValueError(f"{where}: no header; the first line must name the columns")
-    header = decoded(where, raw).split("\t")
-    columns = [_column(where, header, name) for name in (source, target)]
+        raise ValueError(f"{location}: no header; the first line must name the columns")
+    header = decode_utf8(location, raw).split("\t")
+    columns = [_find_column(location, header, name) for name in (source, target)]
 
-    def fields(where: str, raw: bytes) -> tuple[str, str]:
-        row = decoded(where, raw).split("\t")
+    def parse_row(location: str, raw: bytes) -> tuple[str, str]:
+        row = decode_utf8(location, raw).split("\t")
         if len(row) != len(header):
             raise ValueError(
-                f"{where}: expected {len(header)} tab-separated columns, as in the header, got"
+                f"{location}: expected {len(header)} tab-separated columns, as in the header, got"
                 f" {len(row)}"
             )
         return row[columns[0]], row[columns[1]]
 
-    return collect_pairs(lines, fields, str(path), (source, target), skip_bad)
+    return collect_pairs(lines, parse_row, str(path), (source, target), skip_bad)
 
 
 def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
@@ -117,12 +117,14 @@ def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) ->
             object, a missing field, one that is neither a text nor a list of texts, an empty one.
     """
 
-    def fields(where: str, raw: bytes) -> tuple[str, ...]:
-        row = json_object(where, decoded(where, raw))
-        sentences, targets = (field_texts(where, row, name) for name in (source, target))
+    def parse_row(location: str, raw: bytes) -> tuple[str, ...]:
+        row = parse_json_object(location, decode_utf8(location, raw))
+        sentences, targets = (get_field_texts(location, row, name) for name in (source, target))
         return " ".join(sentences), *targets
 
-    return collect_pairs(numbered_lines(path), fields, str(path), (source, target), skip_bad)
+    return collect_pairs(
+        read_numbered_lines(path), parse_row, str(path), (source, target), skip_bad
+    )
 
 
 def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs:
@@ -137,7 +139,7 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs
             invalid UTF-8, an empty line.
     """
     paths = (source_path, target_path)
-    sources, targets = (list(numbered_lines(path)) for path in paths)
+    sources, targets = (list(read_numbered_lines(path)) for path in paths)
     for path, lines in zip(paths, (sources, targets), strict=True):
         if not lines:
             raise ValueError(f"{path}: the file is empty")
@@ -147,7 +149,7 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs
             " line n of one must translate line n of the other"
         )
     texts = [
-        [filled(where, decoded(where, raw), "line") for where, raw in lines]
+        [check_not_blank(location, decode_utf8(location, raw), "line") for location, raw in lines]
         for lines in (sources, targets)
     ]
     return TextPairs(texts[0], texts[1], f"{source_path} and {target_path}")
@@ -155,7 +157,7 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs
 
 def collect_pairs(
     rows: Iterable[tuple[str, Row]],
-    fields: Callable[[str, Row], tuple[str, ...]],
+    parse_row: Callable[[str, Row], tuple[str, ...]],
     origin: str,
     names: tuple[str, str],
     skip_bad: int,
@@ -164,8 +166,8 @@ def collect_pairs(
 
     Args:
         rows: location (file:line) and content of each row.
-        fields: function from these two to the source, the target and alternative targets. It raises
-            ValueError if the row is bad.
+        parse_row: function from these two to the source, the target and alternative targets. It
+            raises ValueError if the row is bad.
         origin: source of the rows, for messages.
         names: field names of source and target, for messages.
         skip_bad: maximum number of bad rows.
@@ -175,27 +177,29 @@ def collect_pairs(
     """
     sources: list[str] = []
     references: list[tuple[str, ...]] = []
-    skips = Skips(skip_bad)
-    for where, row in rows:
-        with skips:
-            source, *targets = fields(where, row)
-            filled(where, source, f"field {names[0]!r}")
+    skipper = BadRowSkipper(skip_bad)
+    for location, row in rows:
+        with skipper:
+            source, *targets = parse_row(location, row)
+            check_not_blank(location, source, f"field {names[0]!r}")
             for text in targets:
-                filled(where, text, f"field {names[1]!r}")
+                check_not_blank(location, text, f"field {names[1]!r}")
             sources.append(source)
             references.append(tuple(targets))
     if not sources:
-        raise ValueError(f"{origin}: no pairs (bad rows skipped: {skips.count})")
-    several = any(len(of_source) > 1 for of_source in references)
-    first = [of_source[0] for of_source in references]
-    return TextPairs(sources, first, origin, skips.count, references if several else None)
+        raise ValueError(f"{origin}: no pairs (bad rows skipped: {skipper.count})")
+    has_references = any(len(alternatives) > 1 for alternatives in references)
+    first_targets = [alternatives[0] for alternatives in references]
+    return TextPairs(
+        sources, first_targets, origin, skipper.count, references if has_references else None
+    )
 
 
-def _column(where: str, header: list[str], name: str) -> int:
+def _find_column(location: str, header: list[str], name: str) -> int:
     if header.count(name) != 1:
-        found = "is repeated" if name in header else "is missing"
+        problem = "is repeated" if name in header else "is missing"
         raise ValueError(
-            f"{where}: column {name!r} {found} in the header{did_you_mean(name, header)}"
+            f"{location}: column {name!r} {problem} in the header{did_you_mean(name, header)}"
             f" (columns: {', '.join(header)})"
         )
     return header.index(name)

@@ -15,7 +15,7 @@ from attention_zoo.registry import did_you_mean
 _GZIP, _BYTE_ORDER_MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
-def numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
+def read_numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
     """Yield `file:line` and the line's bytes, without its end ("\\n" or "\\r\\n").
 
     A gzipped file is detected by its content. A byte order mark is ignored.
@@ -25,8 +25,8 @@ def numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
     """
     try:
         with open(path, "rb") as file:
-            zipped = file.read(len(_GZIP)) == _GZIP
-        with gzip.open(path) if zipped else open(path, "rb") as file:
+            is_gzipped = file.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if is_gzipped else open(path, "rb") as file:
             for number, raw in enumerate(file, 1):
                 if number == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
@@ -41,81 +41,83 @@ def numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
         raise ValueError(f"{str(path)!r}: not a valid path, contains a null character") from None
 
 
-def decoded(where: str, raw: bytes) -> str:
+def decode_utf8(location: str, raw: bytes) -> str:
     """Return the bytes as text; raise ValueError unless they are UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{where}: not valid UTF-8 at byte {error.start}; convert the file to UTF-8"
+            f"{location}: not valid UTF-8 at byte {error.start}; convert the file to UTF-8"
         ) from None
 
 
-def filled(where: str, text: str, what: str) -> str:
+def check_not_blank(location: str, text: str, what: str) -> str:
     """Return the text; raise ValueError if it is blank."""
     if not text.strip():
-        raise ValueError(f"{where}: the {what} is empty")
+        raise ValueError(f"{location}: the {what} is empty")
     return text
 
 
-def parsed(where: str, text: str) -> Any:
+def parse_json(location: str, text: str) -> Any:
     """Parse a JSON text; raise ValueError if it is invalid."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         reason = f"{error.msg} at {line}character {error.colno}"
-        raise ValueError(f"{where}: not valid JSON: {reason}") from None
+        raise ValueError(f"{location}: not valid JSON: {reason}") from None
     except ValueError:
-        raise ValueError(f"{where}: not valid JSON: a number has too many digits") from None
+        raise ValueError(f"{location}: not valid JSON: a number has too many digits") from None
     except RecursionError:
-        raise ValueError(f"{where}: not valid JSON: nested too deeply") from None
+        raise ValueError(f"{location}: not valid JSON: nested too deeply") from None
 
 
-def json_object(where: str, line: str) -> dict[str, Any]:
+def parse_json_object(location: str, line: str) -> dict[str, Any]:
     """Return the JSON object of a line; raise ValueError if there is none."""
-    row = parsed(where, line)
+    row = parse_json(location, line)
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: the line is not a JSON object; expected {{...}}")
+        raise ValueError(f"{location}: the line is not a JSON object; expected {{...}}")
     return row
 
 
-def field(where: str, row: dict[str, Any], name: str) -> Any:
+def get_field(location: str, row: dict[str, Any], name: str) -> Any:
     """Return a field of a JSON object; raise ValueError, listing the fields, if it is missing."""
     if name not in row:
-        close = did_you_mean(name, row)
-        raise ValueError(f"{where}: has no field {name!r}{close} (fields: {', '.join(row)})")
+        suggestion = did_you_mean(name, row)
+        raise ValueError(
+            f"{location}: has no field {name!r}{suggestion} (fields: {', '.join(row)})"
+        )
     return row[name]
 
 
-def field_texts(where: str, row: dict[str, Any], name: str) -> list[str]:
+def get_field_texts(location: str, row: dict[str, Any], name: str) -> list[str]:
     """Return the texts of a field; raise ValueError unless it is a text or a list of texts."""
-    value = field(where, row, name)
+    value = get_field(location, row, name)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{where}: field {name!r} must be a string or a list of strings")
+        raise ValueError(f"{location}: field {name!r} must be a string or a list of strings")
     if not texts:
-        raise ValueError(f"{where}: the field {name!r} is empty")
+        raise ValueError(f"{location}: the field {name!r} is empty")
     for text in texts:
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise ValueError(
-                f"{where}: field {name!r} is not valid Unicode: contains a lone surrogate"
+                f"{location}: field {name!r} is not valid Unicode: contains a lone surrogate"
             )
     return texts
 
 
-class Skips:
+class BadRowSkipper:
     """Context manager that skips and counts bad rows, with one `with` block per row.
 
     Args:
-        most: maximum number of bad rows.
+        limit: maximum number of bad rows.
 
     Raises:
-        ValueError: more than `most` rows are bad. The message explains how to skip the row.
+        ValueError: more than `limit` rows are bad. The message explains how to skip the row.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self.count = 0
 
     def __enter__(self) -> None:
@@ -130,7 +132,7 @@ class Skips:
         if not isinstance(problem, ValueError):
             return False
         self.count += 1
-        if self.count > self.most:
+        if self.count > self.limit:
             raise ValueError(
                 f"{problem}; fix it, or skip bad rows with skip_bad={self.count} or more"
             ) from None

@@ -18,65 +18,73 @@ def check_tags(sentences: TaggedSentences, scheme: str, strict: bool = True) -> 
             each tag is checked, and metrics interpret such sequences as conlleval does.
     """
     TAG_SCHEMES.get(scheme)
-    strange = {tag: problem for tag in sentences.known_tags for problem in _problem(scheme, tag)}
-    if strange:
+    invalid_tags = {
+        tag: message for tag in sentences.known_tags for message in _check_form(scheme, tag)
+    }
+    if invalid_tags:
         row, word = next(
             (row, word)
             for row, tags in enumerate(sentences.tags)
             for word, tag in enumerate(tags)
-            if tag in strange
+            if tag in invalid_tags
         )
-        raise ValueError(f"{sentences.place(row, word)}: {strange[sentences.tags[row][word]]}")
+        raise ValueError(
+            f"{sentences.locate_word(row, word)}: {invalid_tags[sentences.tags[row][word]]}"
+        )
     if strict:
-        for row, word in _broken(sentences, scheme):
-            raise ValueError(_told(sentences, scheme, row, word))
+        for row, word in _find_violations(sentences, scheme):
+            raise ValueError(_format_violation(sentences, scheme, row, word))
 
 
-def _problem(scheme: str, tag: str) -> Iterator[str]:
+def _check_form(scheme: str, tag: str) -> Iterator[str]:
     """Yield an error message if the form of a tag is invalid."""
     try:
-        _constraints(scheme, [tag])
+        _make_constraints(scheme, [tag])
     except ValueError as error:
         yield str(error)
 
 
-def _constraints(scheme: str, tags: Sequence[str]) -> tuple[list[str], TagConstraints]:
+def _make_constraints(scheme: str, tags: Sequence[str]) -> tuple[list[str], TagConstraints]:
     """Return the tags, completed by all other tags of their types, and their constraints."""
-    letters = TAG_SCHEMES.get(scheme)().letters()
-    kinds = {tag.partition("-")[2] for tag in tags}
-    others = {f"{letter}-{kind}" if kind else letter for letter in letters for kind in kinds}
-    names = sorted({OUTSIDE, *tags, *others})
-    return names, tag_constraints(scheme, names)
+    prefixes = TAG_SCHEMES.get(scheme)().letters()
+    types = {tag.partition("-")[2] for tag in tags}
+    other_tags = {f"{prefix}-{name}" if name else prefix for prefix in prefixes for name in types}
+    tag_names = sorted({OUTSIDE, *tags, *other_tags})
+    return tag_names, tag_constraints(scheme, tag_names)
 
 
-def _broken(sentences: TaggedSentences, scheme: str) -> Iterator[tuple[int, int]]:
+def _find_violations(sentences: TaggedSentences, scheme: str) -> Iterator[tuple[int, int]]:
     """Yield each sentence that violates the scheme, and the index of its first invalid word.
 
     The index is the number of words if the sentence ends too early.
     """
-    names, rules = _constraints(scheme, sentences.known_tags)
+    names, rules = _make_constraints(scheme, sentences.known_tags)
     numbers = {name: number for number, name in enumerate(names)}
     for row, tags in enumerate(sentences.tags):
-        word = rules.first_broken([numbers[tag] for tag in tags])
+        word = rules.find_first_violation([numbers[tag] for tag in tags])
         if word is not None:
             yield row, word
 
 
-def _told(sentences: TaggedSentences, scheme: str, row: int, word: int) -> str:
+def _format_violation(sentences: TaggedSentences, scheme: str, row: int, word: int) -> str:
     tags = sentences.tags[row]
     if word == len(tags):
-        place, wrong = sentences.place(row, word - 1), f"{tags[-1]!r} may not end a sentence"
+        location = sentences.locate_word(row, word - 1)
+        problem = f"{tags[-1]!r} may not end a sentence"
     else:
-        after = f"come after {tags[word - 1]!r}" if word else "begin a sentence"
-        place, wrong = sentences.place(row, word), f"{tags[word]!r} may not {after}"
-    others = [name for name in TAG_SCHEMES.names() if name != scheme and _fits(sentences, name)]
-    named = f", or use the scheme {' or '.join(others)}" if others else ""
-    return f"{place}: {wrong} in {scheme}; fix the tag{named}"
+        position = f"come after {tags[word - 1]!r}" if word else "begin a sentence"
+        location = sentences.locate_word(row, word)
+        problem = f"{tags[word]!r} may not {position}"
+    alternatives = [
+        name for name in TAG_SCHEMES.names() if name != scheme and _is_valid(sentences, name)
+    ]
+    hint = f", or use the scheme {' or '.join(alternatives)}" if alternatives else ""
+    return f"{location}: {problem} in {scheme}; fix the tag{hint}"
 
 
-def _fits(sentences: TaggedSentences, scheme: str) -> bool:
+def _is_valid(sentences: TaggedSentences, scheme: str) -> bool:
     try:
         check_tags(sentences, scheme, strict=False)
     except ValueError:
         return False
-    return next(_broken(sentences, scheme), None) is None
+    return next(_find_violations(sentences, scheme), None) is None

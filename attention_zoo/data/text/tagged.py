@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from attention_zoo.data.text.reading import decoded, numbered_lines
+from attention_zoo.data.text.reading import decode_utf8, read_numbered_lines
 
-LONGEST = 1000
+MAX_SENTENCE_LENGTH = 1000
 """Maximum number of words of a file without blank lines; a longer file is rejected."""
 
 UNMARKED = ("", "-", "_", "0", "O")
 """Cells of unmarked words in a column of marks."""
 
-_DOCUMENT, _PART = "-DOCSTART-", re.compile(r"\d+[-.]\d+")
+_DOCUMENT_START, _TOKEN_RANGE = "-DOCSTART-", re.compile(r"\d+[-.]\d+")
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class TaggedSentences:
                 f"{self.origin}: expected one tag sequence per sentence, got {len(self.tags)} tag"
                 f" sequences and {len(self.words)} sentences"
             )
-        for place, words, tags in zip(self.places(), self.words, self.tags, strict=True):
+        for location, words, tags in zip(self.locations(), self.words, self.tags, strict=True):
             if len(words) != len(tags):
-                raise ValueError(f"{place}: {len(words)} words but {len(tags)} tags")
+                raise ValueError(f"{location}: {len(words)} words but {len(tags)} tags")
 
     def __len__(self) -> int:
         return len(self.words)
@@ -54,7 +54,7 @@ class TaggedSentences:
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], ...]]:
         """Yield the words, the tags and the indices of marked words of each sentence."""
         for row, (words, tags) in enumerate(zip(self.words, self.tags, strict=True)):
-            marked = () if self.marks is None else _numbers(self.marks[row])
+            marked = () if self.marks is None else _get_marked_indices(self.marks[row])
             yield words, tags, marked
 
     @property
@@ -62,16 +62,16 @@ class TaggedSentences:
         """All tags that occur, sorted."""
         return sorted({tag for tags in self.tags for tag in tags})
 
-    def places(self) -> list[str]:
+    def locations(self) -> list[str]:
         """Return the location of each sentence (`origin:line`), for messages."""
         lines = self.lines or range(1, len(self) + 1)
         return [f"{self.origin}:{line}" for line in lines]
 
-    def place(self, row: int, word: int) -> str:
+    def locate_word(self, row: int, word: int) -> str:
         """Return the location of a word, for messages; `row` and `word` are counted from 0."""
         if self.word_lines is not None:
             return f"{self.origin}:{self.word_lines[row][word]}"
-        return f"{self.places()[row]}, word {word + 1}"
+        return f"{self.locations()[row]}, word {word + 1}"
 
     def take(self, rows: Iterable[int]) -> TaggedSentences:
         """Return the sentences with indices `rows`, with their line numbers."""
@@ -109,79 +109,86 @@ def read_conll(
 
     Raises:
         ValueError: a missing file, no sentences, invalid UTF-8, lines with different numbers of
-            columns, a missing column, an empty word or tag, or more than `LONGEST` words without a
-            blank line (file:line).
+            columns, a missing column, an empty word or tag, or more than `MAX_SENTENCE_LENGTH`
+            words without a blank line (file:line).
     """
-    blocks = list(_blocks(path, comment, numbered=words != 0))
-    if not blocks:
+    sentences = list(_read_sentences(path, comment, has_numbers=words != 0))
+    if not sentences:
         raise ValueError(f"{path}: contains no sentence; give one word and its tag per line")
-    if len(blocks) == 1 and len(blocks[0]) > LONGEST:
-        where, _ = blocks[0][LONGEST]
+    if len(sentences) == 1 and len(sentences[0]) > MAX_SENTENCE_LENGTH:
+        location, _ = sentences[0][MAX_SENTENCE_LENGTH]
         raise ValueError(
-            f"{where}: no blank line within the first {LONGEST} words; put one after each sentence"
+            f"{location}: no blank line within the first {MAX_SENTENCE_LENGTH} words; put"
+            " one after each sentence"
         )
-    width = len(blocks[0][0][1])
-    found: list[list[tuple[str, ...]]] = []
-    for block in blocks:
-        for where, cells in block:
-            _check(where, cells, width, (words, tags, marks))
-        columns = list(zip(*(cells for _, cells in block), strict=True))
-        found.append(columns)
+    width = len(sentences[0][0][1])
+    columns_by_sentence: list[list[tuple[str, ...]]] = []
+    for sentence in sentences:
+        for location, cells in sentence:
+            _check_cells(location, cells, width, (words, tags, marks))
+        columns = list(zip(*(cells for _, cells in sentence), strict=True))
+        columns_by_sentence.append(columns)
     return TaggedSentences(
-        [columns[words] for columns in found],
-        [columns[tags] for columns in found],
+        [columns[words] for columns in columns_by_sentence],
+        [columns[tags] for columns in columns_by_sentence],
         str(path),
-        None if marks is None else [_marked(columns[marks]) for columns in found],
-        [_line(block[0][0]) for block in blocks],
-        [tuple(_line(where) for where, _ in block) for block in blocks],
+        None
+        if marks is None
+        else [_parse_marks(columns[marks]) for columns in columns_by_sentence],
+        [_get_line_number(sentence[0][0]) for sentence in sentences],
+        [tuple(_get_line_number(location) for location, _ in sentence) for sentence in sentences],
     )
 
 
 Row = tuple[str, list[str]]  # `file:line` and the cells
 
 
-def _blocks(path: str | Path, comment: str | None, numbered: bool) -> Iterator[list[Row]]:
+def _read_sentences(
+    path: str | Path, comment: str | None, has_numbers: bool
+) -> Iterator[list[Row]]:
     """Yield the rows of each sentence."""
-    block: list[Row] = []
-    for where, raw in numbered_lines(path):
-        text = decoded(where, raw)
+    sentence: list[Row] = []
+    for location, raw in read_numbered_lines(path):
+        text = decode_utf8(location, raw)
         if not text.strip():
-            if block:
-                yield block
-            block = []
+            if sentence:
+                yield sentence
+            sentence = []
             continue
         cells = text.split("\t") if "\t" in text else text.split()
-        left_out = comment is not None and text.startswith(comment)
-        part = numbered and _PART.fullmatch(cells[0])
-        if not (left_out or part or cells[0] == _DOCUMENT):
-            block.append((where, cells))
-    if block:
-        yield block
+        is_comment = comment is not None and text.startswith(comment)
+        is_range = has_numbers and _TOKEN_RANGE.fullmatch(cells[0])
+        if not (is_comment or is_range or cells[0] == _DOCUMENT_START):
+            sentence.append((location, cells))
+    if sentence:
+        yield sentence
 
 
-def _check(where: str, cells: list[str], width: int, wanted: tuple[int | None, ...]) -> None:
+def _check_cells(
+    location: str, cells: list[str], width: int, columns: tuple[int | None, ...]
+) -> None:
     if len(cells) != width:
         raise ValueError(
-            f"{where}: expected {width} columns, as in the first word, got {len(cells)}; fix the"
+            f"{location}: expected {width} columns, as in the first word, got {len(cells)}; fix the"
             " line, or set comment to the prefix of comment lines"
         )
-    for column in wanted:
+    for column in columns:
         if column is not None and not -width <= column < width:
             raise ValueError(
-                f"{where}: has no column {column}, only {width} columns, counted from 0"
+                f"{location}: has no column {column}, only {width} columns, counted from 0"
             )
-    for column, what in zip(wanted[:2], ("word", "tag"), strict=True):
+    for column, name in zip(columns[:2], ("word", "tag"), strict=True):
         if column is not None and not cells[column].strip():
-            raise ValueError(f"{where}: the {what} is empty")
+            raise ValueError(f"{location}: the {name} is empty")
 
 
-def _line(where: str) -> int:
-    return int(where.rpartition(":")[2])
+def _get_line_number(location: str) -> int:
+    return int(location.rpartition(":")[2])
 
 
-def _marked(cells: tuple[str, ...]) -> tuple[bool, ...]:
+def _parse_marks(cells: tuple[str, ...]) -> tuple[bool, ...]:
     return tuple(cell.strip() not in UNMARKED for cell in cells)
 
 
-def _numbers(marks: tuple[bool, ...]) -> tuple[str, ...]:
+def _get_marked_indices(marks: tuple[bool, ...]) -> tuple[str, ...]:
     return tuple(str(number) for number, marked in enumerate(marks) if marked)

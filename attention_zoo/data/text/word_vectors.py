@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attention_zoo.data.text.reading import decoded, numbered_lines
+from attention_zoo.data.text.reading import decode_utf8, read_numbered_lines
 from attention_zoo.data.tokenizers.vocabulary import PAD
 
 
@@ -34,98 +34,98 @@ def read_word_vectors(path: str | Path, vocabulary: Sequence[str]) -> tuple[np.n
         Pennington et al. 2014, "GloVe: Global vectors for word representation"; Mikolov et al.
         2013, arXiv 1301.3781.
     """
-    exact, lowered = _wanted(vocabulary)
+    exact, lowercase = _index_vocabulary(vocabulary)
     vectors: dict[bytes, np.ndarray] = {}
-    width, some = None, False
-    for number, (where, raw) in enumerate(numbered_lines(path), 1):
+    width, has_vectors = None, False
+    for number, (location, raw) in enumerate(read_numbered_lines(path), 1):
         line = raw.strip(b" \t").replace(b"\t", b" ")
-        if number == 1 and (width := _header(line)) is not None:
+        if number == 1 and (width := _parse_header(line)) is not None:
             continue
         if width is None:
-            width = _first_width(where, line)
-        word, some = _word(where, line, width), True
-        if word not in vectors and (word in exact or word in lowered):
-            vectors[word] = _numbers(where, line, width)
-    if width is None or not some:
+            width = _count_numbers(location, line)
+        word, has_vectors = _parse_word(location, line, width), True
+        if word not in vectors and (word in exact or word in lowercase):
+            vectors[word] = _parse_vector(location, line, width)
+    if width is None or not has_vectors:
         raise ValueError(f"{path}: contains no vectors; give one word and its numbers per line")
-    return _rows(len(vocabulary), width, vectors, exact, lowered)
+    return _make_matrix(len(vocabulary), width, vectors, exact, lowercase)
 
 
 Ids = dict[bytes, list[int]]
 
 
-def _wanted(vocabulary: Sequence[str]) -> tuple[Ids, Ids]:
+def _index_vocabulary(vocabulary: Sequence[str]) -> tuple[Ids, Ids]:
     """Return the ids by token, and by the token in lower case."""
     exact: Ids = {}
-    lowered: Ids = {}
+    lowercase: Ids = {}
     for number, token in enumerate(vocabulary):
         if number != PAD:
             exact.setdefault(token.encode(), []).append(number)
-            lowered.setdefault(token.lower().encode(), []).append(number)
-    return exact, lowered
+            lowercase.setdefault(token.lower().encode(), []).append(number)
+    return exact, lowercase
 
 
-def _header(line: bytes) -> int | None:
+def _parse_header(line: bytes) -> int | None:
     """Return E of a first line "count E", None for any other line."""
     parts = line.split(b" ")
     return int(parts[1]) if len(parts) == 2 and all(x.isdigit() for x in parts) else None
 
 
-def _first_width(where: str, line: bytes) -> int:
+def _count_numbers(location: str, line: bytes) -> int:
     """Return the number of numbers at the end of the first line."""
     count = 0
-    for piece in reversed(line.split(b" ")[1:]):
-        if not _is_number(piece):
+    for value in reversed(line.split(b" ")[1:]):
+        if not _is_number(value):
             break
         count += 1
     if not count:
         raise ValueError(
-            f"{where}: no vector; expected a word and its numbers, separated by spaces"
+            f"{location}: no vector; expected a word and its numbers, separated by spaces"
         )
     return count
 
 
-def _is_number(piece: bytes) -> bool:
+def _is_number(value: bytes) -> bool:
     try:
-        float(piece)
+        float(value)
     except ValueError:
         return False
     return True
 
 
-def _word(where: str, line: bytes, width: int) -> bytes:
+def _parse_word(location: str, line: bytes, width: int) -> bytes:
     """Return the word before the numbers; raise ValueError if there are too few or too many."""
-    blanks = line.count(b" ")
-    if blanks == width:
+    num_spaces = line.count(b" ")
+    if num_spaces == width:
         return line[: line.index(b" ")]
-    word = line.rsplit(b" ", width)[0] if blanks > width else b""
+    word = line.rsplit(b" ", width)[0] if num_spaces > width else b""
     if not word or _is_number(word.rsplit(b" ", 1)[-1]):
-        numbers = sum(_is_number(piece) for piece in line.split(b" ")[1:])
-        raise ValueError(f"{where}: expected {width} numbers, got {numbers}; restore the file")
+        numbers = sum(_is_number(value) for value in line.split(b" ")[1:])
+        raise ValueError(f"{location}: expected {width} numbers, got {numbers}; restore the file")
     return word
 
 
-def _numbers(where: str, line: bytes, width: int) -> np.ndarray:
-    pieces = line.rsplit(b" ", width)[1:]
+def _parse_vector(location: str, line: bytes, width: int) -> np.ndarray:
+    values = line.rsplit(b" ", width)[1:]
     try:
-        vector = np.array([float(piece) for piece in pieces], "float32")
+        vector = np.array([float(value) for value in values], "float32")
     except ValueError:
-        bad = next(piece for piece in pieces if not _is_number(piece))
+        invalid = next(value for value in values if not _is_number(value))
         raise ValueError(
-            f"{where}: {decoded(where, bad)!r} is not a number; restore the file"
+            f"{location}: {decode_utf8(location, invalid)!r} is not a number; restore the file"
         ) from None
     if not np.isfinite(vector).all():
-        raise ValueError(f"{where}: a number is not finite; restore the file")
+        raise ValueError(f"{location}: a number is not finite; restore the file")
     return vector
 
 
-def _rows(
-    size: int, width: int, vectors: dict[bytes, np.ndarray], exact: Ids, lowered: Ids
+def _make_matrix(
+    size: int, width: int, vectors: dict[bytes, np.ndarray], exact: Ids, lowercase: Ids
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the vectors by id, and whether each was found; exact matches take precedence."""
-    matrix, found = np.zeros((size, width), "float32"), np.zeros(size, "bool")
-    for ids_of in (lowered, exact):
-        for word, ids in ids_of.items():
+    matrix, is_found = np.zeros((size, width), "float32"), np.zeros(size, "bool")
+    for ids_by_word in (lowercase, exact):
+        for word, ids in ids_by_word.items():
             if word in vectors:
-                matrix[ids], found[ids] = vectors[word], True
-    return matrix, found
+                matrix[ids], is_found[ids] = vectors[word], True
+    return matrix, is_found

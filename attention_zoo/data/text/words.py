@@ -28,23 +28,23 @@ from attention_zoo.data.tokenizers.tokenizer import CJK, WHITE_SPACE
 from attention_zoo.data.tokenizers.vocabulary import check_unicode
 
 # The inside of Oniguruma character classes.
-UNSEEN = f"{WHITE_SPACE}\\p{{Cc}}\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
+INVISIBLE = f"{WHITE_SPACE}\\p{{Cc}}\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
 SKIN_TONES = "\U0001f3fb-\U0001f3ff"
 LETTERS = rf"\p{{L}}\p{{N}}_&&[^{CJK}]"
 DIGITS = r"\p{Nd}"
-SYMBOLS = rf"\p{{S}}&&[^{UNSEEN}{CJK}{SKIN_TONES}]"
-EXTENDERS = rf"\p{{M}}\p{{Cf}}{SKIN_TONES}&&[^{UNSEEN}]"
+SYMBOLS = rf"\p{{S}}&&[^{INVISIBLE}{CJK}{SKIN_TONES}]"
+EXTENDERS = rf"\p{{M}}\p{{Cf}}{SKIN_TONES}&&[^{INVISIBLE}]"
 JOINERS = "'’.\\-‐‑"
 DIGIT_JOINERS = ",:"
-TIE = "\u200d"
+ZERO_WIDTH_JOINER = "\u200d"
 
 _LETTER = f"[{LETTERS}][{EXTENDERS}]*"
 _SYMBOL = f"[{SYMBOLS}][{EXTENDERS}]*"
 _BETWEEN_DIGITS = f"(?<=[{DIGITS}])[{DIGIT_JOINERS}](?=[{DIGITS}])"
 WORDS = (
     f"{_LETTER}(?:(?:[{JOINERS}]|{_BETWEEN_DIGITS})?{_LETTER})*"
-    f"|{_SYMBOL}(?:(?<={TIE}){_SYMBOL})*"
-    f"|[^{UNSEEN}][{EXTENDERS}]*"
+    f"|{_SYMBOL}(?:(?<={ZERO_WIDTH_JOINER}){_SYMBOL})*"
+    f"|[^{INVISIBLE}][{EXTENDERS}]*"
 )
 
 
@@ -75,9 +75,9 @@ def split_words(text: str) -> list[Word]:
     """
     if not text.isascii():
         check_unicode(text, 0)
-    return [Word(found, *place) for found, place in _engine().pre_tokenize_str(text)]
+    return [Word(word, *span) for word, span in _make_pre_tokenizer().pre_tokenize_str(text)]
 
 
 @functools.cache
-def _engine() -> pre_tokenizers.PreTokenizer:
+def _make_pre_tokenizer() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)

@@ -257,7 +257,7 @@ def train_tokenizer(
     Raises:
         ValueError: an unknown kind, no text to learn from, a vocabulary size of 4 or less.
     """
-    cls = _kind(kind)
+    cls = _get_class(kind)
     if vocabulary_size <= len(SPECIAL_TOKENS):
         raise ValueError(
             f"vocabulary_size must be greater than {len(SPECIAL_TOKENS)}, the number of special"
@@ -295,10 +295,10 @@ def load_tokenizer(folder: str | Path) -> Any:
             f" {', '.join(TOKENIZERS.names())} and true or false"
         )
     vocabulary = read_vocabulary(Path(folder) / "vocabulary.txt")
-    return _kind(kind)(vocabulary, lowercase)
+    return _get_class(kind)(vocabulary, lowercase)
 
 
-def _kind(name: str) -> type[Tokenizer]:
+def _get_class(name: str) -> type[Tokenizer]:
     return cast(type[Tokenizer], TOKENIZERS.get(name))
 
 

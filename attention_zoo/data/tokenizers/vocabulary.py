@@ -9,30 +9,30 @@ PAD, UNKNOWN, START, END = range(4)
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
 
-def check_vocabulary(tokens: Sequence[str], where: str) -> list[str]:
+def check_vocabulary(tokens: Sequence[str], location: str) -> list[str]:
     """Return the tokens as a list; raise ValueError if they are not a valid vocabulary.
 
     Args:
         tokens: the tokens in id order.
-        where: source of the tokens, for messages; the line number (id + 1) is appended to it.
+        location: source of the tokens, for messages; the line number (id + 1) is appended to it.
 
     Raises:
         ValueError: a special token is missing or misplaced; a token is empty or occurs twice.
     """
-    for token_id, special in enumerate(SPECIAL_TOKENS):
-        if tokens[token_id : token_id + 1] != [special]:
-            found = repr(tokens[token_id]) if token_id < len(tokens) else "nothing"
+    for token_id, expected in enumerate(SPECIAL_TOKENS):
+        if tokens[token_id : token_id + 1] != [expected]:
+            actual = repr(tokens[token_id]) if token_id < len(tokens) else "nothing"
             raise ValueError(
-                f"{where}:{token_id + 1}: expected {special!r}, found {found}; a vocabulary"
+                f"{location}:{token_id + 1}: expected {expected!r}, found {actual}; a vocabulary"
                 f" begins with {', '.join(SPECIAL_TOKENS)}"
             )
     first_line: dict[str, int] = {}
     for line, token in enumerate(tokens, 1):
         if not token:
-            raise ValueError(f"{where}:{line}: empty token; remove the line or restore the file")
+            raise ValueError(f"{location}:{line}: empty token; remove the line or restore the file")
         if token in first_line:
             raise ValueError(
-                f"{where}:{line}: token {token!r} is already on line {first_line[token]};"
+                f"{location}:{line}: token {token!r} is already on line {first_line[token]};"
                 " restore the file"
             )
         first_line[token] = line

@@ -13,7 +13,7 @@ from attention_zoo.decoding.rules.positions import ForcedTokens, MinLength, Pref
 from attention_zoo.decoding.rules.repetition import RepetitionPenalty
 
 
-def rules_of(options: SearchOptions, end_token: int, pad_token: int, prefix: Any) -> list[Rule]:
+def make_rules(options: SearchOptions, end_token: int, pad_token: int, prefix: Any) -> list[Rule]:
     """Return the rules that the options define."""
     rules: list[Rule] = []
     if options.repetition_penalty != 1:
@@ -42,5 +42,5 @@ __all__ = [
     "RepetitionPenalty",
     "Rule",
     "as_rules",
-    "rules_of",
+    "make_rules",
 ]

@@ -22,10 +22,10 @@ class BannedTokens(Rule):
     def __init__(self, tokens: Sequence[int]) -> None:
         self.tokens = np.array(sorted(tokens), "int32")
 
-    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
-        everything = np.ones((1, 1, shape[-1]), "bool")
-        everything[..., self.tokens] = False
-        return ops.convert_to_tensor(everything)
+    def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
+        mask = np.ones((1, 1, shape[-1]), "bool")
+        mask[..., self.tokens] = False
+        return ops.convert_to_tensor(mask)
 
 
 class AllowedTokens(Rule):
@@ -44,16 +44,16 @@ class AllowedTokens(Rule):
             raise ValueError(
                 f"mask must have shape (V,), (B, V) or (B, L, V), got {tuple(self.mask.shape)}"
             )
-        self.of_sources = len(self.mask.shape) > 1
+        self.is_per_source = len(self.mask.shape) > 1
 
-    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+    def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
         mask = self.mask
-        if self.of_sources:
+        if self.is_per_source:
             check_sources("mask", mask, shape)
         if mask.shape[-1] != shape[-1]:
             raise ValueError(
-                f"mask is of shape {tuple(mask.shape)}: its last axis must be the vocabulary size "
-                f"{shape[-1]}"
+                f"the last axis of mask must be the vocabulary size {shape[-1]}, got shape "
+                f"{tuple(mask.shape)}"
             )
         if len(mask.shape) == 1:
             return mask[None, None]

@@ -35,18 +35,18 @@ class Automaton(Rule):
             )
         self.transitions = table.astype("int32")
 
-    def memory(self, batch_size: Any, room: Any) -> Any:
+    def initial_state(self, batch_size: Any, max_length: Any) -> Any:
         return ops.zeros((batch_size, 1), dtype="int32")
 
-    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+    def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
         if self.transitions.shape[1] != shape[-1]:
             raise ValueError(
-                f"transitions is of shape {self.transitions.shape}: its last axis must be the "
-                f"vocabulary size {shape[-1]}"
+                f"the last axis of transitions must be the vocabulary size {shape[-1]}, got shape "
+                f"{self.transitions.shape}"
             )
-        return ops.take(ops.convert_to_tensor(self.transitions), memory, axis=0) >= 0
+        return ops.take(ops.convert_to_tensor(self.transitions), state, axis=0) >= 0
 
-    def update_state(self, memory: Any, tokens: Any, step: Any) -> Any:
+    def update_state(self, state: Any, tokens: Any, step: Any) -> Any:
         table = ops.convert_to_tensor(self.transitions.reshape(-1))
-        index = memory * self.transitions.shape[1] + tokens
+        index = state * self.transitions.shape[1] + tokens
         return ops.maximum(ops.take(table, index, axis=0), 0)

@@ -6,10 +6,10 @@ from typing import Any
 
 from keras import ops
 
-from attention_zoo.decoding.rules.history import WrittenRule, among
+from attention_zoo.decoding.rules.history import TokenHistoryRule, compute_occurrence_mask
 
 
-class NoRepeatNgram(WrittenRule):
+class NoRepeatNgram(TokenHistoryRule):
     """A rule that bans repeated n-grams (Paulus et al. 2018, section 2.5).
 
     Args:
@@ -19,19 +19,21 @@ class NoRepeatNgram(WrittenRule):
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
-        return ops.logical_not(among(self.ends(memory, step), shape[-1]))
+    def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
+        return ops.logical_not(
+            compute_occurrence_mask(self.find_ngram_ends(state, step), shape[-1])
+        )
 
-    def ends(self, taken: Any, step: Any) -> Any:
-        """Return `taken (B, N, L)` where the same token would repeat an n-gram, -1 elsewhere.
+    def find_ngram_ends(self, tokens: Any, step: Any) -> Any:
+        """Return `tokens (B, N, L)` where the same token would repeat an n-gram, -1 elsewhere.
 
         Position i ends an n-gram that starts with the last `n - 1` tokens if, for every k from 1 to
         `n - 1`, tokens `i - k` and `step - k` are equal.
         """
-        places = ops.arange(ops.shape(taken)[2], dtype="int32")
-        same = ops.logical_and(places >= self.size - 1, places < step)
-        for back in range(1, self.size):
-            last = ops.take(taken, ops.maximum(step - back, 0), axis=2)[..., None]
-            before = ops.take(taken, ops.maximum(places - back, 0), axis=2)
+        positions = ops.arange(ops.shape(tokens)[2], dtype="int32")
+        same = ops.logical_and(positions >= self.size - 1, positions < step)
+        for offset in range(1, self.size):
+            last = ops.take(tokens, ops.maximum(step - offset, 0), axis=2)[..., None]
+            before = ops.take(tokens, ops.maximum(positions - offset, 0), axis=2)
             same = ops.logical_and(same, before == last)
-        return ops.where(same, taken, -1)
+        return ops.where(same, tokens, -1)

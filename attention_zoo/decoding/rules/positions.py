@@ -21,7 +21,7 @@ class MinLength(Rule):
     def __init__(self, length: int, end_token: int) -> None:
         self.length, self.end_token = length, end_token
 
-    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+    def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
         others = ops.convert_to_tensor(np.arange(shape[-1]) != self.end_token)
         return ops.logical_or(others, step + 1 >= self.length)[None, None]
 
@@ -34,14 +34,14 @@ class ForcedTokens(Rule):
     """
 
     def __init__(self, tokens: dict[int, int]) -> None:
-        self.places = np.array(list(tokens), "int32")
+        self.positions = np.array(list(tokens), "int32")
         self.tokens = np.array(list(tokens.values()), "int32")
 
-    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
-        here = ops.convert_to_tensor(self.places) == step
-        token = ops.sum(ops.where(here, ops.convert_to_tensor(self.tokens), 0))
-        wanted = ops.arange(shape[-1], dtype="int32") == token
-        return ops.logical_or(wanted, ops.logical_not(ops.any(here)))[None, None]
+    def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
+        is_forced = ops.convert_to_tensor(self.positions) == step
+        token = ops.sum(ops.where(is_forced, ops.convert_to_tensor(self.tokens), 0))
+        is_token = ops.arange(shape[-1], dtype="int32") == token
+        return ops.logical_or(is_token, ops.logical_not(ops.any(is_forced)))[None, None]
 
 
 class Prefix(Rule):
@@ -52,17 +52,17 @@ class Prefix(Rule):
         pad_token: the id of padding.
     """
 
-    of_sources = True
+    is_per_source = True
 
     def __init__(self, tokens: Any, pad_token: int) -> None:
         self.tokens, self.pad_token = ops.cast(tokens, "int32"), pad_token
         if len(self.tokens.shape) != 2:
             raise ValueError(f"prefix must have shape (B, P), got {tuple(self.tokens.shape)}")
 
-    def allowed(self, shape: tuple[Any, ...], memory: Any, step: Any) -> Any:
+    def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
         check_sources("prefix", self.tokens, shape)
-        longer = ops.pad(self.tokens, ((0, 0), (0, 1)), constant_values=self.pad_token)
-        room = ops.shape(self.tokens)[1]
-        token = ops.take(longer, ops.minimum(step, room), axis=1)[:, None, None]
-        free = token == self.pad_token
-        return ops.logical_or(free, ops.arange(shape[-1], dtype="int32") == token)
+        padded = ops.pad(self.tokens, ((0, 0), (0, 1)), constant_values=self.pad_token)
+        length = ops.shape(self.tokens)[1]
+        token = ops.take(padded, ops.minimum(step, length), axis=1)[:, None, None]
+        is_free = token == self.pad_token
+        return ops.logical_or(is_free, ops.arange(shape[-1], dtype="int32") == token)

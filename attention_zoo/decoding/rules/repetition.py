@@ -6,10 +6,10 @@ from typing import Any
 
 from keras import ops
 
-from attention_zoo.decoding.rules.history import WrittenRule, among
+from attention_zoo.decoding.rules.history import TokenHistoryRule, compute_occurrence_mask
 
 
-class RepetitionPenalty(WrittenRule):
+class RepetitionPenalty(TokenHistoryRule):
     """Repetition penalty on the logits of tokens that were generated before.
 
     Keskar et al. 2019 (arXiv:1909.05858), section 4.1: logits are divided by the penalty. Negative
@@ -22,7 +22,7 @@ class RepetitionPenalty(WrittenRule):
     def __init__(self, penalty: float) -> None:
         self.penalty = penalty
 
-    def reweigh(self, logits: Any, memory: Any, step: Any) -> Any:
-        taken = among(memory, logits.shape[-1])
-        changed = ops.where(logits > 0, logits / self.penalty, logits * self.penalty)
-        return ops.where(taken, changed, logits)
+    def adjust_logits(self, logits: Any, state: Any, step: Any) -> Any:
+        is_generated = compute_occurrence_mask(state, logits.shape[-1])
+        penalized = ops.where(logits > 0, logits / self.penalty, logits * self.penalty)
+        return ops.where(is_generated, penalized, logits)

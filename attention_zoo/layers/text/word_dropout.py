@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.ops.random import kept
+from attention_zoo.ops.random import sample_keep_mask
 from attention_zoo.typing import Tensor
 
 PAD, UNKNOWN = 0, 1
@@ -64,7 +64,7 @@ class WordDropout(keras.layers.Layer):
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         if not (training and self.rate):
             return inputs
-        keep = kept(self.seed_generator.next(), self.rate, ops.shape(inputs))
+        keep = sample_keep_mask(self.seed_generator.next(), self.rate, ops.shape(inputs))
         is_kept = ops.logical_or(ops.equal(inputs, PAD), keep)
         return ops.where(is_kept, inputs, ops.cast(UNKNOWN, inputs.dtype))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from attention_zoo.ops.random import kept
+from attention_zoo.ops.random import sample_keep_mask
 from attention_zoo.typing import Tensor
 
 
@@ -41,6 +41,6 @@ class Dropout(keras.layers.Dropout):
         sizes = ops.shape(inputs)
         noise = self.noise_shape or (None,) * len(sizes)
         shape = [size if fixed is None else fixed for size, fixed in zip(sizes, noise, strict=True)]
-        keep = kept(self.seed_generator.next(), self.rate, shape)
+        keep = sample_keep_mask(self.seed_generator.next(), self.rate, shape)
         scale = 1 / (1 - self.rate) if self.rate < 1 else 0.0
         return ops.where(keep, inputs * scale, ops.zeros((), inputs.dtype))

@@ -10,7 +10,7 @@ from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding import SearchOptions, StepOutput
-from attention_zoo.decoding.plan import known
+from attention_zoo.decoding.plan import get_static_value
 from attention_zoo.layers import (
     POSITIONS,
     LearnedPositions,
@@ -251,11 +251,11 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
         """Raise ValueError if prompt and continuation may exceed `max_length`."""
         super().check_search(source, options)
-        ids, max_length = known(source), self.settings["max_length"]
+        ids, max_length = get_static_value(source), self.settings["max_length"]
         if ids is None or not ids.size:
             return
         longest = max(int((ids != PAD).sum(axis=1).max()), 1)
-        limit = known(options.limit(longest))
+        limit = get_static_value(options.limit(longest))
         if limit is not None and longest + int(limit) - 1 > max_length:
             raise ValueError(
                 f"a prompt has {longest} tokens and its continuation may have {int(limit)}, but "

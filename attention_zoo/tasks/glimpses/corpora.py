@@ -10,12 +10,12 @@ import numpy as np
 
 from attention_zoo.data import (
     LabelledImages,
-    cluttered_digits,
+    clutter_digits,
     generate_digits,
     read_class_folders,
     read_labelled_tfds,
     read_npz_images,
-    translated_digits,
+    translate_digits,
 )
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
@@ -26,9 +26,9 @@ SCATTERED = Registry("data.scattered")
 """Placement of images on a larger black square: `f(images, labels, size, seed)` by name."""
 
 SCATTERED.register("nowhere")(lambda images, labels, size, seed: (images, labels))
-SCATTERED.register("translated")(translated_digits)
+SCATTERED.register("translated")(translate_digits)
 SCATTERED.register("cluttered")(
-    lambda images, labels, size, seed: cluttered_digits(images, labels, size, seed=seed)
+    lambda images, labels, size, seed: clutter_digits(images, labels, size, seed=seed)
 )
 
 
@@ -70,7 +70,7 @@ class Labelled(Corpus):
         where = "" if self.scattered == "nowhere" else f", {self._describe_placement()}"
         origin = f"{found.origin}{where}"
         made = replace(found, images=images, labels=labels, names=names, origin=origin)
-        return made.resized(self.image_size)
+        return made.resize(self.image_size)
 
     def _describe_placement(self) -> str:
         """Return a description of how images are placed."""

@@ -221,7 +221,7 @@ class LanguageModeling(SingleTextTask):
             unknown token).
         """
         options = self.search.override(**search_overrides)
-        lines = self.encode_sources(examples.texts, examples.places())
+        lines = self.encode_sources(examples.texts, examples.locations())
         nats = right = 0.0
         for rows, width in same_width([[START, *ids] for ids in lines], options.batch_size):
             width = min(width, self.max_positions)

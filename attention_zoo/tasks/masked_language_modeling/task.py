@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from attention_zoo import models
-from attention_zoo.data import Marks, MaskedBatches, TextLines, Tokenizer
+from attention_zoo.data import MaskedBatches, MaskingIds, TextLines, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks.base import TASKS, Result
@@ -140,8 +140,10 @@ class MaskedLanguageModeling(SingleTextTask):
         lines = self.tokenizer.encode(examples.texts)
         return lines, [row for row, ids in enumerate(lines) if 0 < len(ids) <= self.longest - 2]
 
-    def _marks(self) -> Marks:
-        return Marks(self.tokenizer.start, self.tokenizer.end, self.mask, self.candidate_tokens)
+    def _marks(self) -> MaskingIds:
+        return MaskingIds(
+            self.tokenizer.start, self.tokenizer.end, self.mask, self.candidate_tokens
+        )
 
     # Prediction.
 
@@ -288,7 +290,7 @@ class MaskedLanguageModeling(SingleTextTask):
             100) and `perplexity` (per predicted token).
         """
         self.search.override(**search_overrides)
-        locations = examples.places()
+        locations = examples.locations()
         lines = self.encode_sources(examples.texts, locations)
         for location, ids in zip(locations, lines, strict=True):
             if not ids:

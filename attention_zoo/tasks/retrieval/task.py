@@ -18,7 +18,7 @@ from attention_zoo.data import (
     read_image,
 )
 from attention_zoo.decoding import Rule
-from attention_zoo.metrics import mass_in_boxes, recall_at
+from attention_zoo.metrics import mass_in_boxes, recall_at_k
 from attention_zoo.ops import at_least_float32, whole_number
 from attention_zoo.tasks.base import TASKS, Input, refuse_rules
 from attention_zoo.tasks.image_texts import (
@@ -268,7 +268,7 @@ class Retrieval(ImageTextTask):
         self.search.override(**search_overrides)
         owner, texts = flatten_captions(examples)
         index = self.index(examples)
-        found = recall_at(self.similarities(index, texts), owner, FIRST)
+        found = recall_at_k(self.similarities(index, texts), owner, FIRST)
         recalls = {
             f"{side}_recall{k}": share
             for side, shares in (("image", found.image), ("text", found.text))

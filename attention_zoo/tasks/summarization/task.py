@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from attention_zoo import models
-from attention_zoo.data import TextPairs, Tokenizer, copied_ids
+from attention_zoo.data import TextPairs, Tokenizer, encode_for_copying
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
@@ -114,7 +114,7 @@ class Summarization(TextPairTask):
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return token ids of both sides, including the extended ids of words to copy."""
         sides = (examples.sources, examples.targets)
-        found = copied_ids(self.tokenizer, *sides, self.model.copies, self._longest)
+        found = encode_for_copying(self.tokenizer, *sides, self.model.copies, self._longest)
         return found.sources, found.targets
 
     @property
@@ -183,7 +183,9 @@ class Summarization(TextPairTask):
         lengths = [len(ids) for ids in self.tokenizer.encode(texts)]
         for row, length in enumerate(lengths):
             self._check_length(length, locations[row] if locations else f"source {row}")
-        ids, _, words = copied_ids(self.tokenizer, texts, None, self.model.copies, self._longest)
+        ids, _, words = encode_for_copying(
+            self.tokenizer, texts, None, self.model.copies, self._longest
+        )
         return [
             Article(ids[row], words[row], self.tokenizer.surfaces(text)[: len(ids[row])], truncated)
             for row, text in enumerate(texts)

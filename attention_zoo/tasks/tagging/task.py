@@ -348,7 +348,7 @@ class Tagging(SingleTextTask):
         options = self.search.override(**search_overrides).override(n_best=1)
         index_tags(examples, self.tags)
         encoded = self._examples(examples)
-        self._refuse_long(encoded, examples.places())
+        self._refuse_long(encoded, examples.locations())
         names, predicted = self.tags, [()] * len(encoded)
         for row, outputs in self._found(encoded, options, marginals=False):
             length = len(encoded[row].starts)

@@ -156,7 +156,7 @@ def index_tags(examples: TaggedSentences, tags: Sequence[str]) -> list[list[int]
         for word, tag in enumerate(of_sentence):
             if tag not in numbers:
                 raise ValueError(
-                    f"{examples.place(row, word)}: unknown tag {tag!r}"
+                    f"{examples.locate_word(row, word)}: unknown tag {tag!r}"
                     f"{did_you_mean(tag, numbers)}; fix it, or train on a corpus that has it"
                     f" (known: {', '.join(numbers)})"
                 )

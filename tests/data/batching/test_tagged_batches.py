@@ -1,4 +1,4 @@
-"""Tokens, where words begin, characters and marks of a batch stay beside the words' tags."""
+"""Batches of tagged sentences: tokens, word starts, characters, marks and tags."""
 
 from __future__ import annotations
 
@@ -13,65 +13,73 @@ from tests.refusals import refuses
 RNG = np.random.default_rng(0)
 
 
-def sentence(words: int, pieces: int = 1, characters: bool = False, marks: bool = False) -> Any:
-    """A sentence of words of 1 to `pieces` tokens each."""
+def make_sentence(
+    words: int, pieces: int = 1, characters: bool = False, marks: bool = False
+) -> Any:
+    """Return a sentence with 1 to `pieces` tokens per word."""
     sizes = RNG.integers(1, pieces + 1, size=words)
     tokens = RNG.integers(4, 50, size=sizes.sum()).tolist()
     starts = (np.cumsum(sizes) - sizes).tolist()
-    spelt = [RNG.integers(4, 30, size=RNG.integers(1, 12)).tolist() for _ in tokens]
+    characters_of_tokens = [RNG.integers(4, 30, size=RNG.integers(1, 12)).tolist() for _ in tokens]
     marked = (RNG.random(len(tokens)) < 0.3).tolist()
-    return EncodedWords(tokens, starts, spelt if characters else None, marked if marks else None)
+    return EncodedWords(
+        tokens, starts, characters_of_tokens if characters else None, marked if marks else None
+    )
 
 
-def corpus(size: int = 41, **options: Any) -> tuple[list[EncodedWords], list[list[int]]]:
-    sentences = [sentence(words, **options) for words in RNG.integers(1, 20, size=size)]
+def make_corpus(size: int = 41, **options: Any) -> tuple[list[EncodedWords], list[list[int]]]:
+    sentences = [make_sentence(words, **options) for words in RNG.integers(1, 20, size=size)]
     return sentences, [RNG.integers(0, 5, size=len(one.starts)).tolist() for one in sentences]
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_everything_of_a_sentence_is_in_its_row(pieces: int) -> None:
-    sentences, labels = corpus(pieces=pieces, characters=True, marks=True)
-    made = TaggedBatches(sentences, labels, batch_size=8, seed=1)
-    seen = []
-    for step in range(made.steps_per_pass):
-        inputs, tags = made.at(step)
+def test_each_row_has_all_inputs_of_its_sentence(pieces: int) -> None:
+    sentences, labels = make_corpus(pieces=pieces, characters=True, marks=True)
+    batches = TaggedBatches(sentences, labels, batch_size=8, seed=1)
+    rows_seen = []
+    for step in range(batches.steps_per_epoch):
+        inputs, tags = batches.at(step)
         assert {array.dtype for array in (*inputs.values(), tags)} == {np.dtype("int32")}
         assert ("starts" in inputs) == (pieces > 1)
         assert inputs["tokens"].shape == inputs["characters"].shape[:2] == inputs["marks"].shape
         assert inputs["tokens"].shape[1] % 4 == 0
         assert tags.shape == inputs.get("starts", inputs["tokens"]).shape
-        for at, row in enumerate(made.rows(step)):
+        for index, row in enumerate(batches.rows(step)):
             one = sentences[row]
-            live = inputs["tokens"][at] != 0
-            assert inputs["tokens"][at, live].tolist() == one.tokens
-            spelt = inputs["characters"][at]
-            assert [[i for i in token if i] for token in spelt[live]] == one.characters
-            assert not spelt[~live].any()
-            assert inputs["marks"][at, live].tolist() == one.marks
-            assert not inputs["marks"][at, ~live].any()
-            words = tags[at] >= 0
-            assert tags[at, words].tolist() == labels[row]
-            assert set(tags[at, ~words]) <= {-1}
+            is_token = inputs["tokens"][index] != 0
+            assert inputs["tokens"][index, is_token].tolist() == one.tokens
+            characters_of_tokens = inputs["characters"][index]
+            assert [
+                [i for i in token if i] for token in characters_of_tokens[is_token]
+            ] == one.characters
+            assert not characters_of_tokens[~is_token].any()
+            assert inputs["marks"][index, is_token].tolist() == one.marks
+            assert not inputs["marks"][index, ~is_token].any()
+            words = tags[index] >= 0
+            assert tags[index, words].tolist() == labels[row]
+            assert set(tags[index, ~words]) <= {-1}
             if pieces > 1:
-                assert (inputs["starts"][at, words] - 1).tolist() == one.starts
-                assert not inputs["starts"][at, ~words].any()
-            seen.append(int(row))
-    assert sorted(seen) == list(range(len(sentences)))
+                assert (inputs["starts"][index, words] - 1).tolist() == one.starts
+                assert not inputs["starts"][index, ~words].any()
+            rows_seen.append(int(row))
+    assert sorted(rows_seen) == list(range(len(sentences)))
 
 
-def test_characters_are_padded_to_the_longest_word_of_the_batch_alone() -> None:
+def test_characters_are_padded_to_the_longest_token_of_the_batch() -> None:
     long = EncodedWords([4], [0], [[5] * 30])
-    made = TaggedBatches([EncodedWords([4, 5], [0, 1], [[6], [7, 8]]), long], [[0, 1], [2]], 1, 1)
-    assert made.batch(np.array([0]))[0]["characters"].shape == (1, 4, 4)
-    assert made.batch(np.array([0, 1]))[0]["characters"].shape == (2, 4, 32)
+    batches = TaggedBatches(
+        [EncodedWords([4, 5], [0, 1], [[6], [7, 8]]), long], [[0, 1], [2]], 1, 1
+    )
+    assert batches.batch(np.array([0]))[0]["characters"].shape == (1, 4, 4)
+    assert batches.batch(np.array([0, 1]))[0]["characters"].shape == (2, 4, 32)
 
 
 @refuses(
     ([], [], "no sentences to make batches of"),
-    ([sentence(2)], [], "got 0 label sequences and 1 sentences"),
-    ([sentence(2), sentence(3)], [[0, 1], [0, 1]], "sentence 1 has 3 words but 2"),
+    ([make_sentence(2)], [], "got 0 label sequences and 1 sentences"),
+    ([make_sentence(2), make_sentence(3)], [[0, 1], [0, 1]], "sentence 1 has 3 words but 2"),
     ([EncodedWords([], [])], [[]], "sentence 0 is empty"),
     ([EncodedWords([4], [0], [[]])], [[0]], "the character sequence of token 0 is"),
 )
-def test_mistakes(sentences: Any, labels: Any) -> None:
+def test_invalid_arguments_raise(sentences: Any, labels: Any) -> None:
     TaggedBatches(sentences, labels, 8, 1)

@@ -5,13 +5,13 @@ from itertools import combinations
 import pytest
 
 from attention_zoo.data import generate_dates, train_tokenizer
-from attention_zoo.data.synthetic.clause_templates import CARRIERS, JOINTS
+from attention_zoo.data.synthetic.clause_templates import CLAUSE_TEMPLATES, PUNCTUATION
 from attention_zoo.data.synthetic.dates import LANGUAGES
-from attention_zoo.data.synthetic.slots import Date, Distance, Quantity, Time
+from attention_zoo.data.synthetic.slots import Date, Quantity, RelativeTime, Time
 from attention_zoo.data.synthetic.splits import SPLITS
 from tests.refusals import refuses
 
-WRITTEN = [
+FORMATTED = [
     (
         Date(),
         ("full", 2031, 3, 3),
@@ -40,22 +40,22 @@ WRITTEN = [
         ("length-mile", 12),
         ("12 miles", "12 miles", "12 Meilen", "12英里"),
     ),
-    (Distance(True, 9), ("day", 3), ("in 3 days", "dans 3 jours", "in 3 Tagen", "3天后")),
+    (RelativeTime(True, 9), ("day", 3), ("in 3 days", "dans 3 jours", "in 3 Tagen", "3天后")),
     (
-        Distance(False, 9),
+        RelativeTime(False, 9),
         ("hour", 98),
         ("98 hours ago", "il y a 98 heures", "vor 98 Stunden", "98小时前"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("slot", "value", "texts"), WRITTEN)
-def test_slots_are_written_as_the_languages_write_them(slot, value, texts):
-    assert tuple(slot.write(value, language) for language in ("en", "fr", "de", "zh")) == texts
+@pytest.mark.parametrize(("slot", "value", "texts"), FORMATTED)
+def test_slots_are_formatted_as_in_the_cldr(slot, value, texts):
+    assert tuple(slot.format(value, language) for language in ("en", "fr", "de", "zh")) == texts
 
 
-def test_every_day_is_written_as_babel_writes_it():
-    """The table by weekday, month and day says what Babel says of the date itself."""
+def test_dates_equal_those_of_babel():
+    """Dates are cached by weekday, month and day."""
     import datetime
 
     from babel import dates
@@ -64,14 +64,14 @@ def test_every_day_is_written_as_babel_writes_it():
         day = datetime.date(1950, 1, 1) + datetime.timedelta(days=step)
         for language in LANGUAGES:
             expected = dates.format_date(day, "full", locale=language)
-            written = Date().write(("full", day.year, day.month, day.day), language)
-            assert written == " ".join(expected.split())
+            formatted = Date().format(("full", day.year, day.month, day.day), language)
+            assert formatted == " ".join(expected.split())
 
 
 def clauses(sentence, language):
-    between, end = JOINTS[language]
+    separator, end = PUNCTUATION[language]
     assert sentence.endswith(end)
-    return sentence.removesuffix(end).split(between)
+    return sentence.removesuffix(end).split(separator)
 
 
 @pytest.mark.parametrize(
@@ -84,18 +84,18 @@ def test_each_sentence_has_one_translation(source, target):
 
 
 @pytest.mark.parametrize("target", ["fr", "de", "zh"])
-def test_every_clause_has_one_translation_whatever_stands_around_it(target):
-    """Clauses that read the same in one language read the same in the other, in all sentences."""
-    forth: dict[str, str] = {}
-    back: dict[str, str] = {}
+def test_translation_of_a_clause_does_not_depend_on_its_neighbours(target):
+    """Equal clauses have equal translations, in both directions and in all sentences."""
+    source_to_target: dict[str, str] = {}
+    target_to_source: dict[str, str] = {}
     pairs = generate_dates(4000, "en", target)
     checked = 0
     for source, translation in zip(pairs.sources, pairs.targets, strict=True):
-        ours, theirs = clauses(source, "en"), clauses(translation, target)
-        assert len(ours) == len(theirs) <= 6
-        for one, other in zip(ours, theirs, strict=True):
-            assert forth.setdefault(one, other) == other
-            assert back.setdefault(other, one) == one
+        source_clauses, target_clauses = clauses(source, "en"), clauses(translation, target)
+        assert len(source_clauses) == len(target_clauses) <= 6
+        for clause, translated_clause in zip(source_clauses, target_clauses, strict=True):
+            assert source_to_target.setdefault(clause, translated_clause) == translated_clause
+            assert target_to_source.setdefault(translated_clause, clause) == clause
             checked += 1
     assert checked > 12_000
 
@@ -112,7 +112,7 @@ def test_the_same_seed_gives_the_same_sentences_in_all_languages():
 
 
 @pytest.mark.full
-def test_splits_never_share_a_sentence_whatever_size_seed_and_lengths():
+def test_splits_are_disjoint_for_all_sizes_seeds_and_lengths():
     corpora = {
         split: {
             sentence
@@ -122,12 +122,12 @@ def test_splits_never_share_a_sentence_whatever_size_seed_and_lengths():
         }
         for split in SPLITS
     }
-    for one, other in combinations(corpora, 2):
-        assert not corpora[one] & corpora[other]
+    for clause, translated_clause in combinations(corpora, 2):
+        assert not corpora[clause] & corpora[translated_clause]
 
 
-def test_the_first_sentences_are_known():
-    """The corpus is part of published results: it may not change unnoticed."""
+def test_first_sentences_do_not_change():
+    """Published results depend on the corpus."""
     pairs = generate_dates(3, seed=1)
     assert list(zip(pairs.sources, pairs.targets, strict=True)) == [
         (
@@ -148,27 +148,27 @@ def test_the_first_sentences_are_known():
 
 
 def test_long_has_up_to_twice_as_many_clauses():
-    for most in (2, 3, 6):
-        counts = {len(clauses(s, "en")) for s in generate_dates(500, max_phrases=most).sources}
-        assert counts == set(range(1, most + 1))
-        long = generate_dates(500, split="long", max_phrases=most).sources
-        assert {len(clauses(s, "en")) for s in long} == set(range(most + 1, 2 * most + 1))
+    for maximum in (2, 3, 6):
+        counts = {len(clauses(s, "en")) for s in generate_dates(500, max_phrases=maximum).sources}
+        assert counts == set(range(1, maximum + 1))
+        long = generate_dates(500, split="long", max_phrases=maximum).sources
+        assert {len(clauses(s, "en")) for s in long} == set(range(maximum + 1, 2 * maximum + 1))
 
 
-def test_min_phrases_is_kept():
+def test_min_phrases_is_the_minimum_number_of_clauses():
     pairs = generate_dates(300, min_phrases=2, max_phrases=2)
     assert {len(clauses(s, "en")) for s in pairs.sources} == {2}
 
 
-def test_no_clause_stands_twice_in_a_sentence():
-    marks = [max(re.split(r"\{0\}", c.templates["en"]), key=len) for c in CARRIERS]
+def test_no_clause_occurs_twice_in_a_sentence():
+    marks = [max(re.split(r"\{0\}", c.texts["en"]), key=len) for c in CLAUSE_TEMPLATES]
     for sentence in generate_dates(500, split="long").sources:
         assert all(sentence.count(mark) <= 1 for mark in marks)
 
 
-def test_all_carriers_are_used_about_as_often():
+def test_clause_templates_are_uniformly_distributed():
     text = " ".join(generate_dates(3000, min_phrases=3).sources)
-    uses = [text.count(max(re.split(r"\{0\}", c.templates["en"]), key=len)) for c in CARRIERS]
+    uses = [text.count(max(re.split(r"\{0\}", c.texts["en"]), key=len)) for c in CLAUSE_TEMPLATES]
     assert min(uses) > 0.75 * max(uses)
 
 
@@ -185,9 +185,9 @@ def test_sentences_are_short_and_vocabularies_small():
 
 
 def test_generation_is_fast():
-    began = time.perf_counter()
+    start = time.perf_counter()
     generate_dates(20_000, target="de", seed=99)
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - start < 5
 
 
 @refuses(
@@ -199,17 +199,17 @@ def test_generation_is_fast():
     ({"size": 1, "min_phrases": 7}, "min_phrases=7, max_phrases=6"),
     ({"size": 1, "max_phrases": 12}, "max_phrases <= 11"),
 )
-def test_bad_options_are_refused_in_one_line(options):
+def test_invalid_options_raise(options):
     generate_dates(**options)
 
 
-def test_times_from_now_are_ahead_and_ago():
+def test_relative_times_are_in_the_future_and_the_past():
     text = " ".join(generate_dates(300).sources)
     assert re.search(r"\bin \d+ (minute|hour|day|week)s\b", text)
     assert re.search(r"\b\d+ (minute|hour|day|week)s ago\b", text)
 
 
-def test_a_small_corpus_is_the_beginning_of_a_large_one():
+def test_small_corpus_is_a_prefix_of_a_large_one():
     small, large = generate_dates(100), generate_dates(1000)
     assert small.sources == large.sources[:100]
     assert small.targets == large.targets[:100]

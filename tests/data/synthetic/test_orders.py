@@ -1,4 +1,4 @@
-"""The corpus `orders`: the same everywhere, apart in its splits, and decided by its two ends."""
+"""The corpus `orders`: deterministic, with disjoint splits and roles that both ends determine."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from attention_zoo.data.synthetic.splits import SPLITS
 from tests.refusals import refuses
 
 
-def parties(words: tuple[str, ...], tags: tuple[str, ...]) -> list[str]:
+def find_parties(words: tuple[str, ...], tags: tuple[str, ...]) -> list[str]:
     return [tag[2:] for tag in tags if tag in ("B-SENDER", "B-RECEIVER")]
 
 
-def test_both_ends_decide_who_sends() -> None:
+def test_both_ends_determine_the_sender() -> None:
     corpus = generate_orders(400, seed=2)
-    seen = set()
+    cases = set()
     for words, tags in zip(corpus.words, corpus.tags, strict=True):
-        turned = words[-2:] == ("round", ".")
-        first = "SENDER" if (words[0] == "return") != turned else "RECEIVER"
-        assert parties(words, tags)[0] == first
-        assert sorted(parties(words, tags)) == ["RECEIVER", "SENDER"]
-        seen.add((words[0], turned))
-    assert len(seen) == 4
+        is_reversed = words[-2:] == ("round", ".")
+        first = "SENDER" if (words[0] == "return") != is_reversed else "RECEIVER"
+        assert find_parties(words, tags)[0] == first
+        assert sorted(find_parties(words, tags)) == ["RECEIVER", "SENDER"]
+        cases.add((words[0], is_reversed))
+    assert len(cases) == 4
 
 
-def test_tags_are_bio_and_items_are_as_many_as_asked() -> None:
+def test_tags_are_bio_and_item_counts_in_range() -> None:
     for split, low, high in (("train", 2, 3), ("test", 2, 3), ("long", 4, 6)):
         corpus = generate_orders(100, split, min_items=2, max_items=3)
         counts = set()
         for tags in corpus.tags:
-            for before, tag in zip(("O", *tags), tags, strict=False):
-                assert not tag.startswith("I-") or before[2:] == tag[2:]
+            for previous, tag in zip(("O", *tags), tags, strict=False):
+                assert not tag.startswith("I-") or previous[2:] == tag[2:]
             assert tags.count("B-ITEM") == tags.count("B-QUANTITY")
             counts.add(tags.count("B-ITEM"))
         assert counts == set(range(low, high + 1))
     kinds = ("ITEM", "QUANTITY", "RECEIVER", "SENDER")
-    wanted = ["O", *(f"{place}-{kind}" for place in "BI" for kind in kinds)]
-    assert corpus.known_tags == sorted(wanted)
+    expected = ["O", *(f"{prefix}-{kind}" for prefix in "BI" for kind in kinds)]
+    assert corpus.known_tags == sorted(expected)
 
 
-def test_words_alone_tell_nothing() -> None:
-    """Names, streets, cities and items share words, and numbers stand before both."""
+def test_words_alone_do_not_determine_tags() -> None:
+    """Names, streets, cities and items share words; numbers precede streets and items."""
     corpus = generate_orders(2000)
-    tags_of: dict[str, set[str]] = {}
+    tags_by_word: dict[str, set[str]] = {}
     for words, tags in zip(corpus.words, corpus.tags, strict=True):
         for word, tag in zip(words, tags, strict=True):
-            tags_of.setdefault(word, set()).add(tag[2:] or tag)
-    assert tags_of["12"] >= {"QUANTITY", "SENDER", "RECEIVER"}
-    assert tags_of["Stone"] == {"SENDER", "RECEIVER"}
-    assert tags_of[","] == {"O", "SENDER", "RECEIVER"}
+            tags_by_word.setdefault(word, set()).add(tag[2:] or tag)
+    assert tags_by_word["12"] >= {"QUANTITY", "SENDER", "RECEIVER"}
+    assert tags_by_word["Stone"] == {"SENDER", "RECEIVER"}
+    assert tags_by_word[","] == {"O", "SENDER", "RECEIVER"}
 
 
-def test_it_never_changes() -> None:
-    """The corpus is part of published results: it may not change unnoticed."""
+def test_corpus_does_not_change() -> None:
+    """Published results depend on the corpus."""
     corpus = generate_orders(50, "test", seed=3)
     text = repr((corpus.words, corpus.tags)).encode()
     assert hashlib.sha256(text).hexdigest()[:16] == "cd7bf6a301503fb6"
@@ -63,19 +63,19 @@ def test_it_never_changes() -> None:
     assert generate_orders(50, "test", seed=4).words != corpus.words
 
 
-def test_no_sentence_is_in_two_splits() -> None:
-    found = [set(generate_orders(300, split, max_items=2).words) for split in SPLITS]
-    assert [len(one) for one in found] == [300] * 4
-    assert not found[0] & found[1]
-    assert len(set.union(*found)) == 1200
+def test_splits_are_disjoint() -> None:
+    words_by_split = [set(generate_orders(300, split, max_items=2).words) for split in SPLITS]
+    assert [len(one) for one in words_by_split] == [300] * 4
+    assert not words_by_split[0] & words_by_split[1]
+    assert len(set.union(*words_by_split)) == 1200
 
 
 @refuses(
     ({"split": "tes"}, "orders: unknown split 'tes'; did you mean 'test'"),
     ({"size": 0}, "size must be an integer of at least 1, got 0"),
-    ({"min_items": 0}, "min_items=0, max_items=6: expected 1 <= min_items <= max_items <= 20"),
+    ({"min_items": 0}, "expected 1 <= min_items <= max_items <= 20, got min_items=0, max_items=6"),
     ({"max_items": 21}, "max_items=21"),
     ({"min_items": 4, "max_items": 3}, "min_items=4, max_items=3"),
 )
-def test_what_is_refused(options: dict) -> None:
+def test_invalid_options_raise(options: dict) -> None:
     generate_orders(**{"size": 1, **options})

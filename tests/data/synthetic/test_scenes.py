@@ -1,4 +1,4 @@
-"""The corpus `scenes`: the same everywhere, apart in its splits, and as its captions say."""
+"""The corpus `scenes`: deterministic, with disjoint splits and correct captions and boxes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from attention_zoo.data import CaptionedImages, generate_scenes
-from attention_zoo.data.synthetic.drawn_shapes import SHAPES
-from attention_zoo.data.synthetic.scenes import COLOURS, SIZES, SPLITS, UNSEEN
+from attention_zoo.data.synthetic.scenes import COLOURS, SIZES, SPLITS, UNSEEN_KINDS
+from attention_zoo.data.synthetic.shapes import SHAPES
 from tests.refusals import refuses
 
 THING = rf"a (small|large) ({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})"
@@ -19,8 +19,8 @@ CAPTION = re.compile(
     rf"(?:at the|in the) (upper|lower) (left|right) (?:is )?{THING}(?: and (?:to its|)"
     rf" ?(left|right|above|below|over|under) ?(?:of it|it|) {THING})?"
 )
-STEPS = {"left": (0, -1), "right": (0, 1), "above": (-1, 0), "below": (1, 0)}
-ALIKE = {"over": "above", "under": "below"}
+OFFSETS = {"left": (0, -1), "right": (0, 1), "above": (-1, 0), "below": (1, 0)}
+SYNONYMS = {"over": "above", "under": "below"}
 
 
 @pytest.fixture(scope="module")
@@ -28,36 +28,35 @@ def corpora() -> dict[str, CaptionedImages]:
     return {split: generate_scenes(300, split) for split in SPLITS}
 
 
-def parsed(caption: str) -> dict[tuple[int, int], tuple[str, str, str]]:
-    """The things that a caption tells of, by the row and column of their quarters."""
-    found = CAPTION.fullmatch(caption)
-    assert found, caption
-    place = int(found[1] == "lower"), int(found[2] == "right")
-    things = {place: found.group(3, 4, 5)}
-    if found[6]:
-        down, across = STEPS[ALIKE.get(found[6], found[6])]
-        things[place[0] + down, place[1] + across] = found.group(7, 8, 9)
+def parse_caption(caption: str) -> dict[tuple[int, int], tuple[str, str, str]]:
+    """Return the objects that a caption describes, by the row and column of their quarters."""
+    match = CAPTION.fullmatch(caption)
+    assert match, caption
+    position = int(match[1] == "lower"), int(match[2] == "right")
+    things = {position: match.group(3, 4, 5)}
+    if match[6]:
+        down, across = OFFSETS[SYNONYMS.get(match[6], match[6])]
+        things[position[0] + down, position[1] + across] = match.group(7, 8, 9)
     return things
 
 
-def shown(captions: tuple[str, ...]) -> dict[tuple[int, int], tuple[str, str, str]]:
-    """The things that captions tell of, which contradict each other nowhere."""
-    together = [thing for caption in captions for thing in parsed(caption).items()]
-    assert len(dict(together)) == len(set(together))
-    return dict(together)
+def parse_captions(captions: tuple[str, ...]) -> dict[tuple[int, int], tuple[str, str, str]]:
+    """Return the objects that captions describe; check that captions agree."""
+    things = [thing for caption in captions for thing in parse_caption(caption).items()]
+    assert len(dict(things)) == len(set(things))
+    return dict(things)
 
 
-def quarter(box: tuple) -> tuple[int, int]:
-    """The quarter that a box lies in wholly."""
+def find_quarter(box: tuple) -> tuple[int, int]:
+    """Return the quarter that contains a box."""
     top, left, bottom, right = (64 * edge for edge in box)
     for start, end in ((top, bottom), (left, right)):
         assert end <= 32 or start >= 32
     return int(top >= 32), int(left >= 32)
 
 
-def test_a_picture_by_hand() -> None:
-    """As a person sees it: the corners and middle of the square and of the triangle, and ground
-    between both, above both, beside the triangle's tip and far off."""
+def test_image_equals_hand_computed_pixels() -> None:
+    """Check corners and centers of both objects, and background around them."""
     corpus = generate_scenes(1, "test")
     (image,), (boxes,) = corpus.images.astype(int), corpus.boxes
     assert corpus.captions == [
@@ -71,89 +70,92 @@ def test_a_picture_by_hand() -> None:
     pixels = {shape: [round(64 * edge) for edge in box] for shape, box in boxes.items()}
     assert pixels == {"square": [46, 6, 61, 22], "triangle": [37, 34, 60, 59]}
     yellow, black, grey = COLOURS["yellow"], COLOURS["black"], (110, 110, 110)
-    for colour, places in (
+    for colour, positions in (
         (yellow, [(47, 8), (47, 20), (59, 8), (59, 20), (53, 14)]),
         (black, [(41, 46), (50, 46), (57, 37), (57, 55)]),
         (grey, [(53, 26), (44, 14), (33, 46), (42, 40), (42, 52), (10, 40)]),
     ):
-        for place in places:
-            assert abs(image[place] - colour).max() <= 30, place
+        for position in positions:
+            assert abs(image[position] - colour).max() <= 30, position
 
 
-def test_pictures_and_names(corpora: dict) -> None:
+def test_images_names_and_origin(corpora: dict) -> None:
     for split, corpus in corpora.items():
         assert corpus.images.shape == (300, 64, 64, 3)
         assert corpus.images.dtype == np.uint8
         assert corpus.names[:2] == ["0", "1"]
         assert corpus.origin == f"scenes {split} (seed 1)"
-    asked = {(1, 4): "", (1, 1): ", 1 thing", (2, 2): ", 2 things", (1, 3): ", 1 to 3 things"}
-    for (least, most), told in asked.items():
-        some = generate_scenes(1, "test", 1, min_things=least, max_things=most)
-        assert some.origin == f"scenes test (seed 1{told})"
+    suffixes = {(1, 4): "", (1, 1): ", 1 thing", (2, 2): ", 2 things", (1, 3): ", 1 to 3 things"}
+    for (minimum, maximum), suffix in suffixes.items():
+        scenes = generate_scenes(1, "test", 1, min_things=minimum, max_things=maximum)
+        assert scenes.origin == f"scenes test (seed 1{suffix})"
 
 
-def test_captions_tell_all_that_is_in_the_boxes(corpora: dict) -> None:
-    """A thing alone twice, else from each to each of its neighbours twice, in words that differ."""
+def test_captions_describe_all_boxes(corpora: dict) -> None:
+    """A single object has two captions; otherwise, each object has two with each neighbour."""
     for corpus in corpora.values():
         counts = []
         for captions, boxes in zip(corpus.captions, corpus.boxes, strict=True):
-            at = {quarter(box): shape for shape, box in boxes.items()}
-            assert len(at) == len(boxes)
-            assert {place: thing[2] for place, thing in shown(captions).items()} == at
-            told = [tuple(parsed(caption)) for caption in captions]
-            near = [
-                (one, other)
-                for one, other in itertools.permutations(at, 2)
-                if (one[0] == other[0]) != (one[1] == other[1])
+            shapes = {find_quarter(box): shape for shape, box in boxes.items()}
+            assert len(shapes) == len(boxes)
+            assert {
+                position: thing[2] for position, thing in parse_captions(captions).items()
+            } == shapes
+            described_pairs = [tuple(parse_caption(caption)) for caption in captions]
+            adjacent_pairs = [
+                (first, second)
+                for first, second in itertools.permutations(shapes, 2)
+                if (first[0] == second[0]) != (first[1] == second[1])
             ]
-            assert sorted(told) == sorted(2 * (near or [tuple(at)]))
+            assert sorted(described_pairs) == sorted(2 * (adjacent_pairs or [tuple(shapes)]))
             assert len(set(captions)) == len(captions)
             counts.append(len(boxes))
         assert min(counts.count(number) for number in (1, 2, 3, 4)) > 45
         assert {*counts} == {1, 2, 3, 4}
 
 
-def test_boxes_hold_all_that_is_coloured_and_little_else(corpora: dict) -> None:
-    """Outside of them all is grey; each of their sides is near something of the colour, be it the
-    thin tip of a star."""
+def test_boxes_contain_all_coloured_pixels(corpora: dict) -> None:
+    """The rest of the image is grey, and each side of a box is near pixels of its object."""
     for corpus in corpora.values():
         for image, captions, boxes in zip(
             corpus.images, corpus.captions, corpus.boxes, strict=True
         ):
             ground = image.astype(int)
-            for size, colour, shape in shown(captions).values():
+            for size, colour, shape in parse_captions(captions).values():
                 top, left, bottom, right = (round(64 * edge) for edge in boxes[shape])
                 part = image[top:bottom, left:right]
                 low, high = {"small": (9, 21), "large": (17, 30)}[size]
                 assert low < min(part.shape[:2]) <= max(part.shape[:2]) <= high
-                apart = abs(part.astype(int) - COLOURS[colour]).max(axis=2)
-                assert (apart <= 20).mean() > 0.12
+                colour_distance = abs(part.astype(int) - COLOURS[colour]).max(axis=2)
+                assert (colour_distance <= 20).mean() > 0.12
                 for edge in (part[:3], part[-3:], part[:, :3], part[:, -3:]):
                     assert (abs(edge.astype(int) - COLOURS[colour]).max(axis=2) < 100).any()
                 ground[top:bottom, left:right] = -1
-            left_over = ground[ground[:, :, 0] >= 0]
-            assert np.ptp(left_over, axis=1).max() == 0
-            assert left_over.min() > 40
-            assert left_over.max() < 210
+            background = ground[ground[:, :, 0] >= 0]
+            assert np.ptp(background, axis=1).max() == 0
+            assert background.min() > 40
+            assert background.max() < 210
 
 
-def test_splits_share_no_scene(corpora: dict) -> None:
-    said = [{*corpus.captions} for corpus in corpora.values()]
-    assert sum(map(len, said)) == len(set.union(*said))
-    pictures = {image.tobytes() for corpus in corpora.values() for image in corpus.images}
-    assert len(pictures) == 4 * 300
+def test_splits_are_disjoint(corpora: dict) -> None:
+    captions = [{*corpus.captions} for corpus in corpora.values()]
+    assert sum(map(len, captions)) == len(set.union(*captions))
+    images = {image.tobytes() for corpus in corpora.values() for image in corpus.images}
+    assert len(images) == 4 * 300
     other_seed = {*generate_scenes(300, "test", seed=2).captions}
-    assert not other_seed & said[0]
+    assert not other_seed & captions[0]
 
 
-def test_unseen_has_things_that_training_never_has(corpora: dict) -> None:
+def test_unseen_objects_do_not_occur_in_training(corpora: dict) -> None:
     kinds = {
-        split: [thing for captions in corpus.captions for thing in shown(captions).values()]
+        split: [
+            thing for captions in corpus.captions for thing in parse_captions(captions).values()
+        ]
         for split, corpus in corpora.items()
     }
-    assert {*kinds["unseen"]} == {*UNSEEN}
-    assert {*kinds["train"]} == {*itertools.product(SIZES, COLOURS, SHAPES)} - {*UNSEEN}
-    assert [{thing[part] for thing in UNSEEN} for part in range(3)] == [
+    assert {*kinds["unseen"]} == {*UNSEEN_KINDS}
+    assert {*kinds["train"]} == {*itertools.product(SIZES, COLOURS, SHAPES)} - {*UNSEEN_KINDS}
+    assert [{thing[part] for thing in UNSEEN_KINDS} for part in range(3)] == [
         {*SIZES},
         {*COLOURS},
         {*SHAPES},
@@ -172,14 +174,14 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_it_never_changes(split: str) -> None:
-    """The corpus is part of published results: it may not change unnoticed, on any machine."""
+def test_corpus_does_not_change(split: str) -> None:
+    """Published results depend on the corpus."""
     corpus = generate_scenes(20, split, seed=3)
-    shown = corpus.images.tobytes() + repr((corpus.captions, corpus.boxes)).encode()
-    assert hashlib.sha256(shown).hexdigest()[:16] == DIGESTS[split]
+    content = corpus.images.tobytes() + repr((corpus.captions, corpus.boxes)).encode()
+    assert hashlib.sha256(content).hexdigest()[:16] == DIGESTS[split]
 
 
-def test_more_begin_with_the_same_ones(corpora: dict) -> None:
+def test_small_corpus_is_a_prefix_of_a_large_one(corpora: dict) -> None:
     fewer = generate_scenes(20, "unseen")
     more = corpora["unseen"].take(range(20))
     np.testing.assert_array_equal(fewer.images, more.images)
@@ -191,8 +193,11 @@ def test_more_begin_with_the_same_ones(corpora: dict) -> None:
     ({"split": "unsen"}, "scenes: unknown split 'unsen'; did you mean 'unseen'"),
     ({"size": 0}, "size must be an integer of at least 1, got 0"),
     ({"size": 2.5}, "size must be an integer of at least 1, got 2.5"),
-    ({"min_things": 0}, "min_things=0, max_things=4: expected 1 <= min_things <= max_things <= 4"),
-    ({"max_things": 5}, "min_things=1, max_things=5: expected"),
+    (
+        {"min_things": 0},
+        "expected 1 <= min_things <= max_things <= 4, got min_things=0, max_things=4",
+    ),
+    ({"max_things": 5}, "got min_things=1, max_things=5"),
 )
-def test_what_is_refused(options: dict) -> None:
+def test_invalid_options_raise(options: dict) -> None:
     generate_scenes(**{"size": 1, **options})

@@ -1,38 +1,45 @@
-"""Sentences are drawn as the seed says, and no two splits share one."""
+"""Sampling of corpora: deterministic by seed, with disjoint splits."""
 
 from __future__ import annotations
 
-from attention_zoo.data.synthetic.slots import Pick
-from attention_zoo.data.synthetic.splits import SPLITS, Drawn, Parts, draw_sentences
+from attention_zoo.data.synthetic.slots import RandomBelow
+from attention_zoo.data.synthetic.splits import SPLITS, Candidate, PartRange, sample_corpus
 
-FEW, THREE = (Parts("digits", least, most, 9) for least, most in ((4, 6), (3, 3)))
+FEW_DIGITS, THREE_DIGITS = (
+    PartRange("digits", minimum, maximum, 9) for minimum, maximum in ((4, 6), (3, 3))
+)
 
 
-def digits(count: int, pick: Pick) -> Drawn:
-    text = "".join(str(pick(10)) for _ in range(count))
+def sample_digits(count: int, randbelow: RandomBelow) -> Candidate:
+    text = "".join(str(randbelow(10)) for _ in range(count))
     return text, lambda: (text, len(text))
 
 
-def test_every_hash_value_is_of_one_split() -> None:
+def test_every_hash_value_is_in_one_split() -> None:
     assert sorted(value for values in SPLITS.values() for value in values) == list(range(100))
 
 
-def test_a_larger_corpus_begins_with_a_smaller_one() -> None:
-    few, many = (draw_sentences("x", "test", 1, size, FEW, digits) for size in (20, 60))
-    assert list(many.items())[:20] == list(few.items())
-    assert len(many) == 60
-    assert all(len(text) == value for text, value in many.items())
-    assert {*many.values()} == {4, 5, 6}
-    assert draw_sentences("y", "test", 1, 20, FEW, digits) != few
+def test_small_corpus_is_a_prefix_of_a_large_one() -> None:
+    small, large = (
+        sample_corpus("x", "test", 1, size, FEW_DIGITS, sample_digits) for size in (20, 60)
+    )
+    assert list(large.items())[:20] == list(small.items())
+    assert len(large) == 60
+    assert all(len(text) == value for text, value in large.items())
+    assert {*large.values()} == {4, 5, 6}
+    assert sample_corpus("y", "test", 1, 20, FEW_DIGITS, sample_digits) != small
 
 
-def test_splits_share_nothing() -> None:
-    """Of the thousand texts of three digits, many in each; `long` draws longer ones."""
-    shares = {"train": 500, "validation": 60, "test": 60}
-    found = [{*draw_sentences("x", name, 1, size, THREE, digits)} for name, size in shares.items()]
-    assert sum(map(len, found)) == len(set.union(*found)) == 620
+def test_splits_are_disjoint() -> None:
+    """There are 1,000 texts of three digits; `long` has longer texts."""
+    sizes = {"train": 500, "validation": 60, "test": 60}
+    texts = [
+        {*sample_corpus("x", name, 1, size, THREE_DIGITS, sample_digits)}
+        for name, size in sizes.items()
+    ]
+    assert sum(map(len, texts)) == len(set.union(*texts)) == 620
 
 
-def test_long_has_longer_ones() -> None:
-    found = draw_sentences("x", "long", 1, 60, FEW, digits)
-    assert {*found.values()} == {7, 8, 9, 10, 11, 12}
+def test_long_has_longer_sentences() -> None:
+    texts = sample_corpus("x", "long", 1, 60, FEW_DIGITS, sample_digits)
+    assert {*texts.values()} == {7, 8, 9, 10, 11, 12}

@@ -1,4 +1,4 @@
-"""Plain text: what is read, what is left out, and what is refused by file and line."""
+"""Reader of plain text lines."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tests.refusals import refuses
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize("zipped", [False, True])
-def test_lines(tmp_path: Path, end: bytes, zipped: bool) -> None:
+@pytest.mark.parametrize("is_gzipped", [False, True])
+def test_read_lines_skips_blank_lines(tmp_path: Path, end: bytes, is_gzipped: bool) -> None:
     content = end.join([b"\xef\xbb\xbfA caf\xc3\xa9.", b"", b" \t", b"two\xe2\x80\xa8lines", b""])
     path = tmp_path / "text"
-    path.write_bytes(gzip.compress(content) if zipped else content)
+    path.write_bytes(gzip.compress(content) if is_gzipped else content)
     lines = read_lines(path)
     assert lines.texts == ["A café.", "two\u2028lines"]
     assert lines.origin == str(path)
-    assert lines.places() == [f"{path}:1", f"{path}:4"]
+    assert lines.locations() == [f"{path}:1", f"{path}:4"]
     assert list(lines) == lines.texts
     assert len(lines) == 2
 
 
-def test_rows_are_taken() -> None:
+def test_take_keeps_line_numbers() -> None:
     lines = TextLines(["a", "b", "c"], "here")
-    taken = lines.take(iter([2, 0]))
-    assert taken == TextLines(["c", "a"], "here", [3, 1])
-    assert taken.places() == ["here:3", "here:1"]
-    assert taken.take([1]).places() == ["here:1"]
-    assert lines.take([]).places() == []
+    selected = lines.take(iter([2, 0]))
+    assert selected == TextLines(["c", "a"], "here", [3, 1])
+    assert selected.locations() == ["here:3", "here:1"]
+    assert selected.take([1]).locations() == ["here:1"]
+    assert lines.take([]).locations() == []
 
 
 @refuses(
@@ -40,18 +40,18 @@ def test_rows_are_taken() -> None:
     (b"a\n\ncaf\xe9\n", "/text:3: not valid UTF-8 at byte 3"),
     (gzip.compress(b"a line")[:-4], "/text: the gzip data is damaged or truncated"),
 )
-def test_bad_files(content: bytes, tmp_path: Path) -> None:
+def test_invalid_files_raise(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(content)
     read_lines(tmp_path / "text")
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
+def test_missing_file_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nowhere: No such file"):
         read_lines(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("language", ["en", "fr", "zh"])
-def test_date_lines_are_a_side_of_the_pairs(language: str) -> None:
+def test_date_lines_equal_one_side_of_the_pairs(language: str) -> None:
     lines = generate_date_lines(20, language, "test", seed=3, max_phrases=2)
     pairs = generate_dates(20, "en", "fr", "test", seed=3, max_phrases=2)
     assert len(set(lines)) == len(lines) == 20

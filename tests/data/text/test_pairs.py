@@ -9,22 +9,22 @@ GOOD = 'id\ten\tde\n1\tA "red" kite.\tEin „roter“ Drachen.\n2\tIt flies\u202
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write(content, name="pairs.tsv"):
+def write_file(tmp_path):
+    def write_file(content, name="pairs.tsv"):
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    return write
+    return write_file
 
 
-def test_named_columns_are_read_in_either_direction(write):
-    pairs = read_tsv(write(GOOD), "de", "en")
+def test_read_tsv_reads_named_columns(write_file):
+    pairs = read_tsv(write_file(GOOD), "de", "en")
     assert pairs.sources == ["Ein „roter“ Drachen.", "Er fliegt."]
     assert pairs.targets == ['A "red" kite.', "It flies\u2028high."]
     assert len(pairs) == 2
     assert "pairs.tsv" in pairs.origin
-    assert read_tsv(write(GOOD), "en", "de").sources == pairs.targets
+    assert read_tsv(write_file(GOOD), "en", "de").sources == pairs.targets
 
 
 VARIANTS = {
@@ -38,9 +38,9 @@ VARIANTS = {
 
 @pytest.mark.parametrize("raw", VARIANTS.values(), ids=VARIANTS)
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.tsv.gz"])
-def test_forms_of_the_same_file_read_the_same(write, raw, name):
-    expected = read_tsv(write(GOOD, "plain.tsv"), "id", "de")
-    pairs = read_tsv(write(raw, name), "id", "de")
+def test_encodings_of_a_file_give_equal_pairs(write_file, raw, name):
+    expected = read_tsv(write_file(GOOD, "plain.tsv"), "id", "de")
+    pairs = read_tsv(write_file(raw, name), "id", "de")
     assert (pairs.sources, pairs.targets) == (expected.sources, expected.targets)
     assert pairs.sources == ["1", "2"]
 
@@ -61,19 +61,19 @@ def test_forms_of_the_same_file_read_the_same(write, raw, name):
     (gzip.compress(GOOD.encode())[:-9], r"pairs\.tsv: the gzip data is damaged or truncated"),
     (b"\x1f\x8b\x08\x00rubbish rubbish", r"the gzip data is damaged or truncated"),
 )
-def test_a_bad_file_is_refused_with_its_line(raw, write):
-    read_tsv(write(raw), "en", "de")
+def test_invalid_tsv_raises_with_line(raw, write_file):
+    read_tsv(write_file(raw), "en", "de")
 
 
-def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+def test_missing_file_and_folder_raise(tmp_path):
     with pytest.raises(ValueError, match=r"none\.tsv: No such file"):
         read_tsv(tmp_path / "none.tsv", "en", "de")
     with pytest.raises(ValueError, match="Is a directory"):
         read_tsv(tmp_path, "en", "de")
 
 
-def test_bad_lines_are_skipped_only_up_to_the_number_allowed(write):
-    path = write(b"en\tde\na\tb\nragged\nc\t\xff\n\td\ne\tf\n")
+def test_skip_bad_limits_the_skipped_lines(write_file):
+    path = write_file(b"en\tde\na\tb\nragged\nc\t\xff\n\td\ne\tf\n")
     with pytest.raises(ValueError, match=r":3: .*skip_bad=1 or more"):
         read_tsv(path, "en", "de")
     with pytest.raises(ValueError, match=r":5: .*skip_bad=3 or more"):
@@ -82,14 +82,14 @@ def test_bad_lines_are_skipped_only_up_to_the_number_allowed(write):
     assert (pairs.sources, pairs.targets, pairs.skipped) == (["a", "e"], ["b", "f"], 3)
 
 
-def test_nothing_left_after_skipping_is_an_error(write):
+def test_all_lines_skipped_raises(write_file):
     with pytest.raises(ValueError, match=r"no pairs \(bad rows skipped: 1\)"):
-        read_tsv(write(b"en\tde\nragged\n"), "en", "de", skip_bad=5)
+        read_tsv(write_file(b"en\tde\nragged\n"), "en", "de", skip_bad=5)
 
 
-def test_parallel_files_go_line_by_line(write):
-    english = write(b"\xef\xbb\xbfone\ttab\r\ntwo\n", "a.en")
-    german = write(gzip.compress("eins\nzwei\u2028\n".encode()), "b.de.gz")
+def test_read_parallel_pairs_lines(write_file):
+    english = write_file(b"\xef\xbb\xbfone\ttab\r\ntwo\n", "a.en")
+    german = write_file(gzip.compress("eins\nzwei\u2028\n".encode()), "b.de.gz")
     pairs = read_parallel(english, german)
     assert pairs.sources == ["one\ttab", "two"]
     assert pairs.targets == ["eins", "zwei\u2028"]
@@ -105,16 +105,16 @@ def test_parallel_files_go_line_by_line(write):
     (b"a\nb\n", b"a\n \t\n", r"b\.de:2: the line is empty"),
     (b"a\nb\n", b"a\n\xe9\n", r"b\.de:2: not valid UTF-8"),
 )
-def test_bad_parallel_files_are_refused(source, target, write):
-    read_parallel(write(source, "a.en"), write(target, "b.de"))
+def test_invalid_parallel_files_raise(source, target, write_file):
+    read_parallel(write_file(source, "a.en"), write_file(target, "b.de"))
 
 
-def test_pairs_must_be_pairs():
+def test_different_numbers_of_sources_and_targets_raise():
     with pytest.raises(ValueError, match=r"mine: .*, got 2 sources and 1 targets"):
         TextPairs(["a", "b"], ["c"], "mine")
 
 
-def test_pairs_are_gone_through_and_picked() -> None:
+def test_iteration_and_take() -> None:
     pairs = TextPairs(["a", "b", "c"], ["x", "y", "z"], "here", skipped=1)
     assert list(pairs) == [("a", "x"), ("b", "y"), ("c", "z")]
     assert pairs.take([2, 0]) == TextPairs(["c", "a"], ["z", "x"], "here", skipped=1)
@@ -126,16 +126,18 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-def test_named_fields_of_json_lines_are_read(write, zipped):
+@pytest.mark.parametrize("is_gzipped", [False, True])
+def test_read_jsonl_reads_named_fields(write_file, is_gzipped):
     raw = b"\xef\xbb\xbf" + "\r\n".join(ROWS).encode()
-    pairs = read_jsonl(write(gzip.compress(raw) if zipped else raw, "a.jsonl"), "text", "title")
+    pairs = read_jsonl(
+        write_file(gzip.compress(raw) if is_gzipped else raw, "a.jsonl"), "text", "title"
+    )
     assert pairs.sources == ["A kite.\nIt flies.", "We fly. They stay."]
     assert pairs.targets == ["Kite", "Flying"]
     assert pairs.references == [("Kite",), ("Flying", "Our kites")]
     assert pairs.take([1]).references == [("Flying", "Our kites")]
-    assert read_jsonl(write(ROWS[0], "b.jsonl"), "text", "title").references is None
-    assert read_jsonl(write(ROWS[0], "b.jsonl"), "title", "text").sources == ["Kite"]
+    assert read_jsonl(write_file(ROWS[0], "b.jsonl"), "text", "title").references is None
+    assert read_jsonl(write_file(ROWS[0], "b.jsonl"), "title", "text").sources == ["Kite"]
 
 
 @refuses(
@@ -154,18 +156,18 @@ def test_named_fields_of_json_lines_are_read(write, zipped):
     (b'{"text": "\\ud800", "title": "b"}', r":2: field 'text' is not valid Unicode"),
     (b'{"text": "caf\xe9"}', r":2: not valid UTF-8 at byte 13"),
 )
-def test_a_bad_json_line_is_refused_with_its_place(line, write):
-    path = write(ROWS[0].encode() + b"\n" + line + b"\n" + ROWS[1].encode(), "a.jsonl")
+def test_invalid_json_line_raises_with_location(line, write_file):
+    path = write_file(ROWS[0].encode() + b"\n" + line + b"\n" + ROWS[1].encode(), "a.jsonl")
     try:
-        kept = read_jsonl(path, "text", "title", skip_bad=1)
+        pairs = read_jsonl(path, "text", "title", skip_bad=1)
     except ValueError:
         pytest.fail("skip_bad=1 did not skip the line")
-    assert len(kept) == 2
+    assert len(pairs) == 2
     read_jsonl(path, "text", "title")
 
 
-def test_json_lines_without_a_row_are_refused(write):
+def test_empty_or_missing_jsonl_raises(write_file):
     with pytest.raises(ValueError, match=r"a\.jsonl: no pairs"):
-        read_jsonl(write(b"", "a.jsonl"), "text", "title")
+        read_jsonl(write_file(b"", "a.jsonl"), "text", "title")
     with pytest.raises(ValueError, match=r"none\.jsonl: No such file"):
         read_jsonl("none.jsonl", "text", "title")

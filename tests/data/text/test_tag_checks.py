@@ -1,4 +1,4 @@
-"""A scheme that contradicts the tags is refused at the word, with what would mend it."""
+"""Tags that violate their scheme raise with the word's location and a fix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from attention_zoo.data import TaggedSentences, check_tags, read_conll
 from tests.refusals import refuses
 
-FITTING = {
+VALID_TAGS = {
     "BIO": ["O B-a I-a I-a B-a B-b O", "B-b", "O"],
     "IOB1": ["O I-a I-a B-a I-b O", "I-b"],
     "BIOES": ["O S-a B-a E-a B-b I-b E-b"],
@@ -18,17 +18,17 @@ FITTING = {
 }
 
 
-def sentences(*texts: str) -> TaggedSentences:
+def make_sentences(*texts: str) -> TaggedSentences:
     tags = [tuple(text.split()) for text in texts]
     return TaggedSentences([("word",) * len(row) for row in tags], tags, "here")
 
 
-@pytest.mark.parametrize("scheme", FITTING)
-def test_tags_of_their_scheme(scheme: str) -> None:
-    check_tags(sentences(*FITTING[scheme]), scheme)
-    for other in FITTING.keys() - {scheme}:
+@pytest.mark.parametrize("scheme", VALID_TAGS)
+def test_valid_tags_pass_their_scheme_only(scheme: str) -> None:
+    check_tags(make_sentences(*VALID_TAGS[scheme]), scheme)
+    for other in VALID_TAGS.keys() - {scheme}:
         with pytest.raises(ValueError, match=r"^here:\d, word \d: "):
-            check_tags(sentences(*FITTING[scheme]), other)
+            check_tags(make_sentences(*VALID_TAGS[scheme]), other)
 
 
 @refuses(
@@ -42,19 +42,19 @@ def test_tags_of_their_scheme(scheme: str) -> None:
     ("BIOS", ["O"], "'BIOS'; did you mean 'BIO"),
     literal=True,
 )
-def test_contradictions(scheme: Any, texts: Any) -> None:
-    check_tags(sentences(*texts), scheme)
+def test_tags_that_violate_the_scheme_raise(scheme: Any, texts: Any) -> None:
+    check_tags(make_sentences(*texts), scheme)
 
 
-def test_what_is_not_strict_looks_at_each_tag_alone() -> None:
-    check_tags(sentences("O I-a", "B-a I-b"), "BIO", strict=False)
+def test_non_strict_check_ignores_the_order() -> None:
+    check_tags(make_sentences("O I-a", "B-a I-b"), "BIO", strict=False)
     with pytest.raises(ValueError, match="tag 'E-a' is not a BIO tag"):
-        check_tags(sentences("O E-a"), "BIO", strict=False)
+        check_tags(make_sentences("O E-a"), "BIO", strict=False)
 
 
-def test_the_line_is_that_of_the_word(tmp_path: Path) -> None:
+def test_error_has_the_line_of_the_word(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("# one\na O\n\n# two\nb O\n# three\nc I-x\n")
     read = read_conll(tmp_path / "a.conll", comment="#")
-    for found in (read, read.take([1])):
+    for tagged in (read, read.take([1])):
         with pytest.raises(ValueError, match=r"a\.conll:7: 'I-x' may not come after 'O'"):
-            check_tags(found, "BIO")
+            check_tags(tagged, "BIO")

@@ -1,4 +1,4 @@
-"""Files in columns: what is a word, what parts sentences, and what is refused by file and line."""
+"""Reader of tagged sentences in columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attention_zoo.data.text.tagged import LONGEST, TaggedSentences, read_conll
+from attention_zoo.data.text.tagged import MAX_SENTENCE_LENGTH, TaggedSentences, read_conll
 from tests.refusals import refuses
 
 CONLLU = """\
@@ -22,7 +22,7 @@ CONLLU = """\
 """
 
 
-def written(folder: Path, text: str | bytes) -> Path:
+def write_file(folder: Path, text: str | bytes) -> Path:
     path = folder / "file"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
@@ -30,38 +30,40 @@ def written(folder: Path, text: str | bytes) -> Path:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("tail", ["", "\n", "\n\n\n"])
-@pytest.mark.parametrize("zipped", [False, True])
-def test_words_and_tags(tmp_path: Path, end: str, tail: str, zipped: bool) -> None:
+@pytest.mark.parametrize("is_gzipped", [False, True])
+def test_read_conll_reads_words_and_tags(
+    tmp_path: Path, end: str, tail: str, is_gzipped: bool
+) -> None:
     text = f"\ufeff-DOCSTART- O\n\nNew B-LOC\nYork I-LOC\n\n \nhe O{tail}".replace("\n", end)
-    content = gzip.compress(text.encode()) if zipped else text.encode()
-    found = read_conll(written(tmp_path, content))
-    assert found.words == [("New", "York"), ("he",)]
-    assert found.tags == [("B-LOC", "I-LOC"), ("O",)]
-    assert found.known_tags == ["B-LOC", "I-LOC", "O"]
-    assert found.places() == [f"{tmp_path / 'file'}:3", f"{tmp_path / 'file'}:7"]
-    assert found.marks is None
-    assert len(found) == 2
+    content = gzip.compress(text.encode()) if is_gzipped else text.encode()
+    corpus = read_conll(write_file(tmp_path, content))
+    assert corpus.words == [("New", "York"), ("he",)]
+    assert corpus.tags == [("B-LOC", "I-LOC"), ("O",)]
+    assert corpus.known_tags == ["B-LOC", "I-LOC", "O"]
+    assert corpus.locations() == [f"{tmp_path / 'file'}:3", f"{tmp_path / 'file'}:7"]
+    assert corpus.marks is None
+    assert len(corpus) == 2
 
 
-def test_any_columns_and_the_rows_that_are_no_words(tmp_path: Path) -> None:
-    found = read_conll(written(tmp_path, CONLLU), words=1, tags=2, marks=-1, comment="# ")
-    assert found.words == [("do", "n't", "go"), ("#",)]
-    assert found.tags == [("AUX", "PART", "VERB"), ("SYM",)]
-    assert found.marks == [(False, False, True), (False,)]
-    assert list(found) == [(found.words[0], found.tags[0], ("2",)), (("#",), ("SYM",), ())]
+def test_columns_marks_and_skipped_rows_of_conllu(tmp_path: Path) -> None:
+    corpus = read_conll(write_file(tmp_path, CONLLU), words=1, tags=2, marks=-1, comment="# ")
+    assert corpus.words == [("do", "n't", "go"), ("#",)]
+    assert corpus.tags == [("AUX", "PART", "VERB"), ("SYM",)]
+    assert corpus.marks == [(False, False, True), (False,)]
+    assert list(corpus) == [(corpus.words[0], corpus.tags[0], ("2",)), (("#",), ("SYM",), ())]
 
 
-def test_a_word_may_hold_spaces_between_tabs_and_begin_with_a_sign(tmp_path: Path) -> None:
-    found = read_conll(written(tmp_path, "a b\tO\n#tag\tB-x\n9-11\tB-x\n8.1\tO\n"))
-    assert found.words == [("a b", "#tag", "9-11", "8.1")]
+def test_words_may_contain_spaces_and_start_with_a_symbol(tmp_path: Path) -> None:
+    corpus = read_conll(write_file(tmp_path, "a b\tO\n#tag\tB-x\n9-11\tB-x\n8.1\tO\n"))
+    assert corpus.words == [("a b", "#tag", "9-11", "8.1")]
 
 
-def test_rows_are_taken_with_their_lines() -> None:
-    three = TaggedSentences([("a",), ("b", "c"), ("d",)], [("O",), ("O", "X"), ("Y",)], "here")
-    taken = three.take(iter([2, 1]))
-    assert taken.words == [("d",), ("b", "c")]
-    assert taken.places() == ["here:3", "here:2"]
-    assert taken.take([1]).places() == ["here:2"]
+def test_take_keeps_line_numbers() -> None:
+    corpus = TaggedSentences([("a",), ("b", "c"), ("d",)], [("O",), ("O", "X"), ("Y",)], "here")
+    selected = corpus.take(iter([2, 1]))
+    assert selected.words == [("d",), ("b", "c")]
+    assert selected.locations() == ["here:3", "here:2"]
+    assert selected.take([1]).locations() == ["here:2"]
 
 
 @refuses(
@@ -74,13 +76,17 @@ def test_rows_are_taken_with_their_lines() -> None:
     ("a\tO\n\tO\n", {}, "/file:2: the word is empty"),
     ("a\tO\nb\t\n", {}, "/file:2: the tag is empty"),
     (b"a O\ncaf\xe9 O\n", {}, "/file:2: not valid UTF-8 at byte 3"),
-    ("a O\n" * (LONGEST + 1), {}, f"/file:{LONGEST + 1}: no blank line within the first {LONGEST}"),
+    (
+        "a O\n" * (MAX_SENTENCE_LENGTH + 1),
+        {},
+        f"/file:{MAX_SENTENCE_LENGTH + 1}: no blank line within the first {MAX_SENTENCE_LENGTH}",
+    ),
 )
-def test_bad_files(text: str | bytes, options: dict, tmp_path: Path) -> None:
-    read_conll(written(tmp_path, text), **options)
+def test_invalid_files_raise(text: str | bytes, options: dict, tmp_path: Path) -> None:
+    read_conll(write_file(tmp_path, text), **options)
 
 
-def test_sentences_of_unlike_sides_are_refused() -> None:
+def test_different_numbers_of_words_and_tags_raise() -> None:
     with pytest.raises(ValueError, match=r"here: .*, got 0 tag sequences and 1 sentences"):
         TaggedSentences([("a",)], [], "here")
     with pytest.raises(ValueError, match="here:2: 1 words but 2 tags"):

@@ -20,7 +20,7 @@ LINES = [
     "the 9 9",
     "<pad> 1 1",
 ]
-WANTED = {
+EXPECTED = {
     "the": [1, 2.5],
     "The": [1, 2.5],
     "Paris": [-0.01, 7],
@@ -30,39 +30,41 @@ WANTED = {
 }
 
 
-def write(folder: Path, lines: list[str], end: str = "\n", zipped: bool = False) -> Path:
+def write_file(folder: Path, lines: list[str], end: str = "\n", is_gzipped: bool = False) -> Path:
     path = folder / "vectors.txt"
     raw = "".join(line + end for line in lines).encode()
-    path.write_bytes(gzip.compress(raw) if zipped else raw)
+    path.write_bytes(gzip.compress(raw) if is_gzipped else raw)
     return path
 
 
 @pytest.mark.parametrize(
-    ("head", "end", "zipped"),
+    ("header", "end", "is_gzipped"),
     [([], "\n", False), (["8 2"], "\n", True), (["8 2 "], " \r\n", False)],
     ids=["glove", "word2vec", "blanks"],
 )
-def test_both_formats(tmp_path: Path, head: list[str], end: str, zipped: bool) -> None:
-    path = write(tmp_path, [*head, *LINES], end, zipped)
-    vectors, found = read_word_vectors(path, VOCABULARY)
+def test_reads_glove_and_word2vec_formats(
+    tmp_path: Path, header: list[str], end: str, is_gzipped: bool
+) -> None:
+    path = write_file(tmp_path, [*header, *LINES], end, is_gzipped)
+    vectors, is_found = read_word_vectors(path, VOCABULARY)
     assert vectors.dtype == "float32"
-    assert [VOCABULARY[n] for n in np.flatnonzero(found)] == list(WANTED)
-    np.testing.assert_allclose(vectors[found], list(WANTED.values()), rtol=1e-6)
-    assert not vectors[~found].any()
+    assert [VOCABULARY[n] for n in np.flatnonzero(is_found)] == list(EXPECTED)
+    np.testing.assert_allclose(vectors[is_found], list(EXPECTED.values()), rtol=1e-6)
+    assert not vectors[~is_found].any()
 
 
-def test_a_word_itself_comes_before_its_lower_case(tmp_path: Path) -> None:
+def test_exact_match_precedes_lower_case(tmp_path: Path) -> None:
     for lines in (["us 1", "US 2"], ["US 2", "us 1"]):
-        vectors, _ = read_word_vectors(write(tmp_path, lines), ["<pad>", "us", "US", "Us"])
+        vectors, _ = read_word_vectors(write_file(tmp_path, lines), ["<pad>", "us", "US", "Us"])
         assert vectors[:, 0].tolist() == [0, 1, 2, 1]
 
 
-def test_only_what_is_wanted_is_parsed(tmp_path: Path) -> None:
-    """So a file of millions of lines is read at the pace of the disk, and held by its words."""
-    path = write(tmp_path, ["a 1 2", "b ? 2", "a ? ?"])
-    vectors, found = read_word_vectors(path, ["<pad>", "a"])
+def test_only_vectors_of_the_vocabulary_are_parsed(tmp_path: Path) -> None:
+    """Large files are read quickly and need little memory."""
+    path = write_file(tmp_path, ["a 1 2", "b ? 2", "a ? ?"])
+    vectors, is_found = read_word_vectors(path, ["<pad>", "a"])
     assert vectors[1].tolist() == [1, 2]
-    assert found.tolist() == [False, True]
+    assert is_found.tolist() == [False, True]
 
 
 @refuses(
@@ -76,10 +78,10 @@ def test_only_what_is_wanted_is_parsed(tmp_path: Path) -> None:
     (["7 3"], r"vectors.txt: contains no vectors; give one word and its numbers per line"),
     ([], r"vectors.txt: contains no vectors; give one word and its numbers per line"),
 )
-def test_bad_files_are_refused(lines: list[str], tmp_path: Path) -> None:
-    read_word_vectors(write(tmp_path, lines), ["<pad>", "a", "b"])
+def test_invalid_files_raise(lines: list[str], tmp_path: Path) -> None:
+    read_word_vectors(write_file(tmp_path, lines), ["<pad>", "a", "b"])
 
 
-def test_no_file_is_refused(tmp_path: Path) -> None:
+def test_missing_file_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere.txt: No such file"):
         read_word_vectors(tmp_path / "nowhere.txt", ["<pad>", "a"])

@@ -1,4 +1,4 @@
-"""Words of plain sentences, and their places."""
+"""Splitting of text into words, with their positions."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ CASES = {
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_words(text: str) -> None:
+def test_split_words(text: str) -> None:
     assert [word.text for word in split_words(text)] == CASES[text]
 
 
-def test_places_are_of_characters() -> None:
+def test_spans_count_characters() -> None:
     assert split_words(" 😀 né à") == [Word("😀", 1, 2), Word("né", 3, 5), Word("à", 6, 7)]
 
 
@@ -48,22 +48,22 @@ CHARACTERS = st.sampled_from("abé1٣ .,:'’-_\t@日ー\u3099\u0301\u200d\u200c
 
 @settings(deadline=None)
 @given(st.text(CHARACTERS, max_size=40))
-def test_words_are_the_text_without_what_is_not_seen(text: str) -> None:
+def test_words_cover_all_visible_characters(text: str) -> None:
     words, end = split_words(text), 0
     for word in words:
         assert word.text == text[word.start : word.end] != ""
         assert end <= word.start
         assert not split_words(text[end : word.start])
-        assert [again.text for again in split_words(word.text)] == [word.text]
+        assert [word_again.text for word_again in split_words(word.text)] == [word.text]
         assert not re.search(f"[{WHITE_SPACE}]", word.text)
         end = word.end
     assert not split_words(text[end:])
 
 
-def test_a_lone_surrogate_is_refused() -> None:
+def test_lone_surrogate_raises() -> None:
     with pytest.raises(ValueError, match="lone surrogate at character 3"):
         split_words("abc\ud800")
 
 
-def test_long_words_are_whole() -> None:
+def test_long_words_are_not_split() -> None:
     assert split_words("a" * 100_000) == [Word("a" * 100_000, 0, 100_000)]

@@ -38,18 +38,18 @@ LINES = [
 ]
 
 
-def collapsed(text: str) -> str:
+def collapse_spaces(text: str) -> str:
     return " ".join(text.split())
 
 
 @cache
-def trained(kind: str) -> Tokenizer:
+def get_tokenizer(kind: str) -> Tokenizer:
     return train_tokenizer(kind, LINES, vocabulary_size=2000)
 
 
 @pytest.fixture(params=KINDS)
 def tokenizer(request) -> Tokenizer:
-    return trained(request.param)
+    return get_tokenizer(request.param)
 
 
 def test_special_tokens_come_first(tokenizer):
@@ -58,29 +58,29 @@ def test_special_tokens_come_first(tokenizer):
     assert 50 < tokenizer.vocabulary_size <= 2000
 
 
-def test_decoding_gives_the_text_back_up_to_white_space(tokenizer):
+def test_decoding_restores_the_text_up_to_white_space(tokenizer):
     encoded = tokenizer.encode(LINES)
-    assert [tokenizer.decode(ids) for ids in encoded] == [collapsed(line) for line in LINES]
+    assert [tokenizer.decode(ids) for ids in encoded] == [collapse_spaces(line) for line in LINES]
     assert not any(i <= END for ids in encoded for i in ids)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(sorted(set("".join(LINES))) + [" "] * 20), max_size=60))
 @pytest.mark.parametrize("kind", ["subword", "character"])
-def test_any_text_of_known_characters_comes_back(kind, characters):
+def test_text_of_known_characters_is_restored(kind, characters):
     text = "".join(characters)
-    ids = trained(kind).encode([text])[0]
+    ids = get_tokenizer(kind).encode([text])[0]
     assert UNKNOWN not in ids
-    assert trained(kind).decode(ids) == collapsed(text)
+    assert get_tokenizer(kind).decode(ids) == collapse_spaces(text)
 
 
-def test_hangul_is_no_cjk_character():
+def test_hangul_is_not_split_like_cjk():
     word = train_tokenizer("word", ["한국어 문장 漢豈"])
     (ids,) = word.encode(["한국어 문장 漢豈"])
     assert word.tokens(ids) == ["한국어", "문장", "漢", "豈"]
 
 
-def test_digits_and_marks_stand_alone():
+def test_digits_and_punctuation_are_single_tokens():
     lines = ["12 km-long, don't", "我们 1234!"]
     word = train_tokenizer("word", lines)
     ids = word.encode(lines)
@@ -90,46 +90,46 @@ def test_digits_and_marks_stand_alone():
     assert word.tokens(ids[0]) == ["1", "2", "km", "-", "long", ",", "don", "'", "t"]
 
 
-def test_a_word_is_one_token_wherever_it_stands():
+def test_word_has_one_token_at_all_positions():
     word = train_tokenizer("word", ["the cat sees the dog"])
     first, *_, fourth, _ = word.encode(["the cat sees the dog"])[0]
     assert first == fourth
 
 
-def test_characters_are_tokens_and_a_space_is_a_mark():
+def test_character_tokens_and_space_mark():
     character = train_tokenizer("character", ["ab b 我"])
     ids = character.encode(["  ba  我 "])[0]
     assert [character.vocabulary[i] for i in ids] == ["b", "a", MARK, "我"]
     assert character.tokens(ids) == ["b", "a", MARK, "我"]
 
 
-def test_subwords_are_the_longest_that_match():
+def test_subwords_are_longest_matches():
     subword = train_tokenizer("subword", ["lower lowest newer newest wider widest"] * 50, 60)
     vocabulary = set(subword.vocabulary)
     for text in ("lowest", "newer", "west", "dewiest"):
         pieces = [subword.vocabulary[i] for i in subword.encode([text])[0]]
-        rest = MARK + text
+        remaining = MARK + text
         for piece in pieces:
-            longest = max((t for t in vocabulary if rest.startswith(t)), key=len)
+            longest = max((t for t in vocabulary if remaining.startswith(t)), key=len)
             assert piece == longest
-            rest = rest.removeprefix(piece)
-        assert not rest
+            remaining = remaining.removeprefix(piece)
+        assert not remaining
     assert len(subword.encode(["lowest"])[0]) < len("lowest")
 
 
-def test_what_is_not_known_is_unknown(tokenizer):
+def test_unknown_characters_give_the_unknown_token(tokenizer):
     ids = tokenizer.encode(["Don't \u1234panic ŧ"])[0]
     assert UNKNOWN in ids
     assert SPECIAL_TOKENS[UNKNOWN] in tokenizer.decode(ids)
 
 
-def test_an_unknown_piece_costs_no_other_piece():
+def test_unknown_piece_does_not_affect_other_pieces():
     for kind in ("subword", "word"):
         tokenizer = train_tokenizer(kind, ["we see a cat"] * 2)
         assert tokenizer.decode(tokenizer.encode(["we see ŧŧ a cat"])[0]) == "we see <unk> a cat"
 
 
-def test_vocabulary_size_keeps_the_most_frequent():
+def test_vocabulary_has_the_most_frequent_tokens():
     texts = ["rare"] + ["common"] * 3 + ["usual"] * 2
     assert train_tokenizer("word", texts, 6).vocabulary[4:] == ["▁common", "▁usual"]
     assert train_tokenizer("character", ["aab", "abc"], 6).vocabulary[4:] == ["a", "b"]
@@ -137,20 +137,20 @@ def test_vocabulary_size_keeps_the_most_frequent():
         assert train_tokenizer("subword", LINES, size).vocabulary_size <= size
 
 
-def test_lowercase_is_a_choice():
+def test_lowercase_option():
     for kind in KINDS:
         cased = train_tokenizer(kind, LINES)
         lower = train_tokenizer(kind, LINES, lowercase=True)
         assert cased.decode(cased.encode(["GROSS Don't"])[0]) == "GROSS Don't"
         assert lower.decode(lower.encode(["GROSS Don't"])[0]) in ("gross don't", "<unk> don't")
-        assert lower.decode(lower.encode([LINES[10]])[0]) == collapsed(
+        assert lower.decode(lower.encode([LINES[10]])[0]) == collapse_spaces(
             "".join(c.lower() for c in LINES[10])
         )
 
 
-def test_decoding_stops_at_the_end_and_drops_pads_and_starts(tokenizer):
+def test_decoding_stops_at_the_end_token_and_drops_padding(tokenizer):
     ids = tokenizer.encode([LINES[0]])[0]
-    assert tokenizer.decode([START, *ids, END, *ids, PAD, PAD]) == collapsed(LINES[0])
+    assert tokenizer.decode([START, *ids, END, *ids, PAD, PAD]) == collapse_spaces(LINES[0])
     assert tokenizer.decode([PAD, START]) == ""
     assert tokenizer.tokens([START, ids[0], END, PAD])[::2] == ["<s>", "</s>"]
 
@@ -162,34 +162,34 @@ def test_special_tokens_in_a_text_are_plain_text(tokenizer):
 
 
 @pytest.mark.parametrize("token_id", [-1, 10**6])
-def test_an_id_outside_the_vocabulary_is_refused(tokenizer, token_id):
-    for read in (tokenizer.decode, tokenizer.tokens):
+def test_id_outside_the_vocabulary_raises(tokenizer, token_id):
+    for function in (tokenizer.decode, tokenizer.tokens):
         with pytest.raises(ValueError, match=f"token id {token_id} is outside the vocabulary"):
-            read([4, token_id])
+            function([4, token_id])
 
 
-def test_odd_texts_have_a_result(tokenizer):
-    odd = ["", "   ", "\x00", "\ufeff", "e" + "\u0301" * 1000, "\u2028", "ab" * 5000, "\r\n"]
-    encoded = tokenizer.encode(odd)
-    assert len(encoded) == len(odd)
+def test_unusual_texts_are_encoded(tokenizer):
+    texts = ["", "   ", "\x00", "\ufeff", "e" + "\u0301" * 1000, "\u2028", "ab" * 5000, "\r\n"]
+    encoded = tokenizer.encode(texts)
+    assert len(encoded) == len(texts)
     assert encoded[0] == encoded[1] == encoded[5] == encoded[7] == []
     assert tokenizer.encode([]) == []
 
 
-def test_one_string_is_not_a_list_of_texts(tokenizer):
+def test_single_string_raises(tokenizer):
     with pytest.raises(ValueError, match=r"encode\(\[text\]\)"):
         tokenizer.encode("a text")
 
 
-def test_a_lone_surrogate_is_refused(tokenizer):
-    for use in (tokenizer.encode, lambda texts: train_tokenizer(tokenizer.kind, texts)):
+def test_lone_surrogate_raises(tokenizer):
+    for function in (tokenizer.encode, lambda texts: train_tokenizer(tokenizer.kind, texts)):
         with pytest.raises(
             ValueError, match="text 1 is not valid Unicode: a lone surrogate at char"
         ):
-            use(["fine", "ab\ud800"])
+            function(["fine", "ab\ud800"])
 
 
-def test_a_saved_tokenizer_is_the_same(tokenizer, tmp_path):
+def test_saved_tokenizer_is_equal(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "new" / "folder")
     loaded = load_tokenizer(tmp_path / "new" / "folder")
     assert type(loaded) is type(tokenizer)
@@ -209,7 +209,7 @@ def test_settings_survive_saving(tmp_path):
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"kind": "word"}', '{"kind": "words", "lowercase": false}', '"\\ud800"']
 )
-def test_damaged_settings_are_refused(tmp_path, text):
+def test_damaged_settings_raise(tmp_path, text):
     train_tokenizer("word", ["a"]).save(tmp_path)
     (tmp_path / "tokenizer.json").write_text(text)
     with pytest.raises(ValueError, match=r"tokenizer\.json: ") as caught:
@@ -217,12 +217,12 @@ def test_damaged_settings_are_refused(tmp_path, text):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path):
+def test_missing_folder_raises(tmp_path):
     with pytest.raises(ValueError, match=r"tokenizer\.json: No such file.*tokenizer's folder"):
         load_tokenizer(tmp_path / "nothing")
 
 
-def test_bad_settings_of_training_are_refused():
+def test_invalid_training_arguments_raise():
     with pytest.raises(ValueError, match="unknown tokenizer 'subwords'; did you mean 'subword'"):
         train_tokenizer("subwords", LINES)
     with pytest.raises(ValueError, match=r"vocabulary_size must be greater than 4, .*, got 4"):
@@ -233,7 +233,7 @@ def test_bad_settings_of_training_are_refused():
 
 
 @pytest.mark.full
-def test_learning_is_the_same_in_every_process():
+def test_training_is_deterministic_across_processes():
     script = (
         "import sys; from attention_zoo.data import generate_dates, train_tokenizer;"
         "texts = generate_dates(2000).sources;"
@@ -243,29 +243,31 @@ def test_learning_is_the_same_in_every_process():
     environment = {**os.environ, "KERAS_BACKEND": "jax"}
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment)
     texts = generate_dates(2000).sources
-    ours = [train_tokenizer(kind, texts, 300).vocabulary for kind in KINDS]
-    assert run.stdout.decode().splitlines()[-1] == repr(ours)
+    expected = [train_tokenizer(kind, texts, 300).vocabulary for kind in KINDS]
+    assert run.stdout.decode().splitlines()[-1] == repr(expected)
 
 
 @pytest.mark.full
-def test_encoding_is_batched_and_fast():
+def test_encoding_is_fast():
     sources = generate_dates(20_000).sources
     subword = train_tokenizer("subword", sources[:5000], 1000)
-    began = time.perf_counter()
+    start = time.perf_counter()
     encoded = subword.encode(sources)
-    assert time.perf_counter() - began < 8
+    assert time.perf_counter() - start < 8
     assert subword.decode(encoded[-1]) == sources[-1]
 
 
-def test_the_same_pieces_come_out_of_tensorflow_ops():
-    """Steps 1, 3 and 4 in RE2 cut every text as the tokenizer does."""
+def test_tensorflow_ops_split_equally():
+    """Steps 1, 3 and 4 in RE2 split every text like the tokenizer."""
     import tensorflow as tf
 
-    draw = random.Random(0)
-    signs = (
+    rng = random.Random(0)
+    characters = (
         "".join(LINES) + " \u00a0\u2028\x1f\x85\u2009ßŒ々〇\U00020000\U0001f600ｱ\u0301\u200d\x00"
     )
-    texts = LINES + ["".join(draw.choices(signs, k=40)) for _ in range(300)] + ["ab" * 200, "", " "]
+    texts = (
+        LINES + ["".join(rng.choices(characters, k=40)) for _ in range(300)] + ["ab" * 200, "", " "]
+    )
     text = tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", MARK)
     text = tf.strings.regex_replace(text, rf"\A{MARK}|{MARK}\z", "")
     text = tf.strings.regex_replace(text, rf"\A([^{CJK}])", rf"{MARK}\1")
@@ -274,15 +276,15 @@ def test_the_same_pieces_come_out_of_tensorflow_ops():
 
     engine = train_tokenizer("word", LINES)._engine
     normal = [engine.normalizer.normalize_str(text) for text in texts]
-    ours = [[p for p, _ in engine.pre_tokenizer.pre_tokenize_str(text)] for text in normal]
-    assert graph == ours
-    assert max(len(piece) for row in ours for piece in row) <= 65
+    expected = [[p for p, _ in engine.pre_tokenizer.pre_tokenize_str(text)] for text in normal]
+    assert graph == expected
+    assert max(len(piece) for row in expected for piece in row) <= 65
 
 
-def test_what_white_space_parts_is_whole_however_long() -> None:
+def test_whitespace_tokens_are_not_split() -> None:
     words = ["don't", "New-York,", "x" * 100, "日本語"]
     tokenizer = train_tokenizer("whitespace", words, 20)
     assert all(len(ids) == 1 and ids[0] > 3 for ids in tokenizer.encode(words))
-    (one,), (other,) = tokenizer.encode(words[:2])
-    assert tokenizer.encode(["don't New-York,  other"]) == [[one, other, UNKNOWN]]
-    assert tokenizer.decode([one, other]) == "don't New-York,"
+    (first,), (second,) = tokenizer.encode(words[:2])
+    assert tokenizer.encode(["don't New-York,  other"]) == [[first, second, UNKNOWN]]
+    assert tokenizer.decode([first, second]) == "don't New-York,"

@@ -9,7 +9,7 @@ from attention_zoo.data.tokenizers.vocabulary import (
 from tests.refusals import refuses
 
 
-def test_a_vocabulary_is_read_as_it_was_written(tmp_path):
+def test_vocabulary_survives_writing_and_reading(tmp_path):
     tokens = [*SPECIAL_TOKENS, "▁the", "é", "\ufeff", "\u0085x", "我", '"', "#"]
     path = tmp_path / "vocabulary.txt"
     write_vocabulary(path, tokens)
@@ -26,17 +26,17 @@ def test_a_vocabulary_is_read_as_it_was_written(tmp_path):
     (b"<pad>\n<unk>\n<s>\n</s>\na\n\xe9t\xe9\n", r"txt:6: not valid UTF-8"),
     (b"\xef\xbb\xbf<pad>\n<unk>\n<s>\n</s>\n", r"txt:1: expected '<pad>', found"),
 )
-def test_a_damaged_file_is_refused_with_its_line(raw, tmp_path):
+def test_damaged_file_raises_with_line(raw, tmp_path):
     path = tmp_path / "vocabulary.txt"
     path.write_bytes(raw)
     read_vocabulary(path)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_raises(tmp_path):
     with pytest.raises(ValueError, match=r"none\.txt: No such file"):
         read_vocabulary(tmp_path / "none.txt")
 
 
-def test_special_tokens_are_found_by_their_place_alone():
+def test_special_tokens_must_have_fixed_ids():
     with pytest.raises(ValueError, match=r"here:1: expected '<pad>', found '<unk>'"):
         check_vocabulary(["<unk>", "<pad>", "<s>", "</s>"], "here")

@@ -117,13 +117,15 @@ class TestCRF(LayerConformance):
         samples = array(crf.sample(potentials, 50, seed=1))
         costs = array(CRFLoss("none")(tags, potentials))
         for row in range(3):
-            paths, listed = oracle.every(of, row)
+            paths, listed = oracle.list_paths(of, row)
             order = np.argsort(-listed)[:3]
-            best = oracle.spread(paths[order[0]], mask[row])
+            best = oracle.place_tags(paths[order[0]], mask[row])
             assert tags[row].tolist() == several[row, 0].tolist() == best.tolist()
             assert score[row] == pytest.approx(listed[order[0]], abs=1e-5)
             np.testing.assert_allclose(scores[row, : len(order)], listed[order], atol=1e-5)
-            np.testing.assert_allclose(marginals[row], oracle.shares(of, row)[0], atol=1e-5)
+            np.testing.assert_allclose(
+                marginals[row], oracle.compute_expectations(of, row)[0], atol=1e-5
+            )
             cost = oracle.log_sum(listed) - listed[order[0]]
             assert costs[row] == pytest.approx(cost, abs=1e-5)
             possible = {tuple(path) for path in paths[np.isfinite(listed)].tolist()}
@@ -199,7 +201,7 @@ class TestCRF(LayerConformance):
         assert not array(crf.marginals(potentials))[:, 0, 2].any()
         for row, path in itertools.product(range(2), range(4)):
             if np.isfinite(scores[row, path]):
-                assert crf.constraints.first_broken(tags[row, path]) is None
+                assert crf.constraints.find_first_violation(tags[row, path]) is None
         run = differentiable(crf, lambda x: CRFLoss()(np.ones((2, 4), "int32"), crf(x)))
         _, (by_emissions,), by_weights = run(self.tensors(2)[0][:, :4])
         assert not by_emissions[:, 0, 2].any()

@@ -56,7 +56,7 @@ class TestRecurrentTagger(TaggerConformance):
         for row, valid in enumerate(TOKEN_MASK):
             assert (np.diff(scores[row]) <= 0).all()
             for some in tags[row][np.isfinite(scores[row])]:
-                assert rules.first_broken(some[valid]) is None
+                assert rules.find_first_violation(some[valid]) is None
         best, score = arrays(model.decode(potentials))
         np.testing.assert_array_equal(best, tags[:, 0])
         np.testing.assert_allclose(score, scores[:, 0], rtol=1e-5)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from attention_zoo.metrics.check import check_same_length
 
-AROUND = "\"'`.,;:!?()[]{}<>“”‘’«»„…-–—*"  # punctuation that is not part of a word
+PUNCTUATION = "\"'`.,;:!?()[]{}<>“”‘’«»„…-–—*"  # punctuation that is not part of a word
 ENDS = (".", "!", "?")
 TITLES = {"Mr", "Mrs", "Ms", "Dr", "Prof", "St", "Gen", "Gov", "Rep", "Sen"}
 """Abbreviated titles before a name; their full stop does not end a sentence."""
 INITIALS = re.compile(r"[A-Z]|[^\W\d_]{1,2}(\.[^\W\d_]{1,2})+")
-CONTRACTED = re.compile(r"(?<=\w)(?:(n't)|'(s|re|ve|ll|d|m))$")
+CONTRACTION = re.compile(r"(?<=\w)(?:(n't)|'(s|re|ve|ll|d|m))$")
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,16 @@ def repeated_ngrams(texts: Sequence[str], n: int = 3) -> float:
         ValueError: if n is below 1, or `texts` is one string.
     """
     if n < 1:
-        raise ValueError(f"n is {n}: it must be at least 1")
+        raise ValueError(f"n must be at least 1, got {n}")
     if isinstance(texts, str):
-        raise ValueError("texts is one string: give a list of strings")
-    all_of_them = distinct = 0
+        raise ValueError("texts must be a list of strings, got one string")
+    num_ngrams = num_distinct = 0
     for text in texts:
-        words = _bare(text)
-        ngrams = [tuple(words[at : at + n]) for at in range(len(words) - n + 1)]
-        all_of_them += len(ngrams)
-        distinct += len(set(ngrams))
-    return _percent(all_of_them - distinct, all_of_them)
+        words = _split_into_words(text)
+        ngrams = [tuple(words[start : start + n]) for start in range(len(words) - n + 1)]
+        num_ngrams += len(ngrams)
+        num_distinct += len(set(ngrams))
+    return _compute_percentage(num_ngrams - num_distinct, num_ngrams)
 
 
 def copied_share(texts: Sequence[str], sources: Sequence[str]) -> float:
@@ -68,16 +68,16 @@ def copied_share(texts: Sequence[str], sources: Sequence[str]) -> float:
         ValueError: if the lists are empty or differ in length.
     """
     check_same_length(texts=texts, sources=sources)
-    found = words = 0
+    num_copied = words = 0
     for text, source in zip(texts, sources, strict=True):
-        there = set(_bare(source))
-        own = _bare(text)
-        found += sum(word in there for word in own)
-        words += len(own)
-    return _percent(found, words)
+        source_words = set(_split_into_words(source))
+        text_words = _split_into_words(text)
+        num_copied += sum(word in source_words for word in text_words)
+        words += len(text_words)
+    return _compute_percentage(num_copied, words)
 
 
-def facts(text: str) -> list[str]:
+def extract_facts(text: str) -> list[str]:
     """Return the names and figures of a text.
 
     These are words with a digit, or with a capital letter other than the first letter of a
@@ -93,23 +93,23 @@ def facts(text: str) -> list[str]:
         >>> facts("Fire in Tromak hurts 412. Police of NYC: no word from (Ilda) yet.")
         ['Tromak', '412', 'NYC', 'Ilda']
     """
-    found, begins = [], True
+    found_facts, at_sentence_start = [], True
     for word in text.split():
-        bare = word.strip(AROUND)
-        if bare:
-            inside = bare[1:] if begins else bare
-            if any(c.isdigit() for c in bare) or any(c.isupper() for c in inside):
-                found.append(bare)
-            begins = False
-        begins = begins or _ends_sentence(word)
-    return found
+        stripped = word.strip(PUNCTUATION)
+        if stripped:
+            rest = stripped[1:] if at_sentence_start else stripped
+            if any(c.isdigit() for c in stripped) or any(c.isupper() for c in rest):
+                found_facts.append(stripped)
+            at_sentence_start = False
+        at_sentence_start = at_sentence_start or _ends_sentence(word)
+    return found_facts
 
 
 def _ends_sentence(word: str) -> bool:
     """Return whether a word, with the punctuation around it, is the last of its sentence."""
-    bare = word.strip(AROUND)
-    short = bare in TITLES or INITIALS.fullmatch(bare)
-    return word.rstrip("\"'”’»)]").endswith(ENDS[1:] if short else ENDS)
+    stripped = word.strip(PUNCTUATION)
+    is_abbreviation = stripped in TITLES or INITIALS.fullmatch(stripped)
+    return word.rstrip("\"'”’»)]").endswith(ENDS[1:] if is_abbreviation else ENDS)
 
 
 def first_sentence(text: str) -> str:
@@ -123,26 +123,30 @@ def first_sentence(text: str) -> str:
 
 
 def fact_score(hypotheses: Sequence[str], references: Sequence[str]) -> FactScore:
-    """Compute precision and recall of the `facts` of hypotheses against those of references.
+    """Compute precision and recall of the facts of hypotheses against those of references.
 
-    Facts are counted over all texts together. If there are none on both sides, all scores are 100.
+    Facts are those of `extract_facts`, counted over all texts together. If there are none on both
+    sides, all scores are 100.
 
     Raises:
         ValueError: if the lists are empty or differ in length.
     """
     check_same_length(hypotheses=hypotheses, references=references)
-    written = expected = right = 0
+    num_generated = num_expected = num_correct = 0
     for text, reference in zip(hypotheses, references, strict=True):
-        own, true = Counter(facts(text)), Counter(facts(reference))
-        written += own.total()
-        expected += true.total()
-        right += (own & true).total()
-    if not written + expected:
+        generated_facts, expected_facts = (
+            Counter(extract_facts(text)),
+            Counter(extract_facts(reference)),
+        )
+        num_generated += generated_facts.total()
+        num_expected += expected_facts.total()
+        num_correct += (generated_facts & expected_facts).total()
+    if not num_generated + num_expected:
         return FactScore(100.0, 100.0, 100.0)
     return FactScore(
-        _percent(right, written),
-        _percent(right, expected),
-        _percent(2 * right, written + expected),
+        _compute_percentage(num_correct, num_generated),
+        _compute_percentage(num_correct, num_expected),
+        _compute_percentage(2 * num_correct, num_generated + num_expected),
     )
 
 
@@ -154,15 +158,15 @@ def caption_words(text: str) -> list[str]:
     "50%") and does not split words run together ("cannot"). Words that are already split stay as
     they are. Text in languages without spaces must be split beforehand.
     """
-    words = _bare(text.replace("’", "'"))
-    return [part for word in words for part in CONTRACTED.sub(r" \1\2", word).split()]
+    words = _split_into_words(text.replace("’", "'"))
+    return [part for word in words for part in CONTRACTION.sub(r" \1\2", word).split()]
 
 
-def _bare(text: str) -> list[str]:
+def _split_into_words(text: str) -> list[str]:
     """Return lower-case words without punctuation around them; punctuation alone is dropped."""
-    words = (word.strip(AROUND).lower() for word in text.split())
+    words = (word.strip(PUNCTUATION).lower() for word in text.split())
     return [word for word in words if word]
 
 
-def _percent(part: int, whole: int) -> float:
+def _compute_percentage(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else 0.0

@@ -14,7 +14,7 @@ from attention_zoo.data.tokenizers.tokenizer import Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 
 
-class CopiedIds(NamedTuple):
+class CopyEncoding(NamedTuple):
     """Texts as token ids, with ids for unknown words.
 
     Attributes:
@@ -28,13 +28,13 @@ class CopiedIds(NamedTuple):
     words: list[tuple[str, ...]]
 
 
-def copied_ids(
+def encode_for_copying(
     tokenizer: Tokenizer,
     sources: Sequence[str],
     targets: Sequence[str] | None = None,
     copies: int = 100,
-    longest: int | None = None,
-) -> CopiedIds:
+    max_length: int | None = None,
+) -> CopyEncoding:
     """Encode sources and targets, with extra ids for the unknown words of each source.
 
     The distinct unknown words of a source have the ids V, V + 1 ..., in order of first occurrence.
@@ -51,50 +51,52 @@ def copied_ids(
         targets: one text per source, or None.
         copies: maximum number of unknown words per source that get an id; with 0, the result has
             the ids of `Tokenizer.encode`.
-        longest: number of tokens to which sources are truncated; None for no truncation.
+        max_length: number of tokens to which sources are truncated; None for no truncation.
 
     Example:
         >>> from attention_zoo.data import copied_ids, train_tokenizer
         >>> tokenizer = train_tokenizer("word", ["a fire in"])
         >>> copied_ids(tokenizer, ["fire in Tromak"], ["Tromak : a fire"])
-        CopiedIds(sources=[[5, 6, 7]], targets=[[7, 1, 4, 5]], words=[('▁Tromak',)])
+        CopyEncoding(sources=[[5, 6, 7]], targets=[[7, 1, 4, 5]], words=[('▁Tromak',)])
 
     Raises:
         ValueError: `copies` is below 0, or the numbers of sources and targets differ.
     """
     if copies < 0:
-        raise ValueError(f"copies={copies} must be at least 0")
+        raise ValueError(f"copies must be at least 0, got {copies}")
     if targets is not None and len(targets) != len(sources):
         raise ValueError(
             f"expected one target per source, got {len(sources)} sources and {len(targets)} targets"
         )
     ids, words = [], []
-    for text, known in zip(sources, tokenizer.encode(sources), strict=True):
-        numbers: dict[str, int] = {}
-        ids.append(_extended(tokenizer, text, known[:longest], numbers, copies))
-        words.append(tuple(numbers))
-    written = [
-        _extended(tokenizer, text, known, dict(zip(of_source, range(copies), strict=False)), 0)
-        for text, known, of_source in zip(
+    for text, known_ids in zip(sources, tokenizer.encode(sources), strict=True):
+        indices: dict[str, int] = {}
+        ids.append(_extend_ids(tokenizer, text, known_ids[:max_length], indices, copies))
+        words.append(tuple(indices))
+    target_ids = [
+        _extend_ids(
+            tokenizer, text, known_ids, dict(zip(source_words, range(copies), strict=False)), 0
+        )
+        for text, known_ids, source_words in zip(
             targets or (), tokenizer.encode(targets or ()), words if targets else (), strict=True
         )
     ]
-    return CopiedIds(ids, written, words)
+    return CopyEncoding(ids, target_ids, words)
 
 
-def _extended(
-    tokenizer: Tokenizer, text: str, ids: list[int], numbers: dict[str, int], copies: int
+def _extend_ids(
+    tokenizer: Tokenizer, text: str, ids: list[int], indices: dict[str, int], copies: int
 ) -> list[int]:
-    """Return the ids of a text, in which an unknown word has the id V + `numbers[word]`.
+    """Return the ids of a text, in which an unknown word has the id V + `indices[word]`.
 
-    Unknown words that `numbers` does not contain are added to it, up to `copies` words in total.
+    Unknown words that `indices` does not contain are added to it, up to `copies` words in total.
     """
-    if UNKNOWN not in ids or not (copies or numbers):
+    if UNKNOWN not in ids or not (copies or indices):
         return ids
-    found = []
+    extended = []
     for token, word in zip(ids, tokenizer.surfaces(text), strict=False):
-        if token == UNKNOWN and word not in numbers and len(numbers) < copies:
-            numbers[word] = len(numbers)
-        known = token != UNKNOWN or word not in numbers
-        found.append(token if known else tokenizer.vocabulary_size + numbers[word])
-    return found
+        if token == UNKNOWN and word not in indices and len(indices) < copies:
+            indices[word] = len(indices)
+        is_plain = token != UNKNOWN or word not in indices
+        extended.append(token if is_plain else tokenizer.vocabulary_size + indices[word])
+    return extended

@@ -15,7 +15,7 @@ def make_mock_dataset(columns):
     return lambda *args, **kwargs: tf.data.Dataset.from_tensor_slices(columns)
 
 
-def test_pairs_come_out_of_a_prepared_set(tfds, tmp_path):
+def test_read_tfds_reads_a_prepared_set(tfds, tmp_path):
     with tfds.testing.mock_data(num_examples=7):
         pairs = read_tfds(NAME, "train", "pt", "en", data_dir=tmp_path)
         swapped = read_tfds(NAME, "train", "en", "pt", data_dir=tmp_path)
@@ -27,15 +27,15 @@ def test_pairs_come_out_of_a_prepared_set(tfds, tmp_path):
     assert NAME in pairs.origin
 
 
-SUMMARIES = [
+SUMMARIZATION_SETS = [
     ("cnn_dailymail", "article", "highlights"),
     ("gigaword", "document", "summary"),
     ("samsum", "dialogue", "summary"),
 ]
 
 
-@pytest.mark.parametrize(("name", "source", "target"), SUMMARIES)
-def test_texts_and_summaries_come_out_of_their_sets(tfds, tmp_path, name, source, target):
+@pytest.mark.parametrize(("name", "source", "target"), SUMMARIZATION_SETS)
+def test_read_tfds_reads_summarization_sets(tfds, tmp_path, name, source, target):
     import tensorflow as tf
 
     def rows(self, *args, **kwargs):
@@ -49,7 +49,7 @@ def test_texts_and_summaries_come_out_of_their_sets(tfds, tmp_path, name, source
     assert pairs.origin == f"{name} validation"
 
 
-def test_a_missing_feature_is_named(tfds, tmp_path):
+def test_missing_feature_raises(tfds, tmp_path):
     with (
         tfds.testing.mock_data(num_examples=1),
         pytest.raises(
@@ -59,7 +59,7 @@ def test_a_missing_feature_is_named(tfds, tmp_path):
         read_tfds(NAME, "train", "pt", "eng", data_dir=tmp_path)
 
 
-def test_an_empty_field_is_refused_or_counted(tfds, tmp_path):
+def test_empty_field_raises_or_is_skipped(tfds, tmp_path):
     rows = {"pt": ["um", "", "dois"], "en": ["1", "2", "3"]}
     with tfds.testing.mock_data(as_dataset_fn=make_mock_dataset(rows)):
         with pytest.raises(ValueError, match=r"row 2: the field 'pt' is empty"):
@@ -68,23 +68,23 @@ def test_an_empty_field_is_refused_or_counted(tfds, tmp_path):
     assert (pairs.sources, pairs.targets, pairs.skipped) == (["um", "dois"], ["1", "3"], 1)
 
 
-ABSENT = {
+UNAVAILABLE = {
     "not prepared": (NAME, f"{NAME} is not prepared in .*download_and_prepare"),
     "no such set": ("ted_hrlr_translat/pt_to_en", "no TFDS data set .*did you mean 'ted_hrlr_tr"),
     "no such configuration": ("ted_hrlr_translate/pt_to_xx", "no TFDS data set .*pt_to_xx"),
 }
 
 
-@pytest.mark.parametrize(("name", "message"), ABSENT.values(), ids=ABSENT)
-def test_an_absent_set_fails_at_once_with_one_line(tfds, tmp_path, name, message):
-    began = time.perf_counter()
+@pytest.mark.parametrize(("name", "message"), UNAVAILABLE.values(), ids=UNAVAILABLE)
+def test_unavailable_set_raises_at_once(tfds, tmp_path, name, message):
+    start = time.perf_counter()
     with pytest.raises(ValueError, match=message) as caught:
         read_tfds(name, "train", "pt", "en", data_dir=tmp_path)
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - start < 5
     assert "\n" not in str(caught.value)
 
 
-def test_without_tfds_the_extra_is_named(monkeypatch):
+def test_missing_tfds_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(ValueError, match=r"pip install 'attention-zoo\[tfds\]'") as caught:
         read_tfds(NAME, "train", "pt", "en")

@@ -12,8 +12,8 @@ from attention_zoo.data.images.captions import CaptionedImages
 from attention_zoo.data.images.image_files import ImageStack
 from attention_zoo.data.images.images import Size, check_array, check_size, read_image, resize_image
 from attention_zoo.data.images.labelled_images import LabelledImages
-from attention_zoo.data.text.prepared import prepared_rows
-from attention_zoo.data.text.reading import Skips, decoded, filled
+from attention_zoo.data.text.reading import BadRowSkipper, check_not_blank, decode_utf8
+from attention_zoo.data.text.tfds import read_tfds_rows
 
 Rows = Iterator[tuple[str, str, dict[str, Any]]]
 
@@ -49,18 +49,21 @@ def read_caption_tfds(
             differs in size from the first.
     """
     check_size(size)
-    rows = _image_rows(name, split, (image, captions), data_dir)[1]
-    stack, skips = ImageStack(), Skips(skip_bad)
-    for where, number, row in rows:
-        with skips:
-            texts_of_row = _texts(where, captions, _value(row, captions))
-            stack.add(where, read_image(row[image], size, where), (texts_of_row, number))
-    if not stack.entries:
+    rows = _read_image_rows(name, split, (image, captions), data_dir)[1]
+    stack, skipper = ImageStack(), BadRowSkipper(skip_bad)
+    texts: list[tuple[str, ...]] = []
+    names: list[str] = []
+    for location, number, row in rows:
+        with skipper:
+            row_captions = _get_captions(location, captions, _get_value(row, captions))
+            stack.add(location, read_image(row[image], size, location))
+            texts.append(row_captions)
+            names.append(number)
+    if not names:
         raise ValueError(
-            f"{name} {split}: no image with a caption (bad rows skipped: {skips.count})"
+            f"{name} {split}: no image with a caption (bad rows skipped: {skipper.count})"
         )
-    texts, names = map(list, zip(*stack.entries, strict=True))
-    return CaptionedImages(stack.images(), texts, names, f"{name} {split}", skips.count)
+    return CaptionedImages(stack.images(), texts, names, f"{name} {split}", skipper.count)
 
 
 def read_labelled_tfds(
@@ -87,50 +90,54 @@ def read_labelled_tfds(
             that differs in size from the first.
     """
     check_size(size)
-    features, rows = _image_rows(name, split, (image, label), data_dir)
+    features, rows = _read_image_rows(name, split, (image, label), data_dir)
     if not hasattr(features[label], "int2str"):
         raise ValueError(f"{name}: feature {label!r} is not a ClassLabel; choose one that is")
-    stack, skips = ImageStack(), Skips(skip_bad)
-    for where, number, row in rows:
-        with skips:
-            pixels = resize_image(check_array(where, row[image]), size)
-            stack.add(where, pixels, (int(row[label]), number))
-    if not stack.entries:
-        raise ValueError(f"{name} {split}: contains no image (bad rows skipped: {skips.count})")
-    labels, names = zip(*stack.entries, strict=True)
+    stack, labels, names = ImageStack(), list[int](), list[str]()
+    skipper = BadRowSkipper(skip_bad)
+    for location, number, row in rows:
+        with skipper:
+            stack.add(location, resize_image(check_array(location, row[image]), size))
+            labels.append(int(row[label]))
+            names.append(number)
+    if not names:
+        raise ValueError(f"{name} {split}: contains no image (bad rows skipped: {skipper.count})")
     return LabelledImages(
         stack.images(),
         np.asarray(labels, np.int32),
         list(features[label].names),
         list(names),
         f"{name} {split}",
-        skips.count,
+        skipper.count,
     )
 
 
-def _image_rows(
-    name: str, split: str, wanted: tuple[str, str], data_dir: str | Path | None
+def _read_image_rows(
+    name: str, split: str, required: tuple[str, str], data_dir: str | Path | None
 ) -> tuple[dict[str, Any], Rows]:
     """Return the features of a data set, and each row's location, number (from 1) and values."""
-    features, rows = prepared_rows(name, split, wanted, data_dir)
-    shape = features[wanted[0]].shape
+    features, rows = read_tfds_rows(name, split, required, data_dir)
+    shape = features[required[0]].shape
     if not isinstance(shape, tuple) or len(shape) != 3:
-        raise ValueError(f"{name}: feature {wanted[0]!r} is not an image; choose one that is")
-    numbered = enumerate(rows, 1)
-    return features, ((f"{name} {split}: row {n}", str(n), row) for n, row in numbered)
+        raise ValueError(f"{name}: feature {required[0]!r} is not an image; choose one that is")
+    numbered_rows = enumerate(rows, 1)
+    return features, ((f"{name} {split}: row {n}", str(n), row) for n, row in numbered_rows)
 
 
-def _value(row: dict[str, Any], name: str) -> Any:
+def _get_value(row: dict[str, Any], name: str) -> Any:
     """Return the value of a feature, which may be nested, in a row."""
     outer, _, inner = name.rpartition("/")
     return row[name] if name in row else row[outer][inner]
 
 
-def _texts(where: str, name: str, value: Any) -> tuple[str, ...]:
+def _get_captions(location: str, name: str, value: Any) -> tuple[str, ...]:
     """Return the captions of a row."""
-    texts_of_row = [value] if isinstance(value, bytes) else list(np.ravel(value))
-    if not texts_of_row:
-        raise ValueError(f"{where}: the field {name!r} is empty")
-    if not all(isinstance(text, bytes) for text in texts_of_row):
-        raise ValueError(f"{where}: field {name!r} must be a string or a list of strings")
-    return tuple(filled(where, decoded(where, text), f"field {name!r}") for text in texts_of_row)
+    captions = [value] if isinstance(value, bytes) else list(np.ravel(value))
+    if not captions:
+        raise ValueError(f"{location}: the field {name!r} is empty")
+    if not all(isinstance(text, bytes) for text in captions):
+        raise ValueError(f"{location}: field {name!r} must be a string or a list of strings")
+    return tuple(
+        check_not_blank(location, decode_utf8(location, text), f"field {name!r}")
+        for text in captions
+    )

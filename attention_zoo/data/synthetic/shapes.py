@@ -47,8 +47,8 @@ def _star(right: Plane, down: Plane, radius: float) -> Plane:
 
     A point inside is on the inner side of at least four of the five lines that join the tips.
     """
-    beyond = [right * x + down * y - TIP * radius for x, y in TIPS]
-    return np.sort(beyond, axis=0)[-2]
+    distances = [right * x + down * y - TIP * radius for x, y in TIPS]
+    return np.sort(distances, axis=0)[-2]
 
 
 def _ring(right: Plane, down: Plane, radius: float) -> Plane:
@@ -68,7 +68,7 @@ shape's center, to the right and downwards, and the radius. No shape extends bey
 any of the four sides."""
 
 
-def coverage(shape: str, side: int, row: float, column: float, radius: float) -> Plane:
+def compute_coverage(shape: str, side: int, row: float, column: float, radius: float) -> Plane:
     """Return the fraction of each pixel of a square image that a shape covers, 0 to 1.
 
     Args:
@@ -80,15 +80,15 @@ def coverage(shape: str, side: int, row: float, column: float, radius: float) ->
     Returns:
         `(side, side)`, rows first.
     """
-    middles = np.arange(side, dtype=np.float64) + 0.5
-    outside = SHAPES[shape](middles[None, :] - column, middles[:, None] - row, radius)
-    return np.clip(0.5 - outside, 0.0, 1.0)
+    centers = np.arange(side, dtype=np.float64) + 0.5
+    distance = SHAPES[shape](centers[None, :] - column, centers[:, None] - row, radius)
+    return np.clip(0.5 - distance, 0.0, 1.0)
 
 
-def box_of(covered: Plane) -> Box:
+def compute_box(coverage: Plane) -> Box:
     """Return the smallest box that contains every pixel with nonzero coverage."""
-    height, width = covered.shape
-    rows, columns = (np.flatnonzero(covered.any(axis=axis)) for axis in (1, 0))
+    height, width = coverage.shape
+    rows, columns = (np.flatnonzero(coverage.any(axis=axis)) for axis in (1, 0))
     return (
         float(rows[0] / height),
         float(columns[0] / width),

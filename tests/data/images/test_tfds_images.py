@@ -1,4 +1,4 @@
-"""Images with captions or classes come out of data sets of TFDS; mock data stand for theirs."""
+"""Readers of images with captions or class labels from (mocked) TFDS data sets."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from tests.refusals import refuses
 RNG = np.random.default_rng(0)
 
 
-def test_images_and_their_captions_are_read(tfds: Any, tmp_path: Path) -> None:
+def test_read_caption_tfds(tfds: Any, tmp_path: Path) -> None:
     with tfds.testing.mock_data(num_examples=3):
-        found = read_caption_tfds("coco_captions", "train", size=(6, 4), data_dir=tmp_path)
+        corpus = read_caption_tfds("coco_captions", "train", size=(6, 4), data_dir=tmp_path)
         builder = tfds.builder("coco_captions", data_dir=tmp_path)
         rows = list(builder.as_dataset(split="train").as_numpy_iterator())
     expected = [read_image(row["image"], (6, 4)) for row in rows]
-    np.testing.assert_array_equal(found.images, expected)
+    np.testing.assert_array_equal(corpus.images, expected)
     texts = [tuple(text.decode() for text in row["captions"]["text"]) for row in rows]
-    assert found.captions == texts
-    assert found.names == ["1", "2", "3"]
-    assert found.origin == "coco_captions train"
+    assert corpus.captions == texts
+    assert corpus.names == ["1", "2", "3"]
+    assert corpus.origin == "coco_captions train"
 
 
-def test_a_feature_of_one_text_is_one_caption(tfds: Any, tmp_path: Path) -> None:
+def test_feature_of_one_text_gives_one_caption(tfds: Any, tmp_path: Path) -> None:
     with tfds.testing.mock_data(num_examples=2):
-        found = read_caption_tfds(
+        corpus = read_caption_tfds(
             "coco_captions", "val", captions="image/filename", size=4, data_dir=tmp_path
         )
-    assert [len(texts) for texts in found.captions] == [1, 1]
-    assert all(text for texts in found.captions for text in texts)
+    assert [len(texts) for texts in corpus.captions] == [1, 1]
+    assert all(text for texts in corpus.captions for text in texts)
 
 
-def coco_rows(captions: list[list[str]], sides: list[tuple[int, int]]) -> Any:
-    """What makes rows of these captions, and of images of these sides."""
+def make_coco_dataset(captions: list[list[str]], sides: list[tuple[int, int]]) -> Any:
+    """Return `as_dataset` for `mock_data`: rows with these captions and image sizes."""
     import tensorflow as tf
 
     def rows(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -80,27 +80,27 @@ SKIP = ".*skip_bad=1 or more"
         "^coco_captions train: row 2: 4 x 0, an image without pix" + SKIP,
     ),
 )
-def test_bad_rows_are_refused_or_counted(
+def test_invalid_rows_raise_or_are_skipped(
     captions: Any, sides: Any, tfds: Any, tmp_path: Path
 ) -> None:
-    with tfds.testing.mock_data(as_dataset_fn=coco_rows(captions, sides)):
-        found = read_caption_tfds("coco_captions", "train", data_dir=tmp_path, skip_bad=1)
-        assert found.captions == [("a",), ("b",)]
-        assert (found.names, found.images.shape, found.skipped) == (["1", "3"], (2, 4, 4, 3), 1)
+    with tfds.testing.mock_data(as_dataset_fn=make_coco_dataset(captions, sides)):
+        corpus = read_caption_tfds("coco_captions", "train", data_dir=tmp_path, skip_bad=1)
+        assert corpus.captions == [("a",), ("b",)]
+        assert (corpus.names, corpus.images.shape, corpus.skipped) == (["1", "3"], (2, 4, 4, 3), 1)
         read_caption_tfds("coco_captions", "train", data_dir=tmp_path)
 
 
-def test_a_split_without_rows_is_refused(tfds: Any, tmp_path: Path) -> None:
+def test_empty_split_raises(tfds: Any, tmp_path: Path) -> None:
     with (
-        tfds.testing.mock_data(as_dataset_fn=coco_rows([], [])),
+        tfds.testing.mock_data(as_dataset_fn=make_coco_dataset([], [])),
         pytest.raises(ValueError, match="coco_captions train: no image with a caption"),
     ):
         read_caption_tfds("coco_captions", "train", data_dir=tmp_path)
 
 
-def test_a_row_that_cannot_be_read_is_named(tfds: Any, tmp_path: Path) -> None:
-    """As an image that TFDS fails to decode, or a file of rows that is cut."""
-    rows = coco_rows([["a"], ["b"]], [(4, 4)])  # whose second row raises an error
+def test_unreadable_row_raises_with_number(tfds: Any, tmp_path: Path) -> None:
+    """For example, an image that TFDS cannot decode, or a truncated file."""
+    rows = make_coco_dataset([["a"], ["b"]], [(4, 4)])  # the second row raises an error
     with (
         tfds.testing.mock_data(as_dataset_fn=rows),
         pytest.raises(ValueError, match=r"^coco_captions train: row 2 cannot be read: .*again\Z"),
@@ -109,16 +109,16 @@ def test_a_row_that_cannot_be_read_is_named(tfds: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [None, 8])
-def test_grey_images_and_their_classes_are_read(tfds: Any, tmp_path: Path, size: Any) -> None:
+def test_read_labelled_tfds(tfds: Any, tmp_path: Path, size: Any) -> None:
     with tfds.testing.mock_data(num_examples=5):
-        found = read_labelled_tfds("mnist", "train", size=size, data_dir=tmp_path)
+        corpus = read_labelled_tfds("mnist", "train", size=size, data_dir=tmp_path)
         builder = tfds.builder("mnist", data_dir=tmp_path)
         rows = list(builder.as_dataset(split="train").as_numpy_iterator())
-    assert found.images.shape == (5, size or 28, size or 28, 1)
+    assert corpus.images.shape == (5, size or 28, size or 28, 1)
     expected = [read_image(row["image"], size)[..., :1] for row in rows]
-    np.testing.assert_array_equal(found.images, expected)
-    assert found.labels.tolist() == [row["label"] for row in rows]
-    assert found.classes == [str(number) for number in range(10)]
+    np.testing.assert_array_equal(corpus.images, expected)
+    assert corpus.labels.tolist() == [row["label"] for row in rows]
+    assert corpus.classes == [str(number) for number in range(10)]
 
 
 @refuses(
@@ -127,12 +127,12 @@ def test_grey_images_and_their_classes_are_read(tfds: Any, tmp_path: Path, size:
     (read_caption_tfds, {"captions": "captions/id"}, "row 1: field 'captions/id' must be a str"),
     (read_labelled_tfds, {"label": "image/id"}, "'image/id' is not a ClassLabel; choose"),
 )
-def test_unsuitable_features(read: Any, features: Any, tfds: Any, tmp_path: Path) -> None:
+def test_unsuitable_features_raise(read: Any, features: Any, tfds: Any, tmp_path: Path) -> None:
     with tfds.testing.mock_data(num_examples=1):
         read("coco_captions", "train", data_dir=tmp_path, **features)
 
 
-def test_a_set_that_is_not_prepared_is_not_fetched(tfds: Any, tmp_path: Path) -> None:
+def test_unprepared_set_is_not_downloaded(tfds: Any, tmp_path: Path) -> None:
     for read, name in ((read_caption_tfds, "coco_captions"), (read_labelled_tfds, "mnist")):
         with pytest.raises(ValueError, match=f"{name} is not prepared in .*download_and_prepare"):
             read(name, "train", data_dir=tmp_path)

@@ -1,4 +1,4 @@
-"""Sampling, diverse beams, contrastive search, caches in place, ensembles: against words."""
+"""Sampling, diverse beam search, contrastive search, in-place caches and ensembles."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 from keras import ops
 
 from attention_zoo.decoding import InPlace, SearchOptions, SearchResult, StepOutput, ensemble
-from attention_zoo.decoding import search as search_for
+from attention_zoo.decoding import search as search_function
 from tests.decoding.toy_decoders import (
-    DEFAULT,
+    DEFAULT_MODE,
+    EDGE_MODES,
     END,
-    ENDS,
     MODES,
     START,
     Hypothesis,
     Tables,
     assert_hypotheses,
-    compiled,
-    find,
-    lookup,
+    compile_function,
+    gather_rows,
+    run_search,
     to_numpy,
 )
 from tests.tiers import FULL
@@ -30,17 +30,17 @@ from tests.tiers import FULL
 LIMIT = 6
 
 
-def run(tables: Tables, mode: str = DEFAULT, **options: Any) -> SearchResult:
+def run(tables: Tables, mode: str = DEFAULT_MODE, **options: Any) -> SearchResult:
     return tables.search(mode, **{"max_length": LIMIT} | options)
 
 
-def flat(sources: int, row: list[float]) -> Tables:
-    """Tables of one distribution whatever went before."""
+def make_constant_tables(sources: int, row: list[float]) -> Tables:
+    """Return tables with one distribution for all prefixes."""
     first = np.broadcast_to(np.log(row), (sources, len(row), len(row)))
     return Tables(first.astype("float32"), np.zeros_like(first, "float32"))
 
 
-def shares(result: SearchResult, size: int) -> np.ndarray:
+def compute_token_frequencies(result: SearchResult, size: int) -> np.ndarray:
     return np.bincount(result.tokens[..., 0].ravel(), minlength=size) / result.tokens[..., 0].size
 
 
@@ -61,18 +61,18 @@ ROW = [0.4, 0.05, 0.25, 0.1, 0.2]
     ],
     ids=str,
 )
-def test_samples_are_drawn_as_often_as_they_are_likely(options: dict, want: list[float]) -> None:
+def test_sample_frequencies_match_probabilities(options: dict, want: list[float]) -> None:
     count = 40_000
-    tables = flat(20, ROW)
+    tables = make_constant_tables(20, ROW)
     result = run(tables, method="sampling", beam_width=count // 20, max_length=1, **options)
     expected = np.array(want) / np.sum(want)
     deviation = np.sqrt(expected * (1 - expected) / count)
-    assert (np.abs(shares(result, 5) - expected) <= 4.5 * deviation).all()
+    assert (np.abs(compute_token_frequencies(result, 5) - expected) <= 4.5 * deviation).all()
     log_probs = np.log(ROW)[result.tokens[..., 0]]
     np.testing.assert_allclose(result.scores, log_probs, rtol=1e-5)
 
 
-def test_a_sequence_of_draws_scores_as_the_decoder_has_it() -> None:
+def test_sample_scores_are_decoder_log_probs() -> None:
     tables = Tables.random(seed=2, sources=10, vocabulary=7)
     result = run(tables, method="sampling", beam_width=5, temperature=1.7)
     assert (np.diff(result.scores, axis=1) <= 0).all()
@@ -93,14 +93,14 @@ def test_samples_depend_on_the_seed(mode: str) -> None:
     tables = Tables.random(seed=2, sources=4, vocabulary=7)
     first, again, other = (
         run(tables, search, source_keys=KEYS, **SAMPLING | {"seed": seed})
-        for search, seed in ((mode, 7), (DEFAULT, 7), (mode, 8))
+        for search, seed in ((mode, 7), (DEFAULT_MODE, 7), (mode, 8))
     )
     np.testing.assert_array_equal(first.tokens, again.tokens)
     assert (first.tokens != other.tokens).any()
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_samples_of_a_source_are_the_same_in_any_batch(mode: str) -> None:
+def test_samples_do_not_depend_on_the_batch(mode: str) -> None:
     tables = Tables.random(seed=2, sources=4, vocabulary=7)
     together = run(tables, mode, source_keys=KEYS, **SAMPLING)
     for source in range(4 if FULL else 1):
@@ -111,7 +111,7 @@ def test_samples_of_a_source_are_the_same_in_any_batch(mode: str) -> None:
     np.testing.assert_array_equal(same.tokens[0], same.tokens[1])
 
 
-def test_sampling_of_the_likeliest_is_greedy() -> None:
+def test_sampling_from_one_token_is_greedy_search() -> None:
     tables = Tables.random(seed=4, sources=10, vocabulary=7)
     greedy = run(tables)
     for options in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}, {"temperature": 1e-4}):
@@ -119,90 +119,98 @@ def test_sampling_of_the_likeliest_is_greedy() -> None:
         np.testing.assert_array_equal(sampled.tokens, greedy.tokens)
 
 
-def diverse_by_hand(
+def reference_diverse_beam_search(
     tables: Tables, source: int, width: int, groups: int, penalty: float
 ) -> list[Hypothesis]:
-    """Diverse beam search as it is told in words; never stops early."""
+    """Run diverse beam search in plain Python, without stopping early."""
     size, vocabulary = width // groups, tables.first.shape[-1]
     running: list[list[tuple[float, tuple[int, ...]]]] = [[(0.0, ())] for _ in range(groups)]
-    ended: list[list[Hypothesis]] = [[] for _ in range(groups)]
+    finished: list[list[Hypothesis]] = [[] for _ in range(groups)]
     for length in range(1, LIMIT + 1):
         counts = np.zeros(vocabulary)
         for group in range(groups):
-            grown = [
-                (p + float(more) - penalty * counts[v], p + float(more), (*taken, v))
-                for p, taken in running[group]
-                for v, more in enumerate(tables.log_probs(source, taken))
+            candidates = [
+                (
+                    p + float(token_log_prob) - penalty * counts[v],
+                    p + float(token_log_prob),
+                    (*prefix, v),
+                )
+                for p, prefix in running[group]
+                for v, token_log_prob in enumerate(tables.log_probs(source, prefix))
             ]
-            kept = sorted(grown, key=lambda one: -one[0])[:size]
-            for _, _, taken in kept:
-                counts[taken[-1]] += 1
-            over = [taken[-1] == END or length == LIMIT for _, _, taken in kept]
-            ended[group] += [
-                Hypothesis(p, taken, taken[-1] == END)
-                for (_, p, taken), done in zip(kept, over, strict=True)
-                if done
+            beam = sorted(candidates, key=lambda one: -one[0])[:size]
+            for _, _, prefix in beam:
+                counts[prefix[-1]] += 1
+            is_complete = [prefix[-1] == END or length == LIMIT for _, _, prefix in beam]
+            finished[group] += [
+                Hypothesis(p, prefix, prefix[-1] == END)
+                for (_, p, prefix), complete in zip(beam, is_complete, strict=True)
+                if complete
             ]
-            ended[group] = sorted(ended[group], key=lambda one: -one.score)[:size]
+            finished[group] = sorted(finished[group], key=lambda one: -one.score)[:size]
             running[group] = [
-                (p, taken) for (_, p, taken), done in zip(kept, over, strict=True) if not done
+                (p, prefix)
+                for (_, p, prefix), complete in zip(beam, is_complete, strict=True)
+                if not complete
             ]
-            worst = ended[group][-1].score if len(ended[group]) == size else -np.inf
+            worst = finished[group][-1].score if len(finished[group]) == size else -np.inf
             if running[group] and max(p for p, _ in running[group]) <= worst:
                 running[group] = []
-    return sorted(itertools.chain(*ended), key=lambda one: -one.score)[:width]
+    return sorted(itertools.chain(*finished), key=lambda one: -one.score)[:width]
 
 
-@pytest.mark.parametrize("mode", ENDS)
+@pytest.mark.parametrize("mode", EDGE_MODES)
 @pytest.mark.parametrize(("width", "groups", "penalty"), [(4, 2, 0.8), (3, 3, 2.0), (6, 2, 0.0)])
-def test_groups_avoid_each_other(mode: str, width: int, groups: int, penalty: float) -> None:
+def test_diverse_beam_search_equals_reference(
+    mode: str, width: int, groups: int, penalty: float
+) -> None:
     tables = Tables.random(seed=width, sources=200, vocabulary=7, end_bias=1.0)
     options = {"method": "diverse_beam", "groups": groups, "diversity_penalty": penalty}
     result = run(tables, mode, beam_width=width, **options)
     for source in range(200):
-        want = diverse_by_hand(tables, source, width, groups, penalty)
+        want = reference_diverse_beam_search(tables, source, width, groups, penalty)
         assert_hypotheses(tables, source, result, want)
 
 
-def test_one_group_is_beam_search() -> None:
+def test_diverse_beam_search_with_one_group_is_beam_search() -> None:
     tables = Tables.random(seed=1, sources=10, vocabulary=7)
     plain = run(tables, beam_width=4)
     diverse = run(tables, beam_width=4, method="diverse_beam")
     np.testing.assert_array_equal(plain.tokens, diverse.tokens)
 
 
-def hidden_of(taken: tuple[int, ...]) -> np.ndarray:
-    """What the toy decoder below puts out after a sequence."""
+def compute_hidden(prefix: tuple[int, ...]) -> np.ndarray:
+    """Return the hidden vector of the toy decoder below after a sequence."""
     h = np.zeros(3)
-    for token in (START, *taken):
+    for token in (START, *prefix):
         h = 0.5 * h + np.array([np.sin(token), np.cos(2.0 * token), 0.3 * token - 0.5])
     return h
 
 
-def contrastive_by_hand(
+def reference_contrastive_search(
     tables: Tables, source: int, count: int, weight: float
 ) -> tuple[tuple[int, ...], float]:
-    taken: tuple[int, ...] = ()
+    prefix: tuple[int, ...] = ()
     total = 0.0
-    unit = lambda x: x / np.linalg.norm(x)  # noqa: E731
-    while len(taken) < LIMIT and END not in taken:
-        log_probs = tables.log_probs(source, taken)
-        written = [unit(hidden_of(taken[:t])) for t in range(len(taken) + 1)]
+    normalize = lambda x: x / np.linalg.norm(x)  # noqa: E731
+    while len(prefix) < LIMIT and END not in prefix:
+        log_probs = tables.log_probs(source, prefix)
+        prefix_hidden = [normalize(compute_hidden(prefix[:t])) for t in range(len(prefix) + 1)]
         best, choice = -np.inf, -1
         for token in np.argsort(-log_probs, kind="stable")[:count]:
-            new = unit(hidden_of((*taken, int(token))))
+            new = normalize(compute_hidden((*prefix, int(token))))
             value = (1 - weight) * np.exp(log_probs[token])
-            value -= weight * max(new @ old for old in written)
+            value -= weight * max(new @ old for old in prefix_hidden)
             if value > best:
                 best, choice = value, int(token)
         total += log_probs[choice]
-        taken = (*taken, choice)
-    return taken, total
+        prefix = (*prefix, choice)
+    return prefix, total
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("count", "weight"), [(4, 0.6), (3, 0.3), (9, 0.9), (1, 0.5), (4, 0.0)])
-def test_takes_what_is_likely_and_new(mode: str, count: int, weight: float) -> None:
+def test_contrastive_search_equals_reference(mode: str, count: int, weight: float) -> None:
     tables = Tables.random(seed=count, sources=200, vocabulary=7)
 
     def step(tokens: Any, state: Any) -> StepOutput:
@@ -213,35 +221,35 @@ def test_takes_what_is_likely_and_new(mode: str, count: int, weight: float) -> N
         hidden = 0.5 * hidden + new
         return output._replace(state=(output.state, hidden), hidden=hidden)
 
-    def contrast() -> SearchResult:
+    def run_contrastive() -> SearchResult:
         options = SearchOptions(
             method="contrastive", candidates=count, degeneration_penalty=weight, max_length=LIMIT
         )
         state = tables.state(), ops.zeros((200, 3))
-        request = {"batch_size": 200, "start_token": START, "end_token": END}
-        return search_for(step, state, options, **request)
+        arguments = {"batch_size": 200, "start_token": START, "end_token": END}
+        return search_function(step, state, options, **arguments)
 
-    result = to_numpy(compiled(contrast, mode)())
+    result = to_numpy(compile_function(run_contrastive, mode)())
     for source in range(200):
-        taken, total = contrastive_by_hand(tables, source, count, weight)
-        assert_hypotheses(tables, source, result, [Hypothesis(total, taken, taken[-1] == END)])
+        prefix, total = reference_contrastive_search(tables, source, count, weight)
+        assert_hypotheses(tables, source, result, [Hypothesis(total, prefix, prefix[-1] == END)])
 
 
-def cached(tables: Tables, width: int) -> tuple[Any, Any]:
-    """The tables as a decoder that keeps all its tokens in a cache that is never re-ordered."""
+def make_cached_step(tables: Tables, width: int) -> tuple[Any, Any]:
+    """Return a decoder that keeps its tokens in a cache that is never reordered."""
 
     def step(tokens: Any, state: Any) -> StepOutput:
         (cache, _), parents = state["cache"].value, state["parents"]
-        at = ops.max(state["at"])
-        cache = ops.slice_update(cache, (0, at, 0), tokens[:, None])
-        here = ops.arange(tokens.shape[1], dtype="int32")
-        here = ops.broadcast_to(here, ops.shape(tokens))[..., None]
-        parents = ops.slice_update(parents, (0, 0, at), here)
-        last = ops.maximum(at - 1, 0)
+        step_index = ops.max(state["at"])
+        cache = ops.slice_update(cache, (0, step_index, 0), tokens[:, None])
+        beam_index = ops.arange(tokens.shape[1], dtype="int32")
+        beam_index = ops.broadcast_to(beam_index, ops.shape(tokens))[..., None]
+        parents = ops.slice_update(parents, (0, 0, step_index), beam_index)
+        last = ops.maximum(step_index - 1, 0)
         before = ops.take(parents, last, axis=2)
         previous = ops.take_along_axis(ops.take(cache, last, axis=1), before, axis=1)
-        previous = ops.where(at > 0, previous, 0)
-        logits = lookup(tables.first, tokens) + lookup(tables.second, previous)
+        previous = ops.where(step_index > 0, previous, 0)
+        logits = gather_rows(tables.first, tokens) + gather_rows(tables.second, previous)
         state = {"cache": InPlace([cache, cache]), "parents": parents, "at": state["at"] + 1}
         return StepOutput(logits, state)
 
@@ -253,49 +261,51 @@ def cached(tables: Tables, width: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("width", [1, 4])
-def test_a_cache_in_place_is_found_again(mode: str, width: int) -> None:
+def test_in_place_cache_equals_reordered_state(mode: str, width: int) -> None:
     tables = Tables.random(seed=3, sources=12, vocabulary=7)
-    step, state = cached(tables, width)
+    step, state = make_cached_step(tables, width)
     options = {"batch_size": 12, "max_length": LIMIT, "beam_width": width}
-    result = to_numpy(compiled(lambda: find(step, state, **options), mode)())
+    result = to_numpy(compile_function(lambda: run_search(step, state, **options), mode)())
     want = run(tables, mode, beam_width=width)
     np.testing.assert_array_equal(result.tokens, want.tokens)
     np.testing.assert_allclose(result.scores, want.scores, rtol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ENDS)
-def test_an_ensemble_is_the_mean_of_probabilities(mode: str) -> None:
+@pytest.mark.parametrize("mode", EDGE_MODES)
+def test_ensemble_averages_probabilities(mode: str) -> None:
     one, two = (Tables.random(seed=s, sources=10, vocabulary=7) for s in (1, 2))
 
-    def both() -> SearchResult:
+    def run_ensemble() -> SearchResult:
         step = ensemble([one.step, two.step])
         state = one.state(), two.state()
-        return find(step, state, batch_size=10, beam_width=3, max_length=LIMIT)
+        return run_search(step, state, batch_size=10, beam_width=3, max_length=LIMIT)
 
-    result = to_numpy(compiled(both, mode)())
+    result = to_numpy(compile_function(run_ensemble, mode)())
     for source in range(10):
         for rank in range(3):
             length = int(result.lengths[source, rank])
             tokens = result.tokens[source, rank, :length].tolist()
             for t in range(length):
-                parts = [np.exp(x.log_probs(source, tokens[:t])) for x in (one, two)]
-                want = np.log(np.mean(parts, axis=0))[tokens[t]]
+                probs = [np.exp(x.log_probs(source, tokens[:t])) for x in (one, two)]
+                want = np.log(np.mean(probs, axis=0))[tokens[t]]
                 np.testing.assert_allclose(result.token_scores[source, rank, t], want, atol=1e-4)
-            looks = [
+            attention = [
                 np.mean([x.attention(tokens[:t]) for x in (one, two)], 0) for t in range(length)
             ]
-            np.testing.assert_allclose(result.attention[source, rank, :length], looks, rtol=1e-5)
+            np.testing.assert_allclose(
+                result.attention[source, rank, :length], attention, rtol=1e-5
+            )
 
 
-def test_an_ensemble_of_the_same_is_the_same() -> None:
+def test_ensemble_of_identical_decoders_equals_one_decoder() -> None:
     tables = Tables.random(seed=1, sources=10, vocabulary=7)
     state = tables.state(), tables.state(), tables.state()
     step = ensemble([tables.step] * 3)
-    result = to_numpy(find(step, state, batch_size=10, beam_width=2, max_length=LIMIT))
+    result = to_numpy(run_search(step, state, batch_size=10, beam_width=2, max_length=LIMIT))
     np.testing.assert_array_equal(result.tokens, run(tables, beam_width=2).tokens)
 
 
-def test_members_of_an_ensemble_may_differ_in_precision() -> None:
+def test_ensemble_members_may_differ_in_dtype() -> None:
     one, two = (Tables.random(seed=s, sources=3, vocabulary=7) for s in (1, 2))
 
     def half(tokens: Any, state: Any) -> StepOutput:
@@ -305,16 +315,16 @@ def test_members_of_an_ensemble_may_differ_in_precision() -> None:
 
     state = one.state(), two.state()
     options = {"batch_size": 3, "beam_width": 2, "max_length": LIMIT}
-    mixed = to_numpy(find(ensemble([one.step, half]), state, **options))
-    full = to_numpy(find(ensemble([one.step, two.step]), state, **options))
+    mixed = to_numpy(run_search(ensemble([one.step, half]), state, **options))
+    full = to_numpy(run_search(ensemble([one.step, two.step]), state, **options))
     np.testing.assert_array_equal(mixed.tokens, full.tokens)
     np.testing.assert_allclose(mixed.attention, full.attention, rtol=1e-2)
 
 
-def test_ensembles_that_cannot_be_are_refused() -> None:
+def test_invalid_ensembles_raise() -> None:
     with pytest.raises(ValueError, match="ensemble needs at least one step function"):
         ensemble([])
     one, two = (Tables.random(seed=1, sources=2, vocabulary=v) for v in (6, 7))
     step = ensemble([one.step, two.step])
     with pytest.raises(ValueError, match=r"one vocabulary size, got \[6, 7\]"):
-        find(step, (one.state(), two.state()), batch_size=2, max_length=3)
+        run_search(step, (one.state(), two.state()), batch_size=2, max_length=3)

@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from attention_zoo.data.batching.batching import Batch, Batches, Integers, Ragged
 from attention_zoo.data.tokenizers.vocabulary import PAD
 
-RATE = 0.15
+SELECTION_RATE = 0.15
 """Fraction of the tokens that are selected, and are predicted by the model."""
-MASKED, REPLACED = 0.8, 0.1
+MASK_FRACTION, RANDOM_FRACTION = 0.8, 0.1
 """Fractions of the selected tokens that become the mask token or a random one, in this order."""
 
 
-class Marks(NamedTuple):
+class MaskingIds(NamedTuple):
     """Token ids for masked language modeling.
 
     start, end: ids of the tokens at the start and the end of every line.
     mask: id of the mask token.
-    others: `(N,)`, ids from which random tokens are sampled.
+    replacements: `(N,)`, ids from which random tokens are sampled.
     """
 
     start: int
     end: int
     mask: int
-    others: Integers
+    replacements: Integers
 
 
 class MaskedBatches(Batches):
@@ -41,7 +41,7 @@ class MaskedBatches(Batches):
 
     Args:
         lines: token ids, without start and end tokens.
-        marks: ids of the special tokens, and ids from which random tokens are sampled.
+        ids: ids of the special tokens, and ids from which random tokens are sampled.
         batch_size, seed, bucket_width, numbers: see `Batches`; T is the padded length.
         rate: fraction of the tokens that are selected.
 
@@ -55,52 +55,58 @@ class MaskedBatches(Batches):
     def __init__(
         self,
         lines: Sequence[Sequence[int]],
-        marks: Marks,
+        ids: MaskingIds,
         batch_size: int,
         seed: int,
         bucket_width: int = 4,
         numbers: Sequence[int] | None = None,
-        rate: float = RATE,
+        rate: float = SELECTION_RATE,
     ) -> None:
         if not lines:
             raise ValueError("no lines to make batches of; the corpus is empty")
         if not 0 < rate <= 1:
             raise ValueError(f"rate must be above 0 and at most 1, got {rate}")
-        self._lines, self._marks, self._rate = Ragged(lines, "line"), marks, rate
+        self._lines, self._ids, self._rate = Ragged(lines, "line"), ids, rate
         super().__init__((self._lines.lengths + 2,), batch_size, seed, bucket_width, numbers)
 
     def at(self, step: int) -> Batch:
         """Return the training batch of a step, with a different masking in each epoch."""
-        return self.masked(self.rows(step), 1 + step // self.steps_per_pass)
+        return self.mask_lines(self.rows(step), 1 + step // self.steps_per_epoch)
 
     def batch(self, rows: Integers) -> Batch:
         """Return the examples with indices `rows`, with the fixed masking of evaluation."""
-        return self.masked(rows, 0)
+        return self.mask_lines(rows, 0)
 
-    def masked(self, rows: Integers, turn: int) -> Batch:
+    def mask_lines(self, rows: Integers, epoch: int) -> Batch:
         """Return `({"tokens": (B, T)}, labels (B, T))`, int32, padded with 0.
 
         Each line is enclosed by start and end tokens. Labels are the selected tokens, 0 elsewhere.
-        The masking depends on `turn`: 0 in evaluation, the epoch counted from 1 in training.
+        The masking depends on `epoch`: 0 in evaluation, the epoch counted from 1 in training.
         """
-        marks, lengths = self._marks, self._lines.lengths[rows]
-        tokens = np.roll(self._lines.padded(rows, self.bucket_width, room=2), 1, axis=1)
-        tokens[:, 0] = marks.start
-        tokens[np.arange(len(rows)), lengths + 1] = marks.end
+        ids, lengths = self._ids, self._lines.lengths[rows]
+        tokens = np.roll(self._lines.pad(rows, self.bucket_width, extra=2), 1, axis=1)
+        tokens[:, 0] = ids.start
+        tokens[np.arange(len(rows)), lengths + 1] = ids.end
         labels = np.full_like(tokens, PAD)
-        for at, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-            chosen, instead = self._draw(int(row), int(length), turn)
-            labels[at, chosen] = tokens[at, chosen]
-            tokens[at, chosen] = np.where(instead >= 0, instead, tokens[at, chosen])
+        for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+            selected, replacement = self._sample_masking(int(row), int(length), epoch)
+            labels[index, selected] = tokens[index, selected]
+            tokens[index, selected] = np.where(
+                replacement >= 0, replacement, tokens[index, selected]
+            )
         return {"tokens": tokens}, labels
 
-    def _draw(self, row: int, length: int, turn: int) -> tuple[Integers, NDArray[np.int64]]:
+    def _sample_masking(
+        self, row: int, length: int, epoch: int
+    ) -> tuple[Integers, NDArray[np.int64]]:
         """Return the selected positions, from 1, and their new token ids, -1 if unchanged."""
-        seeds = np.random.SeedSequence([self.seed, turn, row])
-        bits = np.random.Philox(seeds).random_raw((3, length))
+        seeds = np.random.SeedSequence([self.seed, epoch, row])
+        random_bits = np.random.Philox(seeds).random_raw((3, length))
         count = max(1, round(self._rate * length))
-        chosen = np.argsort(bits[0], kind="stable")[:count]
-        share = bits[1, chosen] / 2.0**64
-        other = self._marks.others[bits[2, chosen] % np.uint64(len(self._marks.others))]
-        instead = np.where(share < MASKED + REPLACED, other, -1)
-        return chosen + 1, np.where(share < MASKED, self._marks.mask, instead)
+        selected = np.argsort(random_bits[0], kind="stable")[:count]
+        fraction = random_bits[1, selected] / 2.0**64
+        random_token = self._ids.replacements[
+            random_bits[2, selected] % np.uint64(len(self._ids.replacements))
+        ]
+        replacement = np.where(fraction < MASK_FRACTION + RANDOM_FRACTION, random_token, -1)
+        return selected + 1, np.where(fraction < MASK_FRACTION, self._ids.mask, replacement)

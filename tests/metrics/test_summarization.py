@@ -1,4 +1,4 @@
-"""What is said twice, what stands in the source, and which names and figures are right."""
+"""Metrics of summaries: repetition, copying, names and figures."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import pytest
 from attention_zoo.metrics import (
     FactScore,
     copied_share,
+    extract_facts,
     fact_score,
-    facts,
     first_sentence,
     repeated_ngrams,
 )
 
 
-def test_repeated_ngrams_by_hand() -> None:
-    """Of the 5 triples of the first text the last 2 stood before; the second text has 1."""
+def test_repeated_ngrams_equal_hand_computed_values() -> None:
+    """2 of the 5 trigrams of the first text are repetitions; the second text has 1 trigram."""
     texts = ["a b c a b c a", "a b c"]
     assert repeated_ngrams(texts) == pytest.approx(100 * 2 / 6)
     assert repeated_ngrams(texts, 1) == pytest.approx(100 * 4 / 10)
@@ -23,13 +23,13 @@ def test_repeated_ngrams_by_hand() -> None:
     assert repeated_ngrams([". A fire . A fire , a fire"], 2) == pytest.approx(100 * 3 / 5)
     assert repeated_ngrams(["so . A fire . So ends it"]) == 0
     assert repeated_ngrams([]) == 0
-    with pytest.raises(ValueError, match="n is 0"):
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
         repeated_ngrams(texts, 0)
-    with pytest.raises(ValueError, match="texts is one string"):
+    with pytest.raises(ValueError, match="texts must be a list of strings, got one"):
         repeated_ngrams("a b c")
 
 
-def test_words_of_the_source_count_in_any_case_and_without_signs() -> None:
+def test_copied_share_ignores_case_and_punctuation() -> None:
     sources = ["The Mill (of Tromak) burns.", "all is well"]
     assert copied_share(["mill in Tromak burns !", "well"], sources) == pytest.approx(80)
     assert copied_share(["", "."], sources) == 0
@@ -53,20 +53,20 @@ FACTS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), FACTS.items())
-def test_facts(text: str, expected: list[str]) -> None:
-    assert facts(text) == expected
+def test_extract_facts(text: str, expected: list[str]) -> None:
+    assert extract_facts(text) == expected
 
 
-def test_facts_are_scored_on_both_sides() -> None:
-    """3 written, 4 expected, 2 right: one is written once too often, one is another's."""
+def test_fact_score_equals_hand_computed_value() -> None:
+    """3 generated, 4 expected, 2 correct; the repeated one counts once."""
     texts, references = ["in Tromak Tromak 12", "none"], ["in Tromak : 12 and 13", "of Sarno"]
-    found = fact_score(texts, references)
-    assert found.precision == pytest.approx(200 / 3)
-    assert found.recall == pytest.approx(50)
-    assert found.f1 == pytest.approx(400 / 7)
+    score = fact_score(texts, references)
+    assert score.precision == pytest.approx(200 / 3)
+    assert score.recall == pytest.approx(50)
+    assert score.f1 == pytest.approx(400 / 7)
     assert fact_score(["x"], ["in Sarno"]) == FactScore(0.0, 0.0, 0.0)
     assert fact_score(["x"], ["y"]) == FactScore(100.0, 100.0, 100.0)
-    with pytest.raises(ValueError, match="give at least one"):
+    with pytest.raises(ValueError, match="expected at least one of each"):
         fact_score([], [])
 
 

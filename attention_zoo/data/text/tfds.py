@@ -33,16 +33,16 @@ def read_tfds(
         ValueError: TFDS is not installed, the data set is unknown or not prepared, the split or a
             feature is missing, a field is empty, a row is damaged.
     """
-    _, rows = prepared_rows(name, split, (source, target), data_dir)
+    _, rows = read_tfds_rows(name, split, (source, target), data_dir)
 
-    def numbered() -> Iterator[tuple[str, dict[str, bytes]]]:
+    def locate_rows() -> Iterator[tuple[str, dict[str, bytes]]]:
         for number, row in enumerate(rows, 1):
             yield f"{name} {split}: row {number}", row
 
-    def fields(where: str, row: dict[str, bytes]) -> tuple[str, str]:
+    def parse_row(location: str, row: dict[str, bytes]) -> tuple[str, str]:
         return row[source].decode("utf-8"), row[target].decode("utf-8")
 
-    return collect_pairs(numbered(), fields, f"{name} {split}", (source, target), skip_bad)
+    return collect_pairs(locate_rows(), parse_row, f"{name} {split}", (source, target), skip_bad)
 
 
 def read_tagged_tfds(
@@ -62,11 +62,11 @@ def read_tagged_tfds(
     Raises:
         ValueError: as `read_tfds`, or the feature of the tags is no sequence of `ClassLabel`.
     """
-    features, rows = prepared_rows(name, split, (words, tags), data_dir)
+    features, rows = read_tfds_rows(name, split, (words, tags), data_dir)
     label: Any = getattr(features[tags], "feature", None)
     if not hasattr(label, "int2str"):
-        kind = "sequence of ClassLabel"
-        raise ValueError(f"{name}: feature {tags!r} is not a {kind}; choose one that is")
+        expected = "sequence of ClassLabel"
+        raise ValueError(f"{name}: feature {tags!r} is not a {expected}; choose one that is")
     texts, names, lines = [], [], []
     for number, row in enumerate(rows, 1):
         if len(row[words]):
@@ -78,15 +78,15 @@ def read_tagged_tfds(
     return TaggedSentences(texts, names, f"{name} {split}", lines=lines)
 
 
-def prepared_rows(
-    name: str, split: str, wanted: tuple[str, str], data_dir: str | Path | None
+def read_tfds_rows(
+    name: str, split: str, required: tuple[str, str], data_dir: str | Path | None
 ) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """Return the features and the rows of a prepared TFDS data set; nothing is downloaded.
 
     Args:
         name: TFDS name of the data set.
         split: a TFDS split.
-        wanted: features that must exist; a nested feature is named as in "captions/text".
+        required: features that must exist; a nested feature is named as in "captions/text".
         data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
 
     Raises:
@@ -99,9 +99,9 @@ def prepared_rows(
         raise ValueError(
             f"reading {name!r} needs tensorflow_datasets: pip install 'attention-zoo[tfds]'"
         ) from None
-    builder = _builder(tfds, name, data_dir)
-    features = _named(tfds, builder.info.features)
-    for feature in wanted:
+    builder = _make_builder(tfds, name, data_dir)
+    features = _flatten_features(tfds, builder.info.features)
+    for feature in required:
         if feature not in features:
             raise ValueError(
                 f"{name} has no feature {feature!r}{did_you_mean(feature, features)}"
@@ -116,43 +116,45 @@ def prepared_rows(
             '.download_and_prepare()"'
         ) from None
     except Exception as error:
-        raise ValueError(f"{name}: no split {split!r}: {_first_line(error)}") from None
-    return features, _read(f"{name} {split}", rows)
+        raise ValueError(f"{name}: no split {split!r}: {_get_first_line(error)}") from None
+    return features, _iterate_rows(f"{name} {split}", rows)
 
 
-def _read(where: str, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _iterate_rows(location: str, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows; raise ValueError for a damaged one."""
-    read = 0
+    num_rows = 0
     try:
         for row in rows:
             yield row
-            read += 1
+            num_rows += 1
     except Exception as error:  # TensorFlow raises many classes
         raise ValueError(
-            f"{where}: row {read + 1} cannot be read: {_first_line(error)}; prepare the data set"
-            " again"
+            f"{location}: row {num_rows + 1} cannot be read: {_get_first_line(error)}; prepare the"
+            " data set again"
         ) from None
 
 
-def _named(tfds: Any, features: Any) -> dict[str, Any]:
+def _flatten_features(tfds: Any, features: Any) -> dict[str, Any]:
     """Return the features by name, including nested ones."""
-    named = dict(features.items())
+    features_by_name = dict(features.items())
     for name, feature in features.items():
         inner = getattr(feature, "feature", feature)
         if isinstance(inner, tfds.features.FeaturesDict):
-            named |= {f"{name}/{part}": inner[part] for part in inner}
-    return named
+            features_by_name |= {f"{name}/{part}": inner[part] for part in inner}
+    return features_by_name
 
 
-def _builder(tfds: Any, name: str, data_dir: str | Path | None) -> Any:
+def _make_builder(tfds: Any, name: str, data_dir: str | Path | None) -> Any:
     try:
         return tfds.builder(name, data_dir=data_dir)
     except Exception as error:
-        close = did_you_mean(
+        suggestion = did_you_mean(
             name.partition("/")[0], tfds.list_builders(with_community_datasets=False)
         )
-        raise ValueError(f"no TFDS data set {name!r}{close}: {_first_line(error)}") from None
+        raise ValueError(
+            f"no TFDS data set {name!r}{suggestion}: {_get_first_line(error)}"
+        ) from None
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))

@@ -7,27 +7,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attention_zoo.data.images.captions import CaptionedImages
-from attention_zoo.data.images.image_files import ImageStack, image_files, is_image
+from attention_zoo.data.images.image_files import ImageStack, is_image, list_image_files
 from attention_zoo.data.images.images import Size, check_size, read_image
 from attention_zoo.data.text.reading import (
-    Skips,
-    decoded,
-    field,
-    field_texts,
-    filled,
-    json_object,
-    numbered_lines,
-    parsed,
+    BadRowSkipper,
+    check_not_blank,
+    decode_utf8,
+    get_field,
+    get_field_texts,
+    parse_json,
+    parse_json_object,
+    read_numbered_lines,
 )
 
 CAPTION_FILES = ("captions.jsonl", "captions.jsonl.gz")
 """File names of the captions in an image folder."""
 
 
-class _CaptionEntry(NamedTuple):
+class _Entry(NamedTuple):
     """An entry of the captions file: its location, its image file name and its captions."""
 
-    where: str
+    location: str
     name: str
     captions: list[str]
 
@@ -60,16 +60,17 @@ def read_captions(
     """
     check_size(size)
     path = Path(captions) if captions is not None else _find_captions_file(images)
-    skips, locations = Skips(skip_bad), dict[str, str]()
+    skipper, locations = BadRowSkipper(skip_bad), dict[str, str]()
     rows = []
-    for where, raw in numbered_lines(path):
-        with skips:
-            row = json_object(where, decoded(where, raw))
-            name = _read_new_name(where, row, "image", locations)
-            texts = field_texts(where, row, "captions")
-            texts_of_image = [filled(where, text, "field 'captions'") for text in texts]
-            rows.append(_CaptionEntry(where, name, texts_of_image))
-    return _read(images, path, rows, locations, size, skips)
+    for location, raw in read_numbered_lines(path):
+        with skipper:
+            row = parse_json_object(location, decode_utf8(location, raw))
+            name = _parse_image_name(location, row, "image", locations)
+            texts = get_field_texts(location, row, "captions")
+            for text in texts:
+                check_not_blank(location, text, "field 'captions'")
+            rows.append(_Entry(location, name, texts))
+    return _read_images(images, path, rows, locations, size, skipper)
 
 
 def read_coco(
@@ -99,27 +100,33 @@ def read_coco(
         Chen et al. 2015, arXiv:1504.00325; the format is that of captions on cocodataset.org.
     """
     check_size(size)
-    lines = [decoded(where, raw) for where, raw in numbered_lines(annotations)]
-    content = parsed(str(annotations), "\n".join(lines))
+    lines = [decode_utf8(location, raw) for location, raw in read_numbered_lines(annotations)]
+    content = parse_json(str(annotations), "\n".join(lines))
     if not isinstance(content, dict):
         raise ValueError(f"{annotations}: not a JSON object; expected {{...}}")
-    skips, locations = Skips(skip_bad), dict[str, str]()
-    rows: dict[Any, _CaptionEntry] = {}
-    for where, entry in _entries(annotations, content, "images"):
-        with skips:
-            name = _read_new_name(where, _check_object(where, entry), "file_name", locations)
-            number = _read_id(where, entry, "id")
-            if number in rows:
-                raise ValueError(f"{where}: id {number!r} is already used in {rows[number].where}")
-            rows[number] = _CaptionEntry(where, name, [])
-    for where, entry in _entries(annotations, content, "annotations"):
-        with skips:
-            number = _read_id(where, _check_object(where, entry), "image_id")
-            texts = field_texts(where, entry, "caption")
-            if number not in rows:
-                raise ValueError(f"{where}: image_id {number!r} is not the id of any image")
-            rows[number].captions.extend([filled(where, text, "field 'caption'") for text in texts])
-    return _read(images, annotations, rows.values(), locations, size, skips)
+    skipper, locations = BadRowSkipper(skip_bad), dict[str, str]()
+    rows: dict[Any, _Entry] = {}
+    for location, entry in _list_entries(annotations, content, "images"):
+        with skipper:
+            name = _parse_image_name(
+                location, _check_object(location, entry), "file_name", locations
+            )
+            image_id = _get_id(location, entry, "id")
+            if image_id in rows:
+                raise ValueError(
+                    f"{location}: id {image_id!r} is already used in {rows[image_id].location}"
+                )
+            rows[image_id] = _Entry(location, name, [])
+    for location, entry in _list_entries(annotations, content, "annotations"):
+        with skipper:
+            image_id = _get_id(location, _check_object(location, entry), "image_id")
+            texts = get_field_texts(location, entry, "caption")
+            if image_id not in rows:
+                raise ValueError(f"{location}: image_id {image_id!r} is not the id of any image")
+            rows[image_id].captions.extend(
+                [check_not_blank(location, text, "field 'caption'") for text in texts]
+            )
+    return _read_images(images, annotations, rows.values(), locations, size, skipper)
 
 
 def _find_captions_file(images: str | Path) -> Path:
@@ -134,73 +141,82 @@ def _find_captions_file(images: str | Path) -> Path:
     raise ValueError(f"{images}: has no {CAPTION_FILES[0]}; give the path of the captions file")
 
 
-def _read_new_name(where: str, row: dict[str, Any], name: str, locations: dict[str, str]) -> str:
+def _parse_image_name(
+    location: str, row: dict[str, Any], name: str, locations: dict[str, str]
+) -> str:
     """Return the image name of a row; raise ValueError if an earlier row has it."""
-    image = field(where, row, name)
+    image = get_field(location, row, name)
     if not isinstance(image, str):
-        raise ValueError(f"{where}: field {name!r} must be the name of an image, got {image!r}")
+        raise ValueError(f"{location}: field {name!r} must be the name of an image, got {image!r}")
     if image in locations:
         raise ValueError(
-            f"{where}: image {image!r} is already listed in {locations[image]}; give all its"
+            f"{location}: image {image!r} is already listed in {locations[image]}; give all its"
             " captions there"
         )
-    locations[image] = where
+    locations[image] = location
     return image
 
 
-def _entries(path: str | Path, content: dict[str, Any], name: str) -> Iterable[tuple[str, Any]]:
+def _list_entries(
+    path: str | Path, content: dict[str, Any], name: str
+) -> Iterable[tuple[str, Any]]:
     """Return the entries of a list in COCO's JSON, with their locations."""
-    entries = field(str(path), content, name)
-    if not isinstance(entries, list):
+    items = get_field(str(path), content, name)
+    if not isinstance(items, list):
         raise ValueError(f"{path}: field {name!r} must be a list")
-    return ((f"{path}: {name}[{index}]", entry) for index, entry in enumerate(entries))
+    return ((f"{path}: {name}[{index}]", entry) for index, entry in enumerate(items))
 
 
-def _check_object(where: str, entry: Any) -> dict[str, Any]:
+def _check_object(location: str, entry: Any) -> dict[str, Any]:
     if not isinstance(entry, dict):
-        raise ValueError(f"{where}: not a JSON object; expected {{...}}")
+        raise ValueError(f"{location}: not a JSON object; expected {{...}}")
     return entry
 
 
-def _read_id(where: str, entry: dict[str, Any], name: str) -> int | str:
-    number = field(where, entry, name)
-    if not isinstance(number, int | str) or isinstance(number, bool):
-        raise ValueError(f"{where}: field {name!r} must be an integer or a string, got {number!r}")
-    return number
+def _get_id(location: str, entry: dict[str, Any], name: str) -> int | str:
+    image_id = get_field(location, entry, name)
+    if not isinstance(image_id, int | str) or isinstance(image_id, bool):
+        raise ValueError(
+            f"{location}: field {name!r} must be an integer or a string, got {image_id!r}"
+        )
+    return image_id
 
 
-def _read(
+def _read_images(
     images: str | Path,
     captions: str | Path,
-    rows: Iterable[_CaptionEntry],
+    rows: Iterable[_Entry],
     locations: dict[str, str],
     size: Size | None,
-    skips: Skips,
+    skipper: BadRowSkipper,
 ) -> CaptionedImages:
     """Read the images of the rows. All names are checked before any image is decoded."""
-    stack, present = ImageStack(), list[_CaptionEntry]()
-    with image_files(images) as files:
+    stack, available, entries = ImageStack(), list[_Entry](), list[_Entry]()
+    with list_image_files(images) as files:
         for row in rows:
-            with skips:
+            with skipper:
                 if row.name not in files:
-                    raise ValueError(f"{row.where}: image {row.name!r} is not in {images}")
+                    raise ValueError(f"{row.location}: image {row.name!r} is not in {images}")
                 if not row.captions:
                     raise ValueError(f"{images}/{row.name}: has no caption in {captions}")
-                present.append(row)
+                available.append(row)
         for name in files:
-            with skips:
+            with skipper:
                 if name not in locations and is_image(name, files):
                     raise ValueError(f"{images}/{name}: has no caption in {captions}")
-        for row in present:
-            with skips:
-                where = f"{images}/{row.name}"
-                stack.add(where, read_image(files[row.name](), size, where), row)
-    if not stack.entries:
-        raise ValueError(f"{images}: no image with a caption (bad examples skipped: {skips.count})")
+        for row in available:
+            with skipper:
+                location = f"{images}/{row.name}"
+                stack.add(location, read_image(files[row.name](), size, location))
+                entries.append(row)
+    if not entries:
+        raise ValueError(
+            f"{images}: no image with a caption (bad examples skipped: {skipper.count})"
+        )
     return CaptionedImages(
         stack.images(),
-        [tuple(row.captions) for row in stack.entries],
-        [row.name for row in stack.entries],
+        [tuple(row.captions) for row in entries],
+        [row.name for row in entries],
         f"{images} and {captions}",
-        skips.count,
+        skipper.count,
     )
