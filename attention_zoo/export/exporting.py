@@ -15,7 +15,7 @@ from attention_zoo.export.served_glimpses import ServedGlimpses
 from attention_zoo.export.served_retrieval import ServedRetrieval
 from attention_zoo.export.served_summarization import ServedSummarization
 from attention_zoo.export.served_tagging import ServedTagging
-from attention_zoo.files import new_folder
+from attention_zoo.files import create_folder
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.task import rules_for_all
 
@@ -55,6 +55,6 @@ def export(
             f"{keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
         )
     rules = rules_for_all(rules)
-    with new_folder(folder) as unfinished:
+    with create_folder(folder) as unfinished:
         write(task, unfinished, rules)
     return Path(folder)

@@ -6,7 +6,7 @@ from attention_zoo.tasks.captioning import Captioning
 from attention_zoo.tasks.found import ImageIndex, RetrievalResult
 from attention_zoo.tasks.glimpses import Glimpsed, Glimpses
 from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
-from attention_zoo.tasks.loading import load, task_folder
+from attention_zoo.tasks.loading import find_task_folder, load
 from attention_zoo.tasks.masked_language_modeling import (
     Filled,
     Filling,
@@ -43,6 +43,6 @@ __all__ = [
     "Tagging",
     "Task",
     "Translation",
+    "find_task_folder",
     "load",
-    "task_folder",
 ]

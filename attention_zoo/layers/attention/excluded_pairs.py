@@ -19,7 +19,7 @@ EXCLUDED_PAIRS: dict[tuple[str, str], str] = {
 
 def refuse_excluded_pair(score: Any, alignment: Any) -> None:
     """Raise ValueError if score and alignment are incompatible."""
-    pair = (SCORES.name_of(type(score)) or "", ALIGNMENTS.name_of(type(alignment)) or "")
+    pair = (SCORES.get_name(type(score)) or "", ALIGNMENTS.get_name(type(alignment)) or "")
     if pair in EXCLUDED_PAIRS:
         raise ValueError(
             f"score {pair[0]!r} {EXCLUDED_PAIRS[pair]}, but alignment {pair[1]!r} attends to a "

@@ -14,8 +14,8 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-from attention_zoo.checkpoints import task_folder
-from attention_zoo.hub import local_folder
+from attention_zoo.checkpoints import find_task_folder
+from attention_zoo.hub import resolve_folder
 from attention_zoo.models.presets import Config, from_preset, options_of
 from attention_zoo.ops import check_shape, whole_number
 from attention_zoo.registry import Registry, did_you_mean
@@ -256,9 +256,9 @@ def _convolutional_encoder(place: str, filters: list[int]) -> ConvolutionalEncod
     if not isinstance(place, str | Path):
         raise ValueError(f"encoder.weights: expected a run or a model's folder, got {place!r}")
     try:
-        folder = local_folder(place)
+        folder = resolve_folder(place)
         if not (folder / "config.json").is_file():
-            folder = task_folder(folder) / "model"
+            folder = find_task_folder(folder) / "model"
         encoder = getattr(from_preset(folder), "encoder", None)
     except (OSError, ValueError) as error:
         raise ValueError(f"encoder.weights: {error}") from None
