@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from attention_zoo.files import MANIFEST, Entry, damage, seal, to_disk
+from attention_zoo.files import MANIFEST, Entry, find_damage, flush_to_disk, seal
 
 STATE = "training.json"
-NAME = re.compile(r"step-(\d{8,})|\.step-(\d{8,})\.old")
+CHECKPOINT_NAME = re.compile(r"step-(\d{8,})|\.step-(\d{8,})\.old")
 
 
 class CheckpointFolder:
@@ -33,19 +33,21 @@ class CheckpointFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def at(self, step: int) -> Path:
+    def get_path(self, step: int) -> Path:
         """Return the path of a step's checkpoint.
 
         If the process was killed while it replaced the checkpoint, this is the path of the backup.
         """
-        place, aside = self.folder / f"step-{step:08d}", self.folder / f".step-{step:08d}.old"
-        return aside if aside.is_dir() and not place.is_dir() else place
+        final, backup = self.folder / f"step-{step:08d}", self.folder / f".step-{step:08d}.old"
+        return backup if backup.is_dir() and not final.is_dir() else final
 
     def steps(self) -> list[int]:
         """Return the steps that have a checkpoint, intact or damaged, newest first."""
         names = (path.name for path in self.folder.iterdir()) if self.folder.is_dir() else ()
-        found = {int(one[1] or one[2]) for one in map(NAME.fullmatch, names) if one}
-        return sorted(found, reverse=True)
+        intact = {
+            int(match[1] or match[2]) for match in map(CHECKPOINT_NAME.fullmatch, names) if match
+        }
+        return sorted(intact, reverse=True)
 
     def newest(self) -> Path | None:
         """Return the newest intact checkpoint, or None if there is no checkpoint.
@@ -57,34 +59,39 @@ class CheckpointFolder:
         """
         steps = self.steps()
         for step in steps:
-            wrong = damage(self.at(step))
-            if wrong is None:
-                return self.at(step)
+            damaged_file = find_damage(self.get_path(step))
+            if damaged_file is None:
+                return self.get_path(step)
             if self.steps() != steps:  # changed by a running trainer: retry
                 return self.newest()
             if step == steps[-1]:
-                raise ValueError(f"{self.at(step)}: {wrong}, and no other checkpoint is intact")
-            warnings.warn(f"{self.at(step)}: {wrong}; using the previous checkpoint", stacklevel=2)
+                raise ValueError(
+                    f"{self.get_path(step)}: {damaged_file}, and no other checkpoint is intact"
+                )
+            warnings.warn(
+                f"{self.get_path(step)}: {damaged_file}; using the previous checkpoint",
+                stacklevel=2,
+            )
         return None
 
-    def whole(self, most: int | None = None) -> list[Path]:
-        """Return the intact checkpoints, newest first, limited to `most` if given.
+    def list_intact(self, limit: int | None = None) -> list[Path]:
+        """Return the intact checkpoints, newest first, limited to `limit` if given.
 
         Warns for each damaged checkpoint that it skips.
         """
         steps = self.steps()
-        found: list[Path] = []
+        intact: list[Path] = []
         for step in steps:
-            if len(found) == most:
+            if len(intact) == limit:
                 break
-            wrong = damage(self.at(step))
-            if wrong is None:
-                found.append(self.at(step))
+            damaged_file = find_damage(self.get_path(step))
+            if damaged_file is None:
+                intact.append(self.get_path(step))
             elif self.steps() != steps:  # changed by a running trainer: retry
-                return self.whole(most)
+                return self.list_intact(limit)
             else:
-                warnings.warn(f"{self.at(step)}: {wrong}; skipped", stacklevel=2)
-        return found
+                warnings.warn(f"{self.get_path(step)}: {damaged_file}; skipped", stacklevel=2)
+        return intact
 
     def best(self) -> Path | None:
         """Return the best checkpoint according to the newest intact one.
@@ -95,12 +102,14 @@ class CheckpointFolder:
         newest = self.newest()
         if newest is None:
             return None
-        best = self.at(json.loads((newest / STATE).read_text("utf-8"))["best_step"])
-        wrong = damage(best)
-        if wrong is None:
+        best = self.get_path(json.loads((newest / STATE).read_text("utf-8"))["best_step"])
+        damaged_file = find_damage(best)
+        if damaged_file is None:
             return best
         if best.is_dir():
-            warnings.warn(f"{best}: {wrong}; using the newest checkpoint instead", stacklevel=2)
+            warnings.warn(
+                f"{best}: {damaged_file}; using the newest checkpoint instead", stacklevel=2
+            )
         return newest
 
     def save(self, step: int, write: Callable[[Path], Mapping[str, Entry] | None]) -> Path:
@@ -114,29 +123,31 @@ class CheckpointFolder:
                 return the manifest entries of files that it wrote as `HashedFile`.
         """
         final = self.folder / f"step-{step:08d}"
-        fresh, aside = (self.folder / f".{final.name}.{end}" for end in ("new", "old"))
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(parents=True)
+        temporary, backup = (self.folder / f".{final.name}.{suffix}" for suffix in ("new", "old"))
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
         try:
-            known = write(fresh)
-            written = list(fresh.rglob("*"))
-            names = [path.relative_to(fresh).as_posix() for path in written if path.is_file()]
+            known_entries = write(temporary)
+            written_paths = list(temporary.rglob("*"))
+            names = [
+                path.relative_to(temporary).as_posix() for path in written_paths if path.is_file()
+            ]
             with ThreadPoolExecutor(2) as disk:
-                waiting = [disk.submit(to_disk, path) for path in written]
-                seal(fresh, names, known)
-                for one in waiting:
-                    one.result()
-            for path in (fresh / MANIFEST, fresh):
-                to_disk(path)
+                pending = [disk.submit(flush_to_disk, path) for path in written_paths]
+                seal(temporary, names, known_entries)
+                for future in pending:
+                    future.result()
+            for path in (temporary / MANIFEST, temporary):
+                flush_to_disk(path)
         except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
         if final.is_dir():
-            shutil.rmtree(aside, ignore_errors=True)
-            os.rename(final, aside)
-        os.rename(fresh, final)
-        to_disk(self.folder)
-        shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(backup, ignore_errors=True)
+            os.rename(final, backup)
+        os.rename(temporary, final)
+        flush_to_disk(self.folder)
+        shutil.rmtree(backup, ignore_errors=True)
         return final
 
     def keep(self, steps: Iterable[int]) -> None:
@@ -147,16 +158,16 @@ class CheckpointFolder:
                 (self.folder / name / MANIFEST).unlink(missing_ok=True)
                 shutil.rmtree(self.folder / name, ignore_errors=True)
 
-    def cut_back(self, step: int) -> None:
+    def delete_after(self, step: int) -> None:
         """Delete the checkpoints after `step` and the remains of interrupted saves."""
-        self.keep(other for other in self.steps() if other <= step)
-        for other in self.steps():
-            os.rename(self.at(other), self.folder / f"step-{other:08d}")
-        for unfinished in self.folder.glob(".step-*"):
-            shutil.rmtree(unfinished, ignore_errors=True)
+        self.keep(other_step for other_step in self.steps() if other_step <= step)
+        for other_step in self.steps():
+            os.rename(self.get_path(other_step), self.folder / f"step-{other_step:08d}")
+        for leftover in self.folder.glob(".step-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
-def task_folder(folder: Path) -> Path:
+def find_task_folder(folder: Path) -> Path:
     """Return the folder with the `task.json` that `folder` refers to.
 
     For a run folder, this is the best checkpoint according to the newest intact one. Damaged
@@ -164,10 +175,10 @@ def task_folder(folder: Path) -> Path:
     """
     if (folder / "task.json").is_file():
         # A partly deleted checkpoint has no manifest, but it has the name of a checkpoint.
-        sealed = (folder / MANIFEST).is_file() or NAME.fullmatch(folder.name)
-        wrong = damage(folder) if sealed else None
-        if wrong:
-            raise ValueError(f"{folder}: {wrong}; use another checkpoint")
+        has_manifest = (folder / MANIFEST).is_file() or CHECKPOINT_NAME.fullmatch(folder.name)
+        damaged_file = find_damage(folder) if has_manifest else None
+        if damaged_file:
+            raise ValueError(f"{folder}: {damaged_file}; use another checkpoint")
         return folder
     best = CheckpointFolder(folder / "checkpoints").best()
     if best is not None:

@@ -24,10 +24,10 @@ class Damage(NamedTuple):
     """A file of a sealed folder that fails verification, and the reason."""
 
     name: str
-    wrong: str
+    reason: str
 
     def __str__(self) -> str:
-        return self.name + self.wrong
+        return self.name + self.reason
 
 
 def seal(folder: Path, names: Iterable[str], known: Mapping[str, Entry] | None = None) -> None:
@@ -41,9 +41,9 @@ def seal(folder: Path, names: Iterable[str], known: Mapping[str, Entry] | None =
             again.
     """
     names = list(names)
-    known = {**_known_inside(folder, names), **(known or {})}
-    entries = {name: known.get(name) or _entry(folder / name) for name in names}
-    (folder / MANIFEST).write_bytes(_manifest(entries))
+    known = {**_read_subfolder_entries(folder, names), **(known or {})}
+    entries = {name: known.get(name) or _compute_entry(folder / name) for name in names}
+    (folder / MANIFEST).write_bytes(_make_manifest(entries))
 
 
 class HashedFile(io.RawIOBase):
@@ -71,13 +71,13 @@ class HashedFile(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        rest = memoryview(data).cast("B")
-        size = len(rest)
-        self._digest.update(rest)
+        remaining = memoryview(data).cast("B")
+        size = len(remaining)
+        self._digest.update(remaining)
         self._bytes += size
         try:
-            while self._failure is None and rest:
-                rest = rest[self._file.write(rest) :]
+            while self._failure is None and remaining:
+                remaining = remaining[self._file.write(remaining) :]
         except OSError as error:
             self._failure = error
         return size
@@ -90,33 +90,39 @@ class HashedFile(io.RawIOBase):
             raise failure
 
 
-def damage(folder: Path) -> Damage | None:
+def find_damage(folder: Path) -> Damage | None:
     """Return the damage of a sealed folder, or None if all files match the manifest.
 
     Files that the manifest does not list are ignored, since file managers add some. Manifests up to
     `MANIFEST_VERSION` are supported; a newer one is reported as damage.
     """
-    name, found = MANIFEST, {}
+    name, actual_entries = MANIFEST, {}
     try:
-        written = (folder / MANIFEST).read_bytes()
-        content = json.loads(written)
-        version, listed = _entries(content)
+        raw_manifest = (folder / MANIFEST).read_bytes()
+        content = json.loads(raw_manifest)
+        version, listed_entries = _parse_manifest(content)
         if version > MANIFEST_VERSION:
-            return Damage(MANIFEST, f" {_newer(version, MANIFEST_VERSION)}")
-        for name in listed:
-            found[name] = _entry(folder / name)
-        changed = [
-            name for name in sorted(listed) if {**found[name], **listed[name]} != found[name]
+            return Damage(MANIFEST, f" {_describe_newer_version(version, MANIFEST_VERSION)}")
+        for name in listed_entries:
+            actual_entries[name] = _compute_entry(folder / name)
+        damaged_names = [
+            name
+            for name in sorted(listed_entries)
+            if {**actual_entries[name], **listed_entries[name]} != actual_entries[name]
         ]
-        intact = written == _manifest(found) if version == MANIFEST_VERSION else bool(listed)
-        if intact and not changed:
+        intact = (
+            raw_manifest == _make_manifest(actual_entries)
+            if version == MANIFEST_VERSION
+            else bool(listed_entries)
+        )
+        if intact and not damaged_names:
             return None
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
         return Damage(name, " is missing" if missing else f": {error.strerror}")
     except (AttributeError, KeyError, TypeError, ValueError):
-        changed = []
-    return Damage(changed[0] if changed else MANIFEST, " is damaged")
+        damaged_names = []
+    return Damage(damaged_names[0] if damaged_names else MANIFEST, " is damaged")
 
 
 def check_format_version(path: Path | str, content: Mapping[str, Any], newest: int) -> None:
@@ -132,7 +138,7 @@ def check_format_version(path: Path | str, content: Mapping[str, Any], newest: i
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{path}: format_version must be a positive integer, got {version!r}")
     if version > newest:
-        raise ValueError(f"{path} {_newer(version, newest)}")
+        raise ValueError(f"{path} {_describe_newer_version(version, newest)}")
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -140,18 +146,18 @@ def replace_file(path: Path, text: str) -> None:
 
     A process killed at any moment leaves the complete old text or the complete new text.
     """
-    fresh = path.with_name(path.name + ".new")
+    temporary = path.with_name(path.name + ".new")
     try:
-        fresh.write_text(text, encoding="utf-8")
-        to_disk(fresh)
+        temporary.write_text(text, encoding="utf-8")
+        flush_to_disk(temporary)
     except OSError:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-    os.replace(fresh, path)
+    os.replace(temporary, path)
 
 
 @contextmanager
-def new_folder(folder: str | Path) -> Iterator[Path]:
+def create_folder(folder: str | Path) -> Iterator[Path]:
     """Yield a temporary folder that is renamed to `folder` on success and deleted on an error.
 
     Raises:
@@ -160,43 +166,49 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
     folder = Path(folder)
     if folder.exists():
         raise ValueError(f"{folder}: already exists; choose another folder")
-    there = next(parent for parent in folder.absolute().parents if parent.is_dir())
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=there))
+    existing_parent = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=existing_parent))
     try:
-        yield unfinished
-        os.chmod(unfinished, 0o755)  # mkdtemp's folders are private to the owner
+        yield temporary
+        os.chmod(temporary, 0o755)  # mkdtemp's folders are private to the owner
         folder.parent.mkdir(parents=True, exist_ok=True)
-        os.rename(unfinished, folder)
+        os.rename(temporary, folder)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
-def to_disk(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
     """Flush a file or folder to disk, so that it survives a power failure."""
-    number = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
-def _known_inside(folder: Path, names: list[str]) -> dict[str, Entry]:
+def _read_subfolder_entries(folder: Path, names: list[str]) -> dict[str, Entry]:
     """Return the entries in the manifests of sealed subfolders."""
-    found = {}
+    actual_entries = {}
     for name in names:
-        inside, _, last = name.rpartition("/")
-        if last == MANIFEST and inside:
-            listed = _listed(folder / name)
-            found.update({f"{inside}/{one}": entry for one, entry in listed.items()})
-    sizes = {name: (folder / name).stat().st_size for name in names if name in found}
-    return {name: found[name] for name, size in sizes.items() if _is_entry(found[name], size)}
+        subfolder, _, file_name = name.rpartition("/")
+        if file_name == MANIFEST and subfolder:
+            listed_entries = _read_entries(folder / name)
+            actual_entries.update(
+                {f"{subfolder}/{one}": entry for one, entry in listed_entries.items()}
+            )
+    sizes = {name: (folder / name).stat().st_size for name in names if name in actual_entries}
+    return {
+        name: actual_entries[name]
+        for name, size in sizes.items()
+        if _is_entry(actual_entries[name], size)
+    }
 
 
-def _listed(path: Path) -> dict[str, Any]:
+def _read_entries(path: Path) -> dict[str, Any]:
     """Return the entries of a manifest, or an empty dictionary if it is not valid."""
     try:
-        return _entries(json.loads(path.read_bytes()))[1]
+        return _parse_manifest(json.loads(path.read_bytes()))[1]
     except (AttributeError, KeyError, TypeError, ValueError):
         return {}
 
@@ -205,7 +217,7 @@ def _is_entry(entry: Any, size: int) -> bool:
     return isinstance(entry, dict) and {*entry} == {"bytes", "sha256"} and entry["bytes"] == size
 
 
-def _entries(content: Any) -> tuple[int, dict[str, Entry]]:
+def _parse_manifest(content: Any) -> tuple[int, dict[str, Entry]]:
     """Return the version of a manifest and its entries."""
     version = content.get("format_version")
     if isinstance(version, int):
@@ -217,22 +229,22 @@ def _entries(content: Any) -> tuple[int, dict[str, Entry]]:
     return 1, {name: {"bytes": e["bytes"], "sha256": e["sha256"]} for name, e in content.items()}
 
 
-def _newer(version: int, newest: int) -> str:
+def _describe_newer_version(version: int, newest: int) -> str:
     return (
         f"has format_version {version}, but this version of attention_zoo reads up to {newest};"
         " upgrade attention_zoo"
     )
 
 
-def _manifest(files: dict[str, Any]) -> bytes:
+def _make_manifest(files: dict[str, Any]) -> bytes:
     """Return the only valid manifest of these files, as bytes."""
     content = {"format_version": MANIFEST_VERSION, "files": files}
     return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _entry(path: Path) -> Entry:
-    return _entry_of(path.read_bytes())
+def _compute_entry(path: Path) -> Entry:
+    return _hash_data(path.read_bytes())
 
 
-def _entry_of(data: bytes | memoryview) -> Entry:
+def _hash_data(data: bytes | memoryview) -> Entry:
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}

@@ -7,7 +7,7 @@ from pathlib import Path
 HUB = "hf://"
 
 
-def local_folder(folder: str | Path) -> Path:
+def resolve_folder(folder: str | Path) -> Path:
     """Return the path of a local folder, or download an `hf://` address and return its path."""
     return download(str(folder)) if str(folder).startswith(HUB) else Path(folder)
 
@@ -15,11 +15,11 @@ def local_folder(folder: str | Path) -> Path:
 def download(address: str) -> Path:
     """Download `hf://owner/name[/folder]` and return the local path.
 
-    Files that match `OTHERS`, such as pickled weights, are not downloaded. Raises ValueError if the
-    download fails.
+    Files that match `IGNORED_PATTERNS`, such as pickled weights, are not downloaded. Raises
+    ValueError if the download fails.
     """
-    owner, _, rest = address.removeprefix(HUB).partition("/")
-    name, _, inside = rest.partition("/")
+    owner, _, remainder = address.removeprefix(HUB).partition("/")
+    name, _, subfolder = remainder.partition("/")
     if not owner or not name:
         raise ValueError(f"{address}: expected hf://owner/name or hf://owner/name/folder")
     try:
@@ -28,16 +28,18 @@ def download(address: str) -> Path:
         raise ValueError(
             f"{address}: hf:// needs huggingface_hub; run `pip install huggingface_hub`"
         ) from None
-    wanted = [f"{inside}/*"] if inside else None
+    allowed_patterns = [f"{subfolder}/*"] if subfolder else None
     try:
-        root = snapshot_download(f"{owner}/{name}", allow_patterns=wanted, ignore_patterns=OTHERS)
+        root = snapshot_download(
+            f"{owner}/{name}", allow_patterns=allowed_patterns, ignore_patterns=IGNORED_PATTERNS
+        )
     except Exception as error:  # huggingface_hub raises a dozen unrelated classes
         (reason, *_) = str(error).splitlines() or [type(error).__name__]
         raise ValueError(f"{address}: {reason}") from error
-    return Path(root) / inside
+    return Path(root) / subfolder
 
 
-OTHERS = [
+IGNORED_PATTERNS = [
     "*.bin",
     "*.pt",
     "*.pth",

@@ -38,8 +38,8 @@ def set_tfa_weights(layer: Any, weights: Arrays) -> None:
         slots = _attention_slots(layer)
     else:
         raise ValueError(f"set_tfa_weights takes an Attention or an AttentionCell, got {layer!r}")
-    _refuse_what_is_left_out(layer, slots)
-    _check(slots, weights)
+    _check_no_unassigned_weights(layer, slots)
+    _check_shapes(slots, weights)
     for (_, variable), array in zip(slots, weights, strict=True):
         variable.assign(array)
 
@@ -78,7 +78,7 @@ def _cell_slots(cell: AttentionCell, weights: list[np.ndarray]) -> tuple[list[Sl
     slots: list[Slot] = []
     if cell.attention_kernel is not None:
         layers, weights = weights[: len(cell.attentions)], weights[len(cell.attentions) :]
-        weights = [_one_kernel(layers, cell.hidden_size), *weights]
+        weights = [_merge_kernels(layers, cell.hidden_size), *weights]
         slots.append(("attention_layer/kernel", cell.attention_kernel))
     slots += [(f"cell/{variable.name}", variable) for variable in cell.cell.weights]
     for attention in cell.attentions:
@@ -86,7 +86,7 @@ def _cell_slots(cell: AttentionCell, weights: list[np.ndarray]) -> tuple[list[Sl
     return slots, weights
 
 
-def _one_kernel(kernels: Arrays, hidden: int) -> np.ndarray:
+def _merge_kernels(kernels: Arrays, hidden: int) -> np.ndarray:
     """Merge kernels `(H + Dv_i, A_i)` into one of `(H + sum Dv_i, sum A_i)`."""
     for kernel in kernels:
         if np.ndim(kernel) != 2:
@@ -95,29 +95,29 @@ def _one_kernel(kernels: Arrays, hidden: int) -> np.ndarray:
                 f"got {np.shape(kernel)}"
             )
     rows = hidden + sum(kernel.shape[0] - hidden for kernel in kernels)
-    joint = np.zeros((rows, sum(kernel.shape[1] for kernel in kernels)), "float32")
+    merged = np.zeros((rows, sum(kernel.shape[1] for kernel in kernels)), "float32")
     row, column = hidden, 0
     for kernel in kernels:
         height, width = kernel.shape[0] - hidden, kernel.shape[1]
-        joint[:hidden, column : column + width] = kernel[:hidden]
-        joint[row : row + height, column : column + width] = kernel[hidden:]
+        merged[:hidden, column : column + width] = kernel[:hidden]
+        merged[row : row + height, column : column + width] = kernel[hidden:]
         row, column = row + height, column + width
-    return joint
+    return merged
 
 
-def _refuse_what_is_left_out(layer: Any, slots: list[Slot]) -> None:
+def _check_no_unassigned_weights(layer: Any, slots: list[Slot]) -> None:
     """Raise ValueError if the layer has weights that TensorFlow Addons lacks."""
-    taken = {id(variable) for _, variable in slots}
-    left = [variable.path for variable in layer.weights if id(variable) not in taken]
-    if left:
-        raise ValueError(f"TensorFlow Addons has no equivalent of {', '.join(left)}")
+    assigned = {id(variable) for _, variable in slots}
+    unassigned = [variable.path for variable in layer.weights if id(variable) not in assigned]
+    if unassigned:
+        raise ValueError(f"TensorFlow Addons has no equivalent of {', '.join(unassigned)}")
 
 
-def _check(slots: list[Slot], weights: Arrays) -> None:
-    wanted = [(name, tuple(variable.shape)) for name, variable in slots]
-    if len(weights) != len(wanted):
-        names = ", ".join(f"{name} {shape}" for name, shape in wanted)
-        raise ValueError(f"got {len(weights)} weights, this layer takes {len(wanted)}: {names}")
-    for (name, shape), array in zip(wanted, weights, strict=True):
+def _check_shapes(slots: list[Slot], weights: Arrays) -> None:
+    expected = [(name, tuple(variable.shape)) for name, variable in slots]
+    if len(weights) != len(expected):
+        names = ", ".join(f"{name} {shape}" for name, shape in expected)
+        raise ValueError(f"got {len(weights)} weights, this layer takes {len(expected)}: {names}")
+    for (name, shape), array in zip(expected, weights, strict=True):
         if np.shape(array) != shape:
             raise ValueError(f"{name} must be {shape}, got {np.shape(array)}")

@@ -41,13 +41,13 @@ class Registry:
         The decorator raises ValueError if the name is registered already.
         """
 
-        def file(factory: T) -> T:
+        def decorator(factory: T) -> T:
             if name in self._factories:
                 raise ValueError(f"{self.kind} {name!r} is registered already")
             self._factories[name] = factory
             return factory
 
-        return file
+        return decorator
 
     def get(self, name: str) -> Callable[..., Any]:
         """Return the factory registered under `name`.
@@ -61,9 +61,11 @@ class Registry:
             )
         return self._factories[name]
 
-    def name_of(self, factory: object) -> str | None:
+    def get_name(self, factory: object) -> str | None:
         """Return the name that a factory is registered under, or None."""
-        return next((name for name, filed in self._factories.items() if filed is factory), None)
+        return next(
+            (name for name, registered in self._factories.items() if registered is factory), None
+        )
 
     def names(self) -> list[str]:
         """Return all names, sorted."""

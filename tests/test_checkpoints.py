@@ -1,4 +1,4 @@
-"""A checkpoint is there whole or not at all, and damage of any kind is seen."""
+"""Checkpoints are written atomically, and damage is detected."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from attention_zoo.checkpoints import CheckpointFolder
 
 
-def writer(step: int, best: int | None = None) -> Callable[[Path], None]:
-    """What a run would put into the checkpoint of a step."""
+def make_writer(step: int, best: int | None = None) -> Callable[[Path], None]:
+    """Return a function that writes the checkpoint of a step."""
 
     def write(folder: Path) -> None:
         (folder / "model").mkdir()
@@ -28,103 +28,103 @@ def writer(step: int, best: int | None = None) -> Callable[[Path], None]:
     return write
 
 
-def saved(folder: Path, *steps: int) -> CheckpointFolder:
+def save_checkpoints(folder: Path, *steps: int) -> CheckpointFolder:
     store = CheckpointFolder(folder / "checkpoints")
     for step in steps:
-        store.save(step, writer(step))
+        store.save(step, make_writer(step))
     return store
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     files = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_empty_folder(tmp_path: Path) -> None:
     store = CheckpointFolder(tmp_path / "none")
     assert store.steps() == []
     assert store.newest() is store.best() is None
     store.keep([])
-    store.cut_back(0)
+    store.delete_after(0)
     assert not store.folder.exists()
 
 
 def test_newest_and_best(tmp_path: Path) -> None:
-    store = saved(tmp_path, 5, 10)
-    store.save(100_000_000, writer(100_000_000, best=5))
+    store = save_checkpoints(tmp_path, 5, 10)
+    store.save(100_000_000, make_writer(100_000_000, best=5))
     assert store.steps() == [100_000_000, 10, 5]
-    assert store.newest() == store.at(100_000_000)
-    assert store.best() == store.at(5)
+    assert store.newest() == store.get_path(100_000_000)
+    assert store.best() == store.get_path(5)
     store.keep([10, 5])
     assert store.steps() == [10, 5]
-    assert store.best() == store.at(10)
-    store.cut_back(7)
+    assert store.best() == store.get_path(10)
+    store.delete_after(7)
     assert [path.name for path in store.folder.iterdir()] == ["step-00000005"]
 
 
 @pytest.mark.parametrize("kind", ["flip", "cut"])
-def test_every_damage_is_seen_and_the_one_before_is_used(kind: str, tmp_path: Path) -> None:
-    """200 flipped bits, 50 cut files, anywhere in the checkpoint."""
-    store = saved(tmp_path, 1, 2)
-    whole = content(store.at(2))
+def test_damage_is_detected_and_the_previous_checkpoint_used(kind: str, tmp_path: Path) -> None:
+    """200 flipped bits and 50 truncated files at random positions."""
+    store = save_checkpoints(tmp_path, 1, 2)
+    list_intact = read_files(store.get_path(2))
     rng = random.Random(0)
     for _ in range({"flip": 200, "cut": 50}[kind]):
-        name = rng.choice([name for name, data in whole.items() if data])
-        data = bytearray(whole[name])
+        name = rng.choice([name for name, data in list_intact.items() if data])
+        data = bytearray(list_intact[name])
         if kind == "flip":
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         else:
             data = data[: rng.randrange(len(data))]
-        path = store.at(2) / name
+        path = store.get_path(2) / name
         path.write_bytes(data)
         with pytest.warns(UserWarning, match=r"step-00000002: .*; using the previous"):
-            assert store.newest() == store.at(1)
-        path.write_bytes(whole[name])
-        assert store.newest() == store.at(2)
+            assert store.newest() == store.get_path(1)
+        path.write_bytes(list_intact[name])
+        assert store.newest() == store.get_path(2)
 
 
-def test_nothing_is_used_when_all_are_damaged(tmp_path: Path) -> None:
-    store = saved(tmp_path, 1)
-    (store.at(1) / "empty").unlink()
+def test_all_damaged_raises(tmp_path: Path) -> None:
+    store = save_checkpoints(tmp_path, 1)
+    (store.get_path(1) / "empty").unlink()
     with pytest.raises(ValueError, match="empty is missing, and no other checkpoint is intact"):
         store.newest()
 
 
-def test_a_damaged_one_does_not_bring_an_older_self_back(tmp_path: Path) -> None:
-    store = saved(tmp_path, 20, 40)
-    shutil.copytree(store.at(40), store.folder / ".step-00000040.old")
-    store.cut_back(20)
+def test_damaged_checkpoint_is_not_replaced_by_its_backup(tmp_path: Path) -> None:
+    store = save_checkpoints(tmp_path, 20, 40)
+    shutil.copytree(store.get_path(40), store.folder / ".step-00000040.old")
+    store.delete_after(20)
     assert [path.name for path in store.folder.iterdir()] == ["step-00000020"]
 
 
-def test_the_newest_stands_in_for_a_damaged_best(tmp_path: Path) -> None:
-    store = saved(tmp_path, 1)
-    store.save(2, writer(2, best=1))
-    (store.at(1) / "empty").write_text("?")
+def test_newest_replaces_damaged_best(tmp_path: Path) -> None:
+    store = save_checkpoints(tmp_path, 1)
+    store.save(2, make_writer(2, best=1))
+    (store.get_path(1) / "empty").write_text("?")
     with pytest.warns(UserWarning, match=r"step-00000001: empty is damaged; using the newest"):
-        assert store.best() == store.at(2)
+        assert store.best() == store.get_path(2)
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing may clean up after it."""
+    """Simulates a killed process, after which nothing is cleaned up."""
 
 
 CALLS = ("mkdir", "rename", "fsync", "unlink", "rmdir")
 
 
-def killed_at(call: int, monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> bool:
-    """Runs `work` until its call number `call` into the system; whether it came so far."""
-    made = 0
+def run_until_killed(call: int, monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any]) -> bool:
+    """Run `work` until its system call number `call`; return whether it got so far."""
+    num_calls = 0
 
     def counting(real: Any) -> Any:
-        def one(*given: Any, **named: Any) -> Any:
-            nonlocal made
-            made += 1
-            if made > call:  # once dead, always dead: cleaning up does nothing either
+        def call_counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal num_calls
+            num_calls += 1
+            if num_calls > call:  # all later calls fail too, also those that clean up
                 raise Killed
-            return real(*given, **named)
+            return real(*args, **kwargs)
 
-        return one
+        return call_counted
 
     with monkeypatch.context() as patch:
         for name in CALLS:
@@ -138,56 +138,56 @@ def killed_at(call: int, monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a new step", "the same step again"])
-def test_killed_at_every_point_of_a_save(
+def test_kill_at_any_point_of_a_save(
     again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call, killed = 0, True
     while killed:
         folder = tmp_path / str(call)
-        store = saved(folder, 1, 2)
+        store = save_checkpoints(folder, 1, 2)
 
         def save(store: CheckpointFolder = store) -> None:
-            store.save(2 if again else 3, writer(7))
+            store.save(2 if again else 3, make_writer(7))
             store.keep([2, 3])
 
-        killed = killed_at(call, monkeypatch, save)
+        killed = run_until_killed(call, monkeypatch, save)
         newest = store.newest()
         assert newest is not None
-        found = content(newest)["model/weights"]
+        weights = read_files(newest)["model/weights"]
         old, new = (random.Random(step).randbytes(500) for step in (2, 7))
-        assert found in (old, new)
+        assert weights in (old, new)
         if not killed:
-            assert found == new
-        store.cut_back(int(newest.name.strip(".old").rpartition("-")[2]))
+            assert weights == new
+        store.delete_after(int(newest.name.strip(".old").rpartition("-")[2]))
         (newest,) = (store.newest(),)
         assert newest is not None
-        assert content(newest)["model/weights"] == found
+        assert read_files(newest)["model/weights"] == weights
         assert all(path.name.startswith("step-") for path in store.folder.iterdir())
         call += 1
     assert call > 10
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_a_write_that_fails_leaves_what_there_was(after: int, tmp_path: Path) -> None:
-    store = saved(tmp_path, 1)
-    before = content(tmp_path)
+def test_failed_write_leaves_old_checkpoints(after: int, tmp_path: Path) -> None:
+    store = save_checkpoints(tmp_path, 1)
+    files_before = read_files(tmp_path)
 
-    def fails(folder: Path) -> None:
+    def write_and_fail(folder: Path) -> None:
         for number in range(after):
             (folder / str(number)).write_text("some of it")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        store.save(2, fails)
-    assert content(tmp_path) == before
-    assert store.newest() == store.at(1)
+        store.save(2, write_and_fail)
+    assert read_files(tmp_path) == files_before
+    assert store.newest() == store.get_path(1)
 
 
-def test_whole_ones_are_listed(tmp_path: Path) -> None:
-    store = saved(tmp_path, 1, 2, 3, 4)
-    assert store.whole() == [store.at(step) for step in (4, 3, 2, 1)]
-    (store.at(3) / "manifest.json").unlink()
+def test_list_intact(tmp_path: Path) -> None:
+    store = save_checkpoints(tmp_path, 1, 2, 3, 4)
+    assert store.list_intact() == [store.get_path(step) for step in (4, 3, 2, 1)]
+    (store.get_path(3) / "manifest.json").unlink()
     with pytest.warns(match="step-00000003: manifest.json is missing; skipped"):
-        assert store.whole(2) == [store.at(4), store.at(2)]
-    assert store.whole(1) == [store.at(4)], "nothing older is looked at"
-    assert CheckpointFolder(tmp_path / "nowhere").whole() == []
+        assert store.list_intact(2) == [store.get_path(4), store.get_path(2)]
+    assert store.list_intact(1) == [store.get_path(4)], "older checkpoints must not be read"
+    assert CheckpointFolder(tmp_path / "nowhere").list_intact() == []

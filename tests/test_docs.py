@@ -22,8 +22,8 @@ import attention_zoo as az
 from attention_zoo.cli import main
 from tests.layers.running import array
 from tests.models.public.checkpoints import GOLDEN
-from tests.test_hub import pretend
-from tests.test_migration import golden
+from tests.test_hub import mock_hub
+from tests.test_migration import load_case
 from tests.training.small import PAGE, write_recipe
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -118,7 +118,7 @@ def test_each_part_of_your_own_is_ten_lines() -> None:
 
 
 def test_migrating(run_page: Any) -> None:
-    case = golden("wrapper_lstm_bahdanau")
+    case = load_case("wrapper_lstm_bahdanau")
     cell = ["cell_kernel", "cell_recurrent_kernel", "cell_bias"]
     mechanism = ["attention_v", "attention_g", "attention_b", "query_kernel", "memory_kernel"]
     listed = [case[name] for name in ["attention_layer_kernel", *cell, *mechanism]]
@@ -225,7 +225,7 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_training(run_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the page, `hf://` is the hub; here it has one small model."""
-    pretend(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
+    mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
     page = PAGE.replace("steps: 40", "steps: 4").replace("evaluate_every: 20", "evaluate_every: 4")
     names = run_page("training.md", recipe=write_recipe(tmp_path, page))
     assert (names["first"].step, names["more"].step, names["tuned"].step) == (4, 8, 4)

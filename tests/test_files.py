@@ -1,4 +1,4 @@
-"""A sealed folder tells any change of what it lists; a file is replaced whole or not at all."""
+"""Manifests detect changes of files; files and folders are written atomically."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 from attention_zoo.files import (
     HashedFile,
     check_format_version,
-    damage,
-    new_folder,
+    create_folder,
+    find_damage,
     replace_file,
     seal,
 )
 
 
-def sealed(folder: Path) -> Path:
+def make_sealed_folder(folder: Path) -> Path:
     (folder / "model").mkdir(parents=True)
     (folder / "model" / "weights").write_bytes(bytes(range(256)))
     (folder / "empty").write_bytes(b"")
@@ -29,35 +29,35 @@ def sealed(folder: Path) -> Path:
     return folder
 
 
-def test_what_is_as_it_was_is_whole(tmp_path: Path) -> None:
-    folder = sealed(tmp_path / "a")
-    assert damage(folder) is None
+def test_unchanged_folder_has_no_damage(tmp_path: Path) -> None:
+    folder = make_sealed_folder(tmp_path / "a")
+    assert find_damage(folder) is None
     (folder / "model" / ".DS_Store").write_text("a file manager's")
-    assert damage(folder) is None
+    assert find_damage(folder) is None
 
 
-def test_a_change_is_named(tmp_path: Path) -> None:
-    folder = sealed(tmp_path / "a")
+def test_find_damage_names_the_file(tmp_path: Path) -> None:
+    folder = make_sealed_folder(tmp_path / "a")
     (folder / "model" / "weights").write_bytes(bytes(range(255)))
-    assert str(damage(folder)) == "model/weights is damaged"
-    sealed(tmp_path / "b")
+    assert str(find_damage(folder)) == "model/weights is damaged"
+    make_sealed_folder(tmp_path / "b")
     (tmp_path / "b" / "empty").unlink()
-    assert str(damage(tmp_path / "b")) == "empty is missing"
+    assert str(find_damage(tmp_path / "b")) == "empty is missing"
     (tmp_path / "b" / "empty").mkdir()
-    assert str(damage(tmp_path / "b")) == "empty: Is a directory"
+    assert str(find_damage(tmp_path / "b")) == "empty: Is a directory"
 
 
-def test_a_manifest_that_is_none_is_damage(tmp_path: Path) -> None:
-    folder = sealed(tmp_path / "a")
+def test_invalid_manifest_is_damage(tmp_path: Path) -> None:
+    folder = make_sealed_folder(tmp_path / "a")
     good = (folder / "manifest.json").read_bytes()
     old = good.replace(b'"format_version": 2', b'"format_version": 1')
     bad = (b"", b"[1]", b"{}", b"7", b'{"\\u0000": {}}', b"\xff", good + b" ", good[1:], old)
     for content in bad:
         (folder / "manifest.json").write_bytes(content)
-        assert str(damage(folder)) == "manifest.json is damaged"
+        assert str(find_damage(folder)) == "manifest.json is damaged"
     (folder / "manifest.json").unlink()
-    assert str(damage(folder)) == "manifest.json is missing"
-    assert str(damage(tmp_path / "nowhere")) == "manifest.json is missing"
+    assert str(find_damage(folder)) == "manifest.json is missing"
+    assert str(find_damage(tmp_path / "nowhere")) == "manifest.json is missing"
 
 
 @pytest.mark.parametrize(
@@ -68,20 +68,20 @@ def test_a_manifest_that_is_none_is_damage(tmp_path: Path) -> None:
 def test_manifests_of_earlier_versions_are_read(
     convert: Callable[[Any], dict[str, Any]], tmp_path: Path
 ) -> None:
-    folder = sealed(tmp_path / "a")
+    folder = make_sealed_folder(tmp_path / "a")
     manifest = folder / "manifest.json"
     files = json.loads(manifest.read_bytes())["files"]
     manifest.write_text(json.dumps(convert(files), indent=2))
-    assert damage(folder) is None
+    assert find_damage(folder) is None
     (folder / "empty").write_bytes(b"1")
-    assert str(damage(folder)) == "empty is damaged"
+    assert str(find_damage(folder)) == "empty is damaged"
 
 
-def test_newer_formats_are_refused(tmp_path: Path) -> None:
-    folder = sealed(tmp_path / "a")
+def test_newer_formats_raise(tmp_path: Path) -> None:
+    folder = make_sealed_folder(tmp_path / "a")
     (folder / "manifest.json").write_text('{"format_version": 3, "entries": []}')
     message = "has format_version 3, but this version of attention_zoo reads up to 2; upgrade"
-    assert str(damage(folder)).startswith(f"manifest.json {message}")
+    assert str(find_damage(folder)).startswith(f"manifest.json {message}")
     path = tmp_path / "task.json"
     check_format_version(path, {}, 2)
     check_format_version(path, {"format_version": 2}, 2)
@@ -92,7 +92,7 @@ def test_newer_formats_are_refused(tmp_path: Path) -> None:
             check_format_version(path, {"format_version": version}, 2)
 
 
-def test_a_file_is_replaced_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replace_file_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log"
     replace_file(path, "öld")
     for name in ("fsync", "replace"):
@@ -102,19 +102,19 @@ def test_a_file_is_replaced_whole_or_not(tmp_path: Path, monkeypatch: pytest.Mon
                 replace_file(path, "new")
         assert path.read_text("utf-8") == "öld"
     replace_file(path, "new")
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("log", "new")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("log", "new")]
 
 
-def test_a_folder_is_new_and_whole_or_gone(tmp_path: Path) -> None:
+def test_create_folder_is_atomic(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "er"
-    with new_folder(folder) as unfinished:
+    with create_folder(folder) as unfinished:
         (unfinished / "one").write_text("1")
         assert not folder.exists()
     assert [path.name for path in folder.iterdir()] == ["one"]
     assert folder.stat().st_mode & 0o777 == 0o755
-    with pytest.raises(ValueError, match="er: already exists; choose"), new_folder(folder):
+    with pytest.raises(ValueError, match="er: already exists; choose"), create_folder(folder):
         pass
-    with pytest.raises(OSError, match="No space"), new_folder(tmp_path / "new") as unfinished:
+    with pytest.raises(OSError, match="No space"), create_folder(tmp_path / "new") as unfinished:
         _full((unfinished / "one").write_text("1"))
     assert [path.name for path in tmp_path.iterdir()] == ["deep"]
 
@@ -123,46 +123,44 @@ def _full(*given: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_what_a_sealed_folder_inside_says_is_not_read_again(tmp_path: Path) -> None:
-    inside = tmp_path / "model"
-    inside.mkdir()
-    with HashedFile(inside / "weights") as file:
+def test_entries_of_sealed_subfolders_are_reused(tmp_path: Path) -> None:
+    subfolder = tmp_path / "model"
+    subfolder.mkdir()
+    with HashedFile(subfolder / "weights") as file:
         assert file.write(memoryview(b"num")) == 3
         assert file.write(np.frombuffer(b"bers", "int16")) == 4
-    assert (inside / "weights").read_bytes() == b"numbers"
-    seal(inside, ["weights"], {"weights": file.entry})
+    assert (subfolder / "weights").read_bytes() == b"numbers"
+    seal(subfolder, ["weights"], {"weights": file.entry})
     (tmp_path / "words").write_bytes(b"a b")
     seal(tmp_path, ["model/weights", "model/manifest.json", "words"])
-    assert damage(inside) is None
-    assert damage(tmp_path) is None
-    (inside / "weights").write_bytes(b"nombers")
-    found = damage(tmp_path)
-    assert found is not None
-    assert found.name == "model/weights"
+    assert find_damage(subfolder) is None
+    assert find_damage(tmp_path) is None
+    (subfolder / "weights").write_bytes(b"nombers")
+    damage = find_damage(tmp_path)
+    assert damage is not None
+    assert damage.name == "model/weights"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
-def test_a_full_disk_is_told_when_a_hashed_file_closes(recwarn: pytest.WarningsRecorder) -> None:
+def test_hashed_file_raises_at_close_on_a_full_disk(recwarn: pytest.WarningsRecorder) -> None:
     with pytest.raises(OSError, match="No space"), HashedFile(Path("/dev/full")) as file:
         np.savez(file, some=np.ones(1000), more=np.ones(1000))
     file.close()
     assert not recwarn.list
 
 
-def test_a_manifest_of_others_inside_says_nothing(tmp_path: Path) -> None:
-    inside = tmp_path / "web"
-    inside.mkdir()
-    (inside / "a.js").write_bytes(b"script")
+def test_foreign_manifests_in_subfolders_are_ignored(tmp_path: Path) -> None:
+    subfolder = tmp_path / "web"
+    subfolder.mkdir()
+    (subfolder / "a.js").write_bytes(b"script")
     for text in ("[1]", "no json", '{"a.js": "v1"}', '{"a.js": {"bytes": 5, "sha256": "?"}}'):
-        (inside / "manifest.json").write_text(text)
+        (subfolder / "manifest.json").write_text(text)
         seal(tmp_path, ["web/a.js", "web/manifest.json"])
-        assert damage(tmp_path) is None
+        assert find_damage(tmp_path) is None
 
 
-def test_a_disk_that_cannot_be_read_is_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, real = sealed(tmp_path / "it"), Path.read_bytes
+def test_unreadable_file_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, real = make_sealed_folder(tmp_path / "it"), Path.read_bytes
 
     def read(path: Path) -> bytes:
         if path.name == "weights":
@@ -170,4 +168,4 @@ def test_a_disk_that_cannot_be_read_is_damage(
         return real(path)
 
     monkeypatch.setattr(Path, "read_bytes", read)
-    assert str(damage(folder)) == "model/weights: Input/output error"
+    assert str(find_damage(folder)) == "model/weights: Input/output error"

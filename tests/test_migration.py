@@ -1,4 +1,4 @@
-"""What TensorFlow Addons computed with its weights, our layers compute with them."""
+"""Layers with converted weights compute the results of TensorFlow Addons."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ WRAPPERS = (
 )
 
 
-def golden(case: str) -> dict[str, np.ndarray]:
+def load_case(case: str) -> dict[str, np.ndarray]:
     with np.load(GOLDEN / "attention.npz") as data:
         return {k.split("/", 1)[1]: data[k] for k in data.files if k.startswith(f"{case}/")}
 
 
-def agree(got: Any, want: np.ndarray) -> None:
+def assert_close(got: Any, want: np.ndarray) -> None:
     assert (np.abs(array(got) - want) <= 1e-5 * np.maximum(1, np.abs(want))).all()
 
 
@@ -73,13 +73,13 @@ def memory_mask(case: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def mechanism_weights(case: dict[str, np.ndarray], luong: bool) -> list[np.ndarray]:
-    """As `get_weights()` of the mechanism listed them."""
+    """Return the weights in the order of the mechanism's `get_weights()`."""
     return [case[name] for name in (LUONG_ORDER if luong else ORDER) if name in case]
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_mechanism(name: str) -> None:
-    case, make = golden(name), MECHANISMS[name]
+def test_mechanism_equals_tfa(name: str) -> None:
+    case, make = load_case(name), MECHANISMS[name]
     monotonic = "monotonic" in name
     if monotonic:
         make = partial(make, alignment=MonotonicAlignment(hard_at_inference=False))
@@ -87,15 +87,15 @@ def test_mechanism(name: str) -> None:
     query = case["queries"] if monotonic else case["query"][:, None]
     layer.build(query.shape, case["memory"].shape)
     set_tfa_weights(layer, mechanism_weights(case, "luong" in name))
-    _, looked = layer(query, case["memory"], value_mask=mask, return_attention_scores=True)
-    wanted = case["alignments_recursive"] if monotonic else case["alignments"][:, None]
-    alive = mask.any(axis=1)  # TFA spreads its weights over a row that has nothing to attend
-    agree(array(looked)[alive], wanted[alive])
+    _, weights = layer(query, case["memory"], value_mask=mask, return_attention_scores=True)
+    expected = case["alignments_recursive"] if monotonic else case["alignments"][:, None]
+    is_attended = mask.any(axis=1)  # TFA spreads its weights over a row that has nothing to attend
+    assert_close(array(weights)[is_attended], expected[is_attended])
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_wrapper(name: str) -> None:
-    case, luong, lstm = golden(name), "luong" in name, "lstm" in name
+def test_wrapper_equals_tfa(name: str) -> None:
+    case, luong, lstm = load_case(name), "luong" in name, "lstm" in name
     alignment = MonotonicAlignment(hard_at_inference=False) if "monotonic" in name else "softmax"
     attention = (
         MultiplicativeAttention() if luong else AdditiveAttention(8, True, alignment=alignment)
@@ -109,14 +109,14 @@ def test_wrapper(name: str) -> None:
     cell_weights = [case[key] for key in CELL]
     set_tfa_weights(cell, [*kernels, *cell_weights, *mechanism_weights(case, luong)])
     states = [case[f"initial_{x}"] for x in (["h", "c"] if lstm else ["h"])]
-    outputs, (looked,) = decoder(
+    outputs, (weights,) = decoder(
         case["inputs"], case["memory"], initial_state=states, memory_mask=memory_mask(case)
     )
-    agree(outputs, case["outputs_attention"])
-    agree(looked, case["alignment_history"])
+    assert_close(outputs, case["outputs_attention"])
+    assert_close(weights, case["alignment_history"])
 
 
-def test_two_mechanisms_and_the_list_as_it_came() -> None:
+def test_two_mechanisms_equal_tfa() -> None:
     """`two_mechanisms.npz`: `AttentionWrapper.get_weights()` and outputs of TFA 0.23 itself."""
     with np.load(GOLDEN / "two_mechanisms.npz") as data:
         case = dict(data)
@@ -130,18 +130,20 @@ def test_two_mechanisms_and_the_list_as_it_came() -> None:
     ]
     decoder.build(case["inputs"].shape, [memory.shape for memory in memories])
     set_tfa_weights(cell, [case[key] for key in sorted(case) if key.startswith("weight_")])
-    outputs, looked = decoder(case["inputs"], memories, memory_mask=masks)
-    agree(outputs, case["outputs"])
+    outputs, weights = decoder(case["inputs"], memories, memory_mask=masks)
+    assert_close(outputs, case["outputs"])
     for i, attention in enumerate(attentions):
-        agree(looked[i], case[f"alignments_{i}"])
-        own = [case[key] for key in sorted(case) if key.startswith(f"mechanism_{i}_")]
+        assert_close(weights[i], case[f"alignments_{i}"])
+        mechanism_weights_of_case = [
+            case[key] for key in sorted(case) if key.startswith(f"mechanism_{i}_")
+        ]
         before = attention.get_weights()
-        set_tfa_weights(attention, own)
+        set_tfa_weights(attention, mechanism_weights_of_case)
         for a, b in zip(attention.get_weights(), before, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unsuitable_layers_or_weights_raise() -> None:
     layer = AdditiveAttention(8)
     with pytest.raises(ValueError, match="has no weights yet"):
         set_tfa_weights(layer, [])
@@ -163,7 +165,7 @@ def test_what_does_not_fit_is_refused() -> None:
         set_tfa_weights(dense, [])
 
 
-def test_layers_that_would_be_filled_in_part_are_refused() -> None:
+def test_layers_without_tfa_equivalent_raise() -> None:
     for layer, left in (
         (AdditiveAttention(8, alignment="mocha"), "score_bias"),
         (MultiHeadAttention(2, 5, score="additive"), "query_projection"),
@@ -176,7 +178,7 @@ def test_layers_that_would_be_filled_in_part_are_refused() -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_list_in_another_order_is_refused() -> None:
+def test_weights_in_another_order_raise() -> None:
     cell = AttentionCell(keras.layers.GRUCell(6), AdditiveAttention(8), attention_layer_size=5)
     cell.build((1, 4), [(1, 6, 7)])
     with pytest.raises(ValueError, match=r"attention_layer/kernel must be .*, got \(8,\)"):

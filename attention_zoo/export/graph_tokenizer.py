@@ -59,7 +59,7 @@ class GraphTokenizer(tf.Module):
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(name="tokenizer")
         kind = type(tokenizer)
-        if TOKENIZERS.name_of(kind) is None:
+        if TOKENIZERS.get_name(kind) is None:
             raise ValueError(
                 f"tokenizer {kind.__name__} has no export (known: {', '.join(TOKENIZERS.names())})"
             )

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from attention_zoo.decoding import Rule
-from attention_zoo.files import new_folder
+from attention_zoo.files import create_folder
 from attention_zoo.registry import Registry
 
 FORMATS = Registry("export format")
@@ -42,7 +42,7 @@ def export(
             f"export runs on Keras's tensorflow backend, this process has "
             f"{keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
         )
-    with new_folder(folder) as unfinished:
+    with create_folder(folder) as unfinished:
         write(task.export_module(rules), unfinished)
     return Path(folder)
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, TypeVar
 import keras
 import numpy as np
 
-from attention_zoo.files import MANIFEST, HashedFile, check_format_version, damage, seal
-from attention_zoo.hub import local_folder
+from attention_zoo.files import MANIFEST, HashedFile, check_format_version, find_damage, seal
+from attention_zoo.hub import resolve_folder
 from attention_zoo.registry import Registry, did_you_mean
 
 Config = dict[str, Any]
@@ -79,7 +79,7 @@ def _load(expected_class: type | None, name_or_folder: str | Path, overrides: Co
     if str(name_or_folder) in PRESETS:
         cls, config = PRESETS.get(str(name_or_folder))()
         return cls(**merge(cls, config, overrides))
-    folder = local_folder(name_or_folder)
+    folder = resolve_folder(name_or_folder)
     if not folder.is_dir():
         if len(folder.parts) > 1:
             raise ValueError(f"{folder}: no such folder")
@@ -214,7 +214,7 @@ def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
 
 def _verify(folder: Path) -> None:
     """Raise ValueError unless all files match the manifest."""
-    damaged = damage(folder)
+    damaged = find_damage(folder)
     if damaged is None:
         return
     if damaged.name == MANIFEST:

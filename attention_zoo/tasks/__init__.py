@@ -6,7 +6,7 @@ from attention_zoo.tasks.captioning import Caption, Captioning
 from attention_zoo.tasks.corpora import Corpus, Files, Generated
 from attention_zoo.tasks.glimpses import GlimpseResult, Glimpses
 from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
-from attention_zoo.tasks.loading import load, task_folder
+from attention_zoo.tasks.loading import find_task_folder, load
 from attention_zoo.tasks.masked_language_modeling import (
     FillMaskResult,
     MaskedLanguageModeling,
@@ -45,6 +45,6 @@ __all__ = [
     "TokenPrediction",
     "Translation",
     "TranslationResult",
+    "find_task_folder",
     "load",
-    "task_folder",
 ]

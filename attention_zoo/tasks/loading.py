@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.checkpoints import task_folder
+from attention_zoo.checkpoints import find_task_folder
 from attention_zoo.data import load_tokenizer
-from attention_zoo.hub import local_folder
+from attention_zoo.hub import resolve_folder
 from attention_zoo.tasks.base import TASKS, read_task_file
 
 
@@ -23,11 +23,11 @@ def load(folder: str | Path) -> Any:
     Raises:
         ValueError: if the folder has no task, or its files are damaged.
     """
-    path = local_folder(folder)
+    path = resolve_folder(folder)
     public = models.public.read_config(path)
     if public is not None:
         return _load_public(path, public["model_type"])
-    path = task_folder(path)
+    path = find_task_folder(path)
     task_class = TASKS.get(read_task_file(path)["task"])
     return task_class.load(path)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
-from attention_zoo.files import new_folder, seal
+from attention_zoo.files import create_folder, seal
 from attention_zoo.training.run_folder import RECIPE
 
 
@@ -67,7 +67,7 @@ def write_average(run: str | Path, folder: str | Path, last: int | None = None) 
     Raises:
         ValueError: as in `average_checkpoints`, or the folder exists. Nothing is written then.
     """
-    with new_folder(folder) as unfinished:
+    with create_folder(folder) as unfinished:
         average_checkpoints(run, last).save(unfinished)
         shutil.copyfile(Path(run) / RECIPE, unfinished / RECIPE)
         files = [path for path in unfinished.rglob("*") if path.is_file()]
@@ -81,7 +81,7 @@ def _whole(folder: Path, last: int | None) -> list[Path]:
         raise ValueError(f"last must be at least 2, got {last}")
     if not (folder / RECIPE).is_file():
         raise ValueError(f"{folder}: not a run folder; pass one that `attention-zoo train` created")
-    found = CheckpointFolder(folder / "checkpoints").whole(last)
+    found = CheckpointFolder(folder / "checkpoints").list_intact(last)
     needed = last or 2
     if len(found) < needed:
         raise ValueError(

@@ -121,7 +121,7 @@ def commit() -> str | None:
 
 
 def _training_state(folder: Path) -> dict[str, Any]:
-    path = tasks.task_folder(folder) / STATE
+    path = tasks.find_task_folder(folder) / STATE
     content: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     return content
 

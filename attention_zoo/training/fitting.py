@@ -179,7 +179,7 @@ def prepare(
     data = {"train": fingerprint(examples), "validation": fingerprint(validation)}
     if state.step:
         refuse_changes(folder, data_changes(read_data(folder), data), allow)
-    checkpoint = CheckpointFolder(folder / "checkpoints").at(state.step)
+    checkpoint = CheckpointFolder(folder / "checkpoints").get_path(state.step)
     with strategy.scope():
         optimizer = build_optimizer(recipe.training)
         task = restore_task(recipe, checkpoint) if state.step else first_task(recipe, examples)

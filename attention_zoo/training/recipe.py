@@ -150,7 +150,7 @@ class Recipe:
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
         task = TASKS.get(self.task)
-        if task.corpora.name_of(type(self.data)) is None:
+        if task.corpora.get_name(type(self.data)) is None:
             raise ValueError(_unknown_corpus(self.data.corpus, task))
         for name in self.data.switches:
             if vars(self.data)[name] and name not in task.switches:

@@ -116,7 +116,7 @@ def may_be_finished(folder: Path, recipe: Recipe) -> bool:
     store = CheckpointFolder(folder / "checkpoints")
     steps = store.steps()
     try:
-        return bool(steps) and read_state(store.at(steps[0])).is_over(recipe.training)
+        return bool(steps) and read_state(store.get_path(steps[0])).is_over(recipe.training)
     except (OSError, ValueError):  # `open_run` reports the damage
         return False
 
@@ -144,7 +144,7 @@ def prepare_run_folder(
     if not (folder / RECIPE).exists() or recipe_changes(read_recipe(folder / RECIPE), recipe):
         _replace_and_keep(folder / RECIPE, recipe_text(recipe), state.step)
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    CheckpointFolder(folder / "checkpoints").cut_back(state.step)
+    CheckpointFolder(folder / "checkpoints").delete_after(state.step)
     logged = state.step if state.pending is None else state.step - 1
     if (folder / LOG).exists():
         cut_log(folder / LOG, logged)

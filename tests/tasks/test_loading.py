@@ -9,7 +9,7 @@ import pytest
 
 from attention_zoo import tasks
 from attention_zoo.training import read_recipe
-from tests.test_hub import pretend
+from tests.test_hub import mock_hub
 from tests.training.small import copy_of_small_run, small_run
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ def test_run_and_checkpoint_folders() -> None:
     expected = tasks.load(best).model.get_weights()
     for want, weight in zip(expected, tasks.load(str(run)).model.get_weights(), strict=True):
         np.testing.assert_array_equal(weight, want)
-    assert tasks.task_folder(run) == best
+    assert tasks.find_task_folder(run) == best
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_never_loaded(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_never_loaded(tmp_path: Path) ->
     data[len(data) // 2] ^= 1
     weights.write_bytes(data)
     with pytest.warns(UserWarning, match=r"step-00000040: model/model\.weights\.h5 is damaged"):
-        assert tasks.task_folder(run) == before
+        assert tasks.find_task_folder(run) == before
     with pytest.raises(ValueError, match=r"weights\.h5 is damaged; use another checkpoint"):
         tasks.load(last)
     (before / "manifest.json").unlink()
@@ -78,6 +78,6 @@ def test_zoo_entries_load_with_their_trained_weights(entry: Path) -> None:
 
 
 def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, lambda name, **_: str(small_run()))
+    mock_hub(monkeypatch, lambda name, **_: str(small_run()))
     assert tasks.load("hf://someone/dates").name == "translation"
     assert tasks.load("hf://someone/dates/checkpoints/step-00000040").name == "translation"

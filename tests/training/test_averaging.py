@@ -12,7 +12,7 @@ import pytest
 
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
-from attention_zoo.files import damage
+from attention_zoo.files import find_damage
 from attention_zoo.training import average_checkpoints, averaging, evaluate, write_average
 from attention_zoo.training.recipe import Recipe, recipe_text
 from attention_zoo.training.run_folder import RunState, write_state
@@ -56,7 +56,7 @@ def assert_mean_of(task: Any, *steps: int) -> None:
 
 
 def spoil(run: Path, step: int) -> None:
-    path = CheckpointFolder(run / "checkpoints").at(step) / "task.json"
+    path = CheckpointFolder(run / "checkpoints").get_path(step) / "task.json"
     path.write_bytes(path.read_bytes() + b" ")
 
 
@@ -115,11 +115,11 @@ def test_what_is_written_stands_for_a_run(run: Path, tmp_path: Path) -> None:
     before = sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*"))
     folder = write_average(run, tmp_path / "deep" / "average", last=3)
     assert sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*")) == before
-    assert damage(folder) is None
+    assert find_damage(folder) is None
     assert_mean_of(tasks.load(folder), 20, 30, 40)
     figures = evaluate(folder, ["data.split=validation", "search.max_length=3"])
     assert figures["metrics"]["sentences"] == 4
-    assert damage(folder) is None, "results.json stands beside what was sealed"
+    assert find_damage(folder) is None, "results.json stands beside what was sealed"
     with pytest.raises(ValueError, match="average: already exists; choose another"):
         write_average(run, folder)
     with pytest.raises(ValueError, match="expected 9 intact checkpoints to average, found 4"):

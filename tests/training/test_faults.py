@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from attention_zoo.checkpoints import CheckpointFolder
-from attention_zoo.files import damage
+from attention_zoo.files import find_damage
 from attention_zoo.training.faults import explain_io_errors
 from tests.training import processes
 from tests.training.small import RESUMED, assert_same_run, copy_of_small_run, newest, write_recipe
@@ -48,7 +48,9 @@ def goes_on(whole: Path, run: Path, path: Path, *words: str) -> None:
 def whole_checkpoints(run: Path) -> list[int]:
     """The steps of the checkpoints, all of which are as they were written."""
     store = CheckpointFolder(run / "checkpoints")
-    assert [damage(store.at(step)) for step in store.steps()] == [None] * len(store.steps())
+    assert [find_damage(store.get_path(step)) for step in store.steps()] == [None] * len(
+        store.steps()
+    )
     return sorted(store.steps())
 
 

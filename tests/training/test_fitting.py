@@ -176,7 +176,7 @@ def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
     assert (result.step, result.best_step) == (6, 2)
     kept = [path.name for path in sorted((result.folder / "checkpoints").iterdir())]
     assert kept == [f"step-{step:08d}" for step in (2, 4, 6)]
-    assert tasks.task_folder(result.folder).name == "step-00000002"
+    assert tasks.find_task_folder(result.folder).name == "step-00000002"
     assert [line["val_exact_match"] for line in records(result.folder)] == [0.0, 0.0, 0.0]
     assert all("val_bleu" in line for line in records(result.folder))
 
@@ -191,7 +191,7 @@ def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> Non
         with pytest.raises(KeyboardInterrupt):
             fit(tmp_path, callbacks=[StopAfter(batches)], **options)
         assert newest(folder).name == f"step-{saved:08d}"
-        assert tasks.task_folder(folder).name == "step-00000002"
+        assert tasks.find_task_folder(folder).name == "step-00000002"
     result = fit(tmp_path, **options)
     assert (result.step, result.best_step) == (8, 2)
     assert [line["step"] for line in records(folder)] == [2, 4, 6, 8]

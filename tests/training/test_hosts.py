@@ -92,7 +92,7 @@ def run(self):
     self.train.points = points
     local = self.steps.strategy.experimental_local_results
     seen = []
-    for _ in range(self.train.steps_per_pass):
+    for _ in range(self.train.steps_per_epoch):
         (numbers,), _, (live,) = map(local, next(stream))
         seen += numbers.numpy().tolist() * bool(live)
     print("SEEN", seen, flush=True)

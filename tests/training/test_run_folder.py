@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attention_zoo import checkpoints, training
-from attention_zoo.files import damage, seal
+from attention_zoo.files import find_damage, seal
 from attention_zoo.training.run_folder import (
     RunState,
     as_arrays,
@@ -44,7 +44,7 @@ def test_variables_round_trip_and_damage(tmp_path: Path) -> None:
     saved = [keras.Variable(np.arange(4.0)), keras.Variable(7, dtype="int64")]
     entry = write_arrays(path, as_arrays({"optimizer": saved}))
     seal(tmp_path, [path.name], {path.name: entry})
-    assert damage(tmp_path) is None
+    assert find_damage(tmp_path) is None
     fresh = [keras.Variable(np.zeros(4)), keras.Variable(0, dtype="int64")]
     read_variables(path, {"optimizer": fresh})
     np.testing.assert_array_equal(fresh[0].numpy(), np.arange(4.0))
@@ -119,13 +119,13 @@ def test_a_damaged_log_is_told(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_a_start_reads_a_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
-    read, real = [], checkpoints.damage
+    read, real = [], checkpoints.find_damage
 
     def counted(folder: Path) -> Any:
         read.append(folder.name)
         return real(folder)
 
-    monkeypatch.setattr(checkpoints, "damage", counted)
+    monkeypatch.setattr(checkpoints, "find_damage", counted)
     training.fit(path, [f"run={run}"])
     assert read == ["step-00000040"]
     training.fit(path, [f"run={run}", "training.steps=41"], allow=["training.steps"])

@@ -93,7 +93,7 @@ def test_early_stopping_survives_an_interruption(tmp_path: Path) -> None:
     assert (result.step, result.best_step) == (3, 1)
     assert [line["step"] for line in records(folder)] == [1, 2, 3]
     assert list_checkpoints(folder) == [1, 3]
-    assert tasks.task_folder(folder).name == "step-00000001"
+    assert tasks.find_task_folder(folder).name == "step-00000001"
 
 
 def test_a_run_that_a_callback_stopped_resumes(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def encode_for_copying(
     Example:
         >>> from attention_zoo.data import copied_ids, train_tokenizer
         >>> tokenizer = train_tokenizer("word", ["a fire in"])
-        >>> copied_ids(tokenizer, ["fire in Tromak"], ["Tromak : a fire"])
+        >>> encode_for_copying(tokenizer, ["fire in Tromak"], ["Tromak : a fire"])
         CopyEncoding(sources=[[5, 6, 7]], targets=[[7, 1, 4, 5]], words=[('▁Tromak',)])
 
     Raises:

@@ -28,8 +28,8 @@ EXCLUDED_PAIRS: dict[tuple[str, str], str] = {
 def refuse_excluded_pair(score: Score, alignment: Alignment) -> None:
     """Raise ValueError if score and alignment are incompatible."""
     if _is_excluded(type(score), type(alignment)):
-        score_name = SCORES.name_of(type(score)) or type(score).__name__
-        alignment_name = ALIGNMENTS.name_of(type(alignment)) or type(alignment).__name__
+        score_name = SCORES.get_name(type(score)) or type(score).__name__
+        alignment_name = ALIGNMENTS.get_name(type(alignment)) or type(alignment).__name__
         raise ValueError(
             f"score {score_name!r} {_REASON}, but alignment {alignment_name!r} attends to a "
             "window; use another score or a global alignment"

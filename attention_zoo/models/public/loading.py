@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attention_zoo.hub import local_folder
+from attention_zoo.hub import resolve_folder
 from attention_zoo.models.positional_encoding import LEARNED
 from attention_zoo.models.presets import LOADERS
 from attention_zoo.models.public.tensors import Tensors
@@ -92,7 +92,7 @@ def from_public(folder: str | Path, cls: type | None = None, **overrides: Any) -
         ValueError: an unknown `model_type`, a damaged file, a tensor that is missing, has another
             shape or is not used by the model.
     """
-    folder = local_folder(folder)
+    folder = resolve_folder(folder)
     config = read_config(folder)
     if config is None:
         raise ValueError(f"{folder}: not a public checkpoint (no config.json with a model_type)")

@@ -14,8 +14,8 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-from attention_zoo.checkpoints import task_folder
-from attention_zoo.hub import local_folder
+from attention_zoo.checkpoints import find_task_folder
+from attention_zoo.hub import resolve_folder
 from attention_zoo.models.presets import Config, check_options_dict, from_preset
 from attention_zoo.ops import check_shape, whole_number
 from attention_zoo.registry import Registry, did_you_mean
@@ -256,9 +256,9 @@ def _load_convolutional_encoder(source: str, filters: list[int]) -> Convolutiona
     if not isinstance(source, str | Path):
         raise ValueError(f"encoder.weights: expected a run or a model's folder, got {source!r}")
     try:
-        folder = local_folder(source)
+        folder = resolve_folder(source)
         if not (folder / "config.json").is_file():
-            folder = task_folder(folder) / "model"
+            folder = find_task_folder(folder) / "model"
         encoder = getattr(from_preset(folder), "encoder", None)
     except (OSError, ValueError) as error:
         raise ValueError(f"encoder.weights: {error}") from None

@@ -12,11 +12,11 @@ from attention_zoo.models.public import FAMILIES, from_public, read_config
 from attention_zoo.models.public.loading import Checkpoint
 from attention_zoo.models.public.tensors import Tensors
 from tests.models.public.checkpoints import GOLDEN, copy_of
-from tests.test_hub import pretend
+from tests.test_hub import mock_hub
 
 
-def test_loads_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, lambda name, **_: str(GOLDEN / name.split("/")[1]))
+def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / name.split("/")[1]))
     assert type(models.from_preset("hf://someone/bert")) is models.MaskedLM
     assert type(models.BERT.from_preset("hf://someone/bert")) is models.BERT
     assert type(from_public("hf://someone/bert")) is models.MaskedLM
