@@ -39,9 +39,11 @@ class StatefulCase(AttentionCase):
     def start(self, sources: int) -> Array:
         return np.zeros(sources)
 
-    def one(self, weights: Weights, query: Array, key: Array, mask: Array, state: Array) -> Result:
+    def step_oracle(
+        self, weights: Weights, query: Array, key: Array, mask: Array, state: Array
+    ) -> Result:
         """Return weights and the next state."""
-        raise TypeError("a case says what a look does")
+        raise TypeError("a case implements step_oracle")
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
@@ -50,8 +52,8 @@ class StatefulCase(AttentionCase):
             state = self.start(value.shape[1])
             for t in range(query.shape[1]):
                 if mask[row, t].any():
-                    look = self.one(weights, query[row, t], key[row], mask[row, t], state)
-                    attention_weights[row, t], state = look
+                    result = self.step_oracle(weights, query[row, t], key[row], mask[row, t], state)
+                    attention_weights[row, t], state = result
         return attention_weights @ value, attention_weights
 
 

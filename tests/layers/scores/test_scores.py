@@ -244,7 +244,7 @@ class StatefulScoreConformance(ScoreConformance):
     """A score whose state has the shape of scores; `oracle` takes it too."""
 
     def oracle(self, weights: Weights, query: Array, key: Array, previous: Any = 0.0) -> Array:
-        raise TypeError("a case gives its formula")
+        raise TypeError("a case implements oracle")
 
     @pytest.mark.numerics
     def test_scores_of_later_steps(self) -> None:
