@@ -54,7 +54,7 @@ def encode_for_copying(
         max_length: number of tokens to which sources are truncated; None for no truncation.
 
     Example:
-        >>> from attention_zoo.data import copied_ids, train_tokenizer
+        >>> from attention_zoo.data import encode_for_copying, train_tokenizer
         >>> tokenizer = train_tokenizer("word", ["a fire in"])
         >>> encode_for_copying(tokenizer, ["fire in Tromak"], ["Tromak : a fire"])
         CopyEncoding(sources=[[5, 6, 7]], targets=[[7, 1, 4, 5]], words=[('▁Tromak',)])
