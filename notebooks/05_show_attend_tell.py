@@ -191,7 +191,7 @@ print(f"error of vote: {100 * error:.1f} %")
 
 # %%
 path = paths[0]
-_, scales, size, *_ = path.seen.shape
+_, scales, size, *_ = path.patches.shape
 glimpses = path.image, path.locations, size, scales
 az.inspection.plot_glimpse_path(*glimpses, FOLDER / "glimpses.png", path.tokens, path.text)
 az.inspection.write_glimpse_gif(*glimpses, path=FOLDER / "glimpses.gif", answers=path.tokens)

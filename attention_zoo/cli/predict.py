@@ -69,7 +69,9 @@ def run(arguments: argparse.Namespace) -> None:
 
     task = tasks.load(arguments.run)
     if arguments.html and not task.has_report():
-        raise ValueError(f"--html {arguments.html}: task {task.name} has no HTML page; remove it")
+        raise ValueError(
+            f"--html {arguments.html}: task {task.name} has no HTML page; remove --html"
+        )
     images = _images(task, arguments.images)
     apply_overrides(task, overrides, "predict")
     if arguments.n_best and task.search.n_best == 1:
@@ -80,7 +82,9 @@ def run(arguments: argparse.Namespace) -> None:
     task.check_sources(lines, locations)
     if not arguments.allow_unknown:
         _refuse_unknown(task, lines, locations)
-    options = dict(task.attention_options) if arguments.attention or arguments.html else {}
+    options: dict[str, Any] = {}
+    if task.optional_attention:
+        options["attention"] = bool(arguments.attention or arguments.html)
     options |= {option: task.index(images) for option in _searched(task)}
     shown: list[Any] = []
     for start in range(0, len(lines), CHUNK):

@@ -42,8 +42,9 @@ def export(
             f"export runs on Keras's tensorflow backend, this process has "
             f"{keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
         )
+    module = task.export_module(rules)
     with create_folder(folder) as unfinished:
-        write(task.export_module(rules), unfinished)
+        write(module, unfinished)
     return Path(folder)
 
 

@@ -23,6 +23,8 @@ from attention_zoo.registry import Registry
 
 FORMAT_VERSION = 1  # the format of task.json
 ENTRY_POINTS = "attention_zoo.tasks"
+RENAMED_OPTIONS: dict[str, str] = {"cut_source": "truncate_source"}
+"""New names of options in earlier recipes and `task.json` files."""
 
 
 class TaskRegistry(Registry):
@@ -37,6 +39,11 @@ class TaskRegistry(Registry):
             self._load_entry_points()
         return super().get(name)
 
+    def __contains__(self, name: object) -> bool:
+        if not super().__contains__(name):
+            self._load_entry_points()
+        return super().__contains__(name)
+
     def names(self) -> list[str]:
         self._load_entry_points()
         return super().names()
@@ -45,15 +52,18 @@ class TaskRegistry(Registry):
         """Import the modules of all entry points, which register their tasks, once."""
         if self._loaded:
             return
-        self._loaded = True
+        errors = []
         for point in entry_points(group=ENTRY_POINTS):
             try:
                 point.load()
             except Exception as error:
-                raise ValueError(
-                    f"entry point {point.name} = {point.value} of group {ENTRY_POINTS} fails:"
-                    f" {error}; fix or uninstall its package"
-                ) from error
+                errors.append(f"{point.name} = {point.value}: {error}")
+        if errors:
+            raise ValueError(
+                f"entry points of group {ENTRY_POINTS} fail: {'; '.join(errors)}. Fix or uninstall"
+                " their packages"
+            )
+        self._loaded = True
 
 
 TASKS = TaskRegistry("task")
@@ -122,7 +132,7 @@ class Task(ABC):
         examples: plural noun for examples in messages.
         tokenizer_names: attributes that hold tokenizers, and the folders that they are saved to.
         tokenizer_kind: the tokenizer kind if a recipe names none.
-        attention_options: options of `predict` that add attention weights to the results.
+        optional_attention: True if `predict` takes `attention`, whether to return the weights.
         uses_beam_search: False if `search.n_best` does not depend on `search.beam_width`.
         card_metrics: the metrics on a model card, and their column headings.
         model: the model.
@@ -138,7 +148,7 @@ class Task(ABC):
     examples: ClassVar[str] = "examples"
     tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
     tokenizer_kind: ClassVar[str] = "subword"
-    attention_options: ClassVar[Mapping[str, Any]] = {}
+    optional_attention: ClassVar[bool] = False
     uses_beam_search: ClassVar[bool] = True
     card_metrics: ClassVar[Mapping[str, str]] = {}
     model: Any
@@ -187,7 +197,8 @@ class Task(ABC):
         Examples have `len`, iteration, `take(rows)`, `origin` (a text that names their source) and
         `skipped` (the number of bad ones that their reader skipped). Each example consists of
         strings, numbers or arrays, by which the training loop detects a changed corpus. Batches
-        have `num_examples`, the number of distinct examples.
+        have the methods of `data.Batches`: `len`, `num_examples` (distinct ones),
+        `dataset(start)`, `in_order()` and `examples(step)`.
         """
 
     @abstractmethod
@@ -270,8 +281,8 @@ class Task(ABC):
         return {}
 
     @classmethod
-    def load_fields(cls, folder: Path, content: dict[str, Any]) -> dict[str, Any]:
-        """Return additional constructor arguments, from the folder and its `task.json`."""
+    def load_fields(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Return additional constructor arguments from the content of `task.json`."""
         return {}
 
     def save(self, folder: str | Path) -> None:
@@ -296,8 +307,12 @@ class Task(ABC):
         folder = Path(folder)
         options = cls.read_options(folder)
         model = models.from_preset(folder / "model")
-        tokenizers = {name: load_tokenizer(folder / name) for name in cls.tokenizer_names}
-        return cls(model, **tokenizers, **options)  # type: ignore[call-arg]
+        return cls(model, **cls.load_tokenizers(folder), **options)  # type: ignore[call-arg]
+
+    @classmethod
+    def load_tokenizers(cls, folder: Path) -> dict[str, Any]:
+        """Load the tokenizers that `save` wrote to a folder, by attribute name."""
+        return {name: load_tokenizer(folder / name) for name in cls.tokenizer_names}
 
     @classmethod
     def read_options(cls, folder: str | Path) -> dict[str, Any]:
@@ -308,7 +323,7 @@ class Task(ABC):
             options: dict[str, Any] = {name: int(content[name]) for name in cls.limits}
             options |= {name: bool(content[name]) for name in cls.switches}
             options["search"] = SearchOptions(**content["search"])
-            return options | cls.load_fields(folder, content)
+            return options | cls.load_fields(content)
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return a `tf.Module` whose `serve` computes `predict` in TensorFlow operations.
@@ -352,6 +367,9 @@ def read_task_file(folder: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("task"), str):
         raise ValueError(f"{path}: names no task; use another checkpoint")
     check_format_version(path, content, FORMAT_VERSION)
+    for old, new in RENAMED_OPTIONS.items():
+        if old in content:
+            content[new] = content.pop(old)
     return content
 
 

@@ -126,8 +126,8 @@ class ImageTextTask(Task):
 
 def is_single_image(images: Any) -> bool:
     """Return whether the argument is one image instead of a list or an array `(N, H, W, C)`."""
-    if isinstance(images, np.ndarray):
-        return images.ndim in (2, 3)
+    if isinstance(images, np.ndarray) or keras.ops.is_tensor(images):
+        return len(images.shape) in (2, 3)
     return isinstance(images, str | Path | bytes)
 
 

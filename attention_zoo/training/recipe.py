@@ -14,6 +14,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks import TASKS, Corpus, SearchOptions, Task
+from attention_zoo.tasks.base import RENAMED_OPTIONS
 from attention_zoo.tasks.building import TokenizerOptions
 from attention_zoo.tasks.text_pair_corpora import Dates
 
@@ -150,7 +151,7 @@ class Recipe:
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
         task = TASKS.get(self.task)
-        if task.corpora.get_name(type(self.data)) is None:
+        if not isinstance(self.data, tuple(map(task.corpora.get, task.corpora.names()))):
             raise ValueError(_unknown_corpus(self.data.corpus, task))
         for name in self.data.switches:
             if vars(self.data)[name] and name not in task.switches:
@@ -200,6 +201,7 @@ def override_task(task: Task, overrides: Sequence[str]) -> None:
             "search": OmegaConf.structured(task.search),
         }
     )
+    OmegaConf.set_struct(schema, True)
     OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
     for piece, name in _pieces(overrides):
         schema = _merge(schema, piece, name)
@@ -246,6 +248,9 @@ def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
         raise ValueError(f"{path}:{line}: not valid YAML: {error.problem}") from None
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         raise ValueError(f"{path}: not valid YAML: {_first_line(error)}") from None
+    for old, new in RENAMED_OPTIONS.items():
+        if isinstance(page, DictConfig) and old in (page.get("data") or {}):
+            page.data[new] = page.data.pop(old)
     return page, dict(_lines(node, ""))
 
 

@@ -79,7 +79,7 @@ def test_pictures(tmp_path: Path, capsys: Capture) -> None:
         (b"on", "search.beam_width=x", "search.beam_width=x: search.beam_width: Value"),
         (b"on", "search.banned_tokens=[99999]", "error: banned_tokens must be ids from 0 to"),
         (b"on", "training.steps=2", "training.steps=2: predict takes search. and"),
-        (b"on", "--html a.html", "a.html: task translation has no HTML page; remove it"),
+        (b"on", "--html a.html", "a.html: task translation has no HTML page; remove --html"),
         (b"on", "--attention a.xyz", "a.xyz: unknown image format .xyz; use"),
         (b"on", "--attention no/a.png", "no/a.png: folder no does not exist; create it"),
         (b"on", "--html no/a.html", "no/a.html: folder no does not exist; create"),

@@ -170,3 +170,15 @@ def test_limits_are_at_least_one(kind: str) -> None:
     for name in CORPORA[kind].limits:
         with pytest.raises(ValueError, match=f"data.{name} must be at least 1, got 0"):
             corpus(kind, **{name: 0})
+
+
+@pytest.mark.parametrize("task", TASKS.names())
+def test_examples_have_what_the_training_loop_reads(task: str) -> None:
+    """All tasks have a generated corpus, except for those of other tests."""
+    corpora = TASKS.get(task).corpora
+    kinds = [kind for name in corpora.names() if (kind := corpora.get(name)).generated]
+    for kind in kinds:
+        examples = kind(size=4, validation_size=2, test_size=2).read("validation")
+        assert (len(examples), len(examples.take([1])), examples.skipped) == (2, 1, 0)
+        assert isinstance(examples.origin, str)
+        assert len(list(examples)) == 2

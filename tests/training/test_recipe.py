@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from attention_zoo.training import Recipe, override_recipe, read_recipe
+from attention_zoo.tasks import Translation
+from attention_zoo.training import Recipe, override_recipe, override_task, read_recipe
 from attention_zoo.training.recipe import recipe_text
 from tests.refusals import refuses
 from tests.training.small import PAGE, write_recipe
@@ -90,9 +91,12 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
     ("- data\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
     ("5\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
     ("dates\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
-    ("", r"small\.yaml: data\.corpus is missing; name one of captions, [a-z0-9_, ]+, tsv$"),
+    ("", r"small\.yaml: data\.corpus is missing; name one of dates, [a-z0-9_, ]+, tsv$"),
     (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
-    ("data: {corpus: date}\n", r"unknown data\.corpus 'date'; did you mean"),
+    (
+        "data: {corpus: date}\n",
+        r"data\.corpus=date: task translation has no such corpus; did you mean",
+    ),
     ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),
     ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),
 )
@@ -122,3 +126,20 @@ def test_no_file(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"task: \xe9\n")
     with pytest.raises(ValueError, match=r"latin\.yaml: is not UTF-8"):
         read_recipe(tmp_path / "latin.yaml")
+
+
+def test_overrides_of_a_task_take_only_its_options() -> None:
+    task = Translation(None, None, None)
+    override_task(task, ["search.beam_width=3", "data.max_source_length=7"])
+    assert (task.search.beam_width, task.max_source_length) == (3, 7)
+    for override in ("training.steps=3", "serach.beam_width=3", "data.truncate_source=true"):
+        with pytest.raises(ValueError, match="unknown key"):
+            override_task(task, [override])
+    with pytest.raises(ValueError, match=r"data\.max_source_length must be at least 1, got 0"):
+        override_task(task, ["data.max_source_length=0"])
+
+
+def test_earlier_names_of_options_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("task: summarization\ndata: {corpus: reports, cut_source: true}\n")
+    assert read_recipe(path).data.truncate_source is True

@@ -17,11 +17,13 @@ class TextLines:
         texts: none is blank.
         origin: source of the data, for display and for saved results.
         lines: line number of each text in its file; if None, texts are counted from 1.
+        skipped: number of bad lines that were skipped on request.
     """
 
     texts: list[str]
     origin: str
     lines: list[int] | None = None
+    skipped: int = 0
 
     def __len__(self) -> int:
         return len(self.texts)

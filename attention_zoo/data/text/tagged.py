@@ -29,6 +29,7 @@ class TaggedSentences:
         marks: for each sentence, which words are marked (the predicate of semantic roles), or None.
         lines: first line of each sentence in its file; if None, sentences are counted from 1.
         word_lines: line of each word, or None.
+        skipped: number of bad sentences that were skipped on request.
     """
 
     words: list[tuple[str, ...]]
@@ -37,6 +38,7 @@ class TaggedSentences:
     marks: list[tuple[bool, ...]] | None = None
     lines: list[int] | None = None
     word_lines: list[tuple[int, ...]] | None = None
+    skipped: int = 0
 
     def __post_init__(self) -> None:
         if len(self.words) != len(self.tags):

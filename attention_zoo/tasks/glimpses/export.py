@@ -42,7 +42,7 @@ class ServedGlimpses(tf.Module):
         """Return the outputs of the signature.
 
         Args:
-            path: a `models.recurrent_attention.GlimpsePath` of B images, G glimpses and K classes.
+            path: a `models.GlimpsePath` of B images, G glimpses and K classes.
 
         Returns:
             `text` (B,), the class; `scores` (B,), its log probability; `classes` (B, K) strings and

@@ -204,7 +204,7 @@ class Glimpses(Task):
         return {"classes": self.classes}
 
     @classmethod
-    def load_fields(cls, folder: Path, content: dict[str, Any]) -> dict[str, Any]:
+    def load_fields(cls, content: dict[str, Any]) -> dict[str, Any]:
         """Return the class names."""
         return {"classes": list(content["classes"])}
 

@@ -123,7 +123,7 @@ class ServedSummarization(tf.Module):
 def _origins(
     source: tf.Tensor, ids: tf.Tensor, attention: tf.Tensor, copied: tf.Tensor
 ) -> tf.Tensor:
-    """Return `tasks.summary.origins` of ids `(B, n, L)`, int32."""
+    """Return `tasks.summarization.result.origins` of ids `(B, n, L)`, int32."""
     there = ids[..., None] == source[:, None, None]
     masked_weights = tf.where(there, attention, -1.0)
     taken = tf.logical_and(copied >= COPIED, tf.reduce_any(there, axis=-1))

@@ -22,7 +22,7 @@ from attention_zoo.data import (
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS, refuse_rules
+from attention_zoo.tasks.base import TASKS, read_task_file, refuse_rules
 from attention_zoo.tasks.building import TokenizerOptions, keep_frequent, train_recipe_tokenizer
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import MAX_CHARACTERS, build_tagger, takes_characters
@@ -69,7 +69,7 @@ class Tagging(SingleTextTask):
     corpora: ClassVar[Registry] = TAGGED_SENTENCES
     examples: ClassVar[str] = "sentences"
     tokenizer_kind: ClassVar[str] = "whitespace"
-    attention_options: ClassVar[Mapping[str, Any]] = {"attention": True}
+    optional_attention: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
     card_metrics: ClassVar[Mapping[str, str]] = {
         "sentences": "sentences",
@@ -380,10 +380,16 @@ class Tagging(SingleTextTask):
         return {"scheme": self.scheme, "characters": self.characters is not None}
 
     @classmethod
-    def load_fields(cls, folder: Path, content: dict[str, Any]) -> dict[str, Any]:
-        """Return the tag scheme and the character tokenizer."""
-        characters = load_tokenizer(folder / "characters") if content.get("characters") else None
-        return {"characters": characters, "scheme": content.get("scheme")}
+    def load_fields(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Return the tag scheme."""
+        return {"scheme": content.get("scheme")}
+
+    @classmethod
+    def load_tokenizers(cls, folder: Path) -> dict[str, Any]:
+        """Load the word tokenizer, and the character tokenizer if there is one."""
+        names = ["characters"] if read_task_file(folder).get("characters") else []
+        characters = {name: load_tokenizer(folder / name) for name in names}
+        return super().load_tokenizers(folder) | characters
 
     def save(self, folder: str | Path) -> None:
         """Write model, tokenizers and options to a folder; `task.json` is written last."""
