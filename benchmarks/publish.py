@@ -25,8 +25,8 @@ from attention_zoo.data.tokenizers.vocabulary import START
 ZOO = Path(__file__).parent.parent / "models"
 ATTENTION, HEADS = "attention.png", "heads.png"
 NOTES = {
-    True: "The weights are not in the repository; the recipe trains them.",
-    False: "The weights are not in the repository: the licence of the data does not allow it.",
+    True: "The repository does not contain the weights. Train them with the recipe above.",
+    False: "The repository does not contain the weights: the data's licence does not permit it.",
 }
 TWO_DECIMALS = {
     "perplexity",
@@ -50,7 +50,7 @@ def main() -> None:
     results = json.loads((options.run / "results.json").read_text("utf-8"))
     task = az.load(options.run)
     if takes_images(task) == bool(options.sentence):
-        parser.error("a text model needs --sentence, an image model none")
+        parser.error("--sentence is required for text models and not allowed for image models")
     entry = ZOO / results["task"] / options.run.name
     entry.mkdir(parents=True, exist_ok=True)
     shutil.copy(options.run / "results.json", entry)
@@ -175,7 +175,7 @@ def describe_start(results: dict[str, Any]) -> list[str]:
     if weights := encoder.get("weights"):
         lines.append(f"Its image encoder has the initial weights of `{weights}`.")
     if monitor := results.get("monitor"):
-        lines.append(f"The checkpoint with the best validation {monitor}.")
+        lines.append(f"The weights are those of the checkpoint with the best validation {monitor}.")
     return lines
 
 
@@ -252,7 +252,7 @@ def table() -> str:
         "# Model zoo",
         "",
         "Trained models with their metrics. `benchmarks/publish.py` writes this page from the",
-        "results.json of each entry. Metrics are in percent unless the column has another unit.",
+        "results.json of each entry. BLEU, chrF, ROUGE, CIDEr-D, F1 and recall are scaled by 100.",
     ]
     for task in az.tasks.TASKS.names():
         entries = sorted((ZOO / task).glob("*/results.json"))

@@ -176,7 +176,7 @@ def test_an_entry(name: str, zoo: Any) -> None:
     assert (entry / "attention.png").read_bytes().startswith(b"\x89PNG")
     assert " -> " in card
     assert f"## {name.capitalize()}" in (entry.parents[1] / "README.md").read_text("utf-8")
-    assert "the recipe trains them" in card
+    assert "Train them with the recipe" in card
     assert not (entry / "task.json").exists()
 
 
@@ -224,14 +224,14 @@ def test_nothing_of_photographs_gets_into_the_zoo(name: str, zoo: Any, tmp_path:
     assert sorted(path.name for path in entry.iterdir()) == ["README.md", "results.json"]
     assert "->" not in card
     assert "Image " not in card
-    assert "the licence of the data does not allow it" in card
+    assert "the data's licence does not permit it" in card
 
 
 def test_for_digits_that_people_wrote_stand_drawn_ones(zoo: Any) -> None:
     card, entry = zoo("glimpses", "--open", data=WRITTEN)
     assert f'Image 1 of {DIGITS.origin}: "{DIGITS.classes[DIGITS.labels[0]]}" -> ' in card
     assert (entry / "attention.png").exists()
-    assert "the recipe trains them" in card
+    assert "Train them with the recipe" in card
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_what_is_to_be_shown_is_asked_for(
 ) -> None:
     with pytest.raises(SystemExit):
         zoo(name, *words)
-    assert "a text model needs --sentence, an image model none" in capsys.readouterr().err
+    assert "--sentence is required for text models" in capsys.readouterr().err
 
 
 def test_a_run_from_scratch_began_with_nothing(zoo: Any) -> None:

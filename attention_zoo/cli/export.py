@@ -9,14 +9,16 @@ from attention_zoo.cli.arguments import apply_overrides, split_overrides
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the output folder and the search options to export."""
-    parser.add_argument("run", metavar="RUN", help="a run folder, an entry of the zoo or hf://")
+    parser.add_argument("run", metavar="RUN", help="a run folder, a zoo entry or hf://owner/name")
     parser.add_argument(
         "words",
         metavar="OUT | key=value",
         nargs="*",
         help="the folder to write, which must not exist, and options: search.beam_width=5",
     )
-    parser.add_argument("--format", default="saved_model", help="saved_model")
+    parser.add_argument(
+        "--format", default="saved_model", help="export format (default: saved_model)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what to list."""
+    """Add the argument `what`."""
     parser.add_argument(
         "what", nargs="?", choices=("presets", "tasks"), default="presets", help="default: presets"
     )

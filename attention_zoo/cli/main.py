@@ -12,7 +12,7 @@ from attention_zoo.cli.arguments import Parser
 from attention_zoo.registry import did_you_mean
 
 COMMANDS = {
-    "list": "list the model presets, or the tasks",
+    "list": "list the model presets, or the tasks with their corpora",
     "train": "train the model of a recipe, or resume the run",
     "average": "write the average of a run's newest checkpoints",
     "evaluate": "evaluate a run on a split",

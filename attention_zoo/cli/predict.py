@@ -17,7 +17,7 @@ IMAGES = (".jpg", ".jpeg", ".png")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the input file, the search options and the output options."""
-    parser.add_argument("run", metavar="RUN", help="a run folder, an entry of the zoo or hf://")
+    parser.add_argument("run", metavar="RUN", help="a run folder, a zoo entry or hf://owner/name")
     parser.add_argument(
         "words",
         metavar="FILE | key=value",
@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--images",
         metavar="FOLDER",
-        help="for a task that searches images: their folder, of which all JPEG and PNG files are"
-        " read, also those in subfolders",
+        help="folder of the images to search, for a task that searches images: JPEG and PNG files,"
+        " including subfolders",
     )
     parser.add_argument(
         "--attention",
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--n-best",
         action="store_true",
-        help="print every hypothesis (or search.n_best of them): line number, score, text",
+        help="print search.n_best hypotheses (default: beam_width): line number, score, text",
     )
     parser.add_argument(
         "--allow-unknown",

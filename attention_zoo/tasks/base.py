@@ -1,4 +1,4 @@
-"""The base class of all tasks: the contract of training, the command line, export and reports."""
+"""Base class of tasks: the interface that training, the command line, export and reports use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RENAMED_OPTIONS: dict[str, str] = {"cut_source": "truncate_source"}
 
 
 class TaskRegistry(Registry):
-    """Task classes by name. Installed packages add theirs by entry points of `ENTRY_POINTS`."""
+    """Task classes by name. Installed packages register theirs through entry points."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -118,8 +118,8 @@ class Task(ABC):
 
     The training loop, the command line, export and report pages call only the methods below. A
     subclass is registered in `TASKS` under its `name`, and implements `from_recipe`, `batches`,
-    `loss`, `predict` and `evaluate`. Its constructor takes the model, the tokenizers, `search`, and
-    the limits and switches by their names.
+    `loss`, `predict` and `evaluate`. Its constructor takes the model and, as keyword arguments, the
+    tokenizers, `search`, the limits and the switches.
 
     Attributes:
         name: the name in recipes and in `task.json`.
@@ -240,12 +240,12 @@ class Task(ABC):
         raise ValueError(f"task {self.name} does not search images; remove the images")
 
     def predict_inputs(self, examples: Any) -> Sequence[Any]:
-        """Return the inputs of `predict` of examples; empty if predictions need other inputs."""
+        """Return inputs of `predict` from examples; empty if examples do not contain them."""
         return ()
 
     def predict_example(self, examples: Any, row: int) -> tuple[Any, str]:
-        """Return the result for one example, and the reference beside the prediction as a line."""
-        raise ValueError(f"task {self.name} predicts no single examples; call predict")
+        """Return the result for one example, and a line with its reference and its prediction."""
+        raise ValueError(f"task {self.name} does not implement predict_example; call predict")
 
     # Evaluation and reports.
 
@@ -331,7 +331,7 @@ class Task(ABC):
         Raises:
             ValueError: if the task cannot be exported.
         """
-        raise ValueError(f"task {self.name} cannot be exported")
+        raise ValueError(f"task {self.name} does not support export; implement export_module")
 
 
 def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:

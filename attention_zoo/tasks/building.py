@@ -21,9 +21,9 @@ class TokenizerOptions:
         kind: "subword", "word", "character", or "whitespace" (split at white space); null is the
             task's `tokenizer_kind`.
         vocabulary_size: maximum size, including the four special tokens.
-        lowercase: lowercase source and target.
-        shared: for translation: one vocabulary for source and target, as a model with `tie: all`
-            requires, or one for each. Summarization always has one.
+        lowercase: lowercase all texts.
+        shared: for translation: share one vocabulary between source and target, as a model with
+            `tie: all` requires. Summarization always shares it.
         min_count: for tagging, captioning and retrieval, with kind "whitespace": words that are
             rarer in the training split are unknown.
         vectors: for tagging: a text file of word vectors (GloVe, word2vec) that initialize the
@@ -43,7 +43,7 @@ class TokenizerOptions:
 
 
 def keep_frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
-    """Return the words that occur at least `min_count` times, with their repetitions."""
+    """Return the words that occur at least `min_count` times, in order, with duplicates."""
     if options.min_count == 1:
         return words
     if options.kind != "whitespace":
@@ -51,9 +51,9 @@ def keep_frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[s
             f"tokenizer.min_count={options.min_count} requires tokenizer.kind=whitespace, got"
             f" {options.kind}; set that kind, or remove min_count from the recipe"
         )
-    shown = [word.lower() if options.lowercase else word for word in words]
-    counts = Counter(shown)
-    return [word for word in shown if counts[word] >= options.min_count]
+    normalized = [word.lower() if options.lowercase else word for word in words]
+    counts = Counter(normalized)
+    return [word for word in normalized if counts[word] >= options.min_count]
 
 
 def train_recipe_tokenizer(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:

@@ -52,8 +52,9 @@ class ImageTextTask(Task):
     num_end_tokens: ClassVar[int] = 0
     """Number of special tokens that count toward `max_target_length`."""
     model_class: ClassVar[Any]
+    """Required model class."""
     model_error: ClassVar[str]
-    """The required model class, and the error message for others."""
+    """Error message for another class."""
 
     def __init__(
         self,

@@ -32,8 +32,8 @@ def same_width(
 ) -> list[tuple[list[int], int]]:
     """Group sequences by padded width: (row numbers, width), at most `batch_size` rows each.
 
-    The width depends only on a sequence's own length. Its result therefore does not depend on the
-    other sequences.
+    The width depends only on the sequence's length, so a prediction does not depend on the other
+    sequences.
     """
     buckets: dict[int, list[int]] = defaultdict(list)
     for row, ids in enumerate(rows):

@@ -41,7 +41,7 @@ class TextPairCorpus(Corpus):
 
 @dataclass
 class Pairs(TextPairCorpus):
-    """Base class of corpora of pairs with a name for each side.
+    """Base class of text-pair corpora whose source and target are selected by name.
 
     Args:
         source, target: the languages, columns, fields or features to use as source and target.

@@ -46,7 +46,7 @@ CORPORA = Registry("data.corpus")
 @CORPORA.register("random_letters")
 @dataclass
 class RandomLetters(Generated):
-    """Random texts of the letters."""
+    """Random strings of the letters a and b."""
 
     corpus: str = "random_letters"
     max_length: int = 9
@@ -68,7 +68,8 @@ class LetterBatches(Batches):
     """Batches of letter counts and labels."""
 
     def __init__(self, examples: Examples, batch_size: int, seed: int) -> None:
-        super().__init__([np.ones(len(examples), "int64")], batch_size, seed)
+        lengths = np.ones(len(examples), "int64")  # equal lengths: one bucket
+        super().__init__([lengths], batch_size, seed)
         self.counts, self.labels = count_letters(examples.texts), examples.labels
 
     def batch(self, rows: np.ndarray) -> Any:
@@ -102,10 +103,10 @@ class Letters(Task):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def predict(self, texts: Sequence[str], **options: Any) -> list[Result]:
-        logits = keras.ops.log_softmax(self.model(count_letters(texts)))
+        log_probabilities = keras.ops.log_softmax(self.model(count_letters(texts)))
         return [
             Result(text=LABELS[row.argmax()], score=float(row.max()))
-            for row in keras.ops.convert_to_numpy(logits)
+            for row in keras.ops.convert_to_numpy(log_probabilities)
         ]
 
     def evaluate(self, examples: Examples, **options: Any) -> dict[str, Any]:

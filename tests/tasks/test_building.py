@@ -171,7 +171,7 @@ def test_a_tagger_has_the_words_the_characters_and_the_tags_of_its_data() -> Non
 
 def test_what_may_be_a_list_may_be_one_in_a_recipe() -> None:
     task = build_task(tagging({"units": [4, 6]}), SENTENCES)
-    assert [reader.units for reader in task.model.readers] == [4, 6]
+    assert [encoder.units for encoder in task.model.encoders] == [4, 6]
     with pytest.raises(ValueError, match=r"model\.units: expected int, got 'wide'"):
         build_task(tagging({"units": "wide"}), SENTENCES)
     with pytest.raises(ValueError, match=r"model\.embedding_dim: expected int, got \[4\]"):

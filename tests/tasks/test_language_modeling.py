@@ -203,7 +203,9 @@ def test_a_line_feed_in_an_answer_is_printed_as_one_line(
 
     def two_lines(task: Any, texts: list[str]) -> list[Continuation]:
         """As a tokenizer of bytes may write them."""
-        return [Continuation("one\ntwo", 0.0, (), (), text, (), False) for text in texts]
+        return [
+            Continuation(text="one\ntwo", score=0.0, token_scores=(), prompt=text) for text in texts
+        ]
 
     monkeypatch.setattr(tasks.LanguageModeling, "predict", two_lines)
     out = output(capsys, "predict", tmp_path / "task", tmp_path / "in.txt")

@@ -146,12 +146,14 @@ def test_the_small_run_has_curves_and_no_pictures() -> None:
 
 def test_three_validation_examples_are_drawn() -> None:
     """And none without a function that draws, or without texts."""
-    task = SimpleNamespace(predict=lambda texts: texts)
+    task = SimpleNamespace(
+        predict=lambda texts: texts, predict_inputs=lambda examples: examples.sources
+    )
     job: Any = SimpleNamespace(
         validation=SimpleNamespace(sources=list("abcdef")), task=task, state=None
     )
-    (made,) = pictures(job, lambda answer: None, None)
+    (made,) = pictures(job, lambda task, result: None, None)
     assert made.answers() == ["a", "b", "c"]
     assert pictures(job, None, None) == []
     job.validation.sources = []
-    assert pictures(job, lambda answer: None, None) == []
+    assert pictures(job, lambda task, result: None, None) == []

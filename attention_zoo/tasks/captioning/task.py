@@ -55,7 +55,7 @@ class Captioning(ImageTextTask):
         "rouge_l": "ROUGE-L",
         "exact_match": "exact match, %",
         "mass_in_boxes": "attention mass in boxes",
-        "area_of_boxes": "area of boxes",
+        "area_of_boxes": "box area (uniform attention)",
     }
     batch_class = CaptionBatches
     num_end_tokens = 1

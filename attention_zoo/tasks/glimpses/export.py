@@ -46,9 +46,9 @@ class ServedGlimpses(tf.Module):
 
         Returns:
             `text` (B,), the class; `scores` (B,), its log probability; `classes` (B, K) strings and
-            `probabilities` (B, K), likeliest first; `locations` (B, G, 2), the glimpse locations,
-            downwards and to the right, from -1 to 1 over the image; `tokens` (B, G) strings, the
-            class predicted after each glimpse.
+            `probabilities` (B, K), likeliest first; `locations` (B, G, 2), the glimpse locations
+            (vertical, horizontal), from -1 (top, left) to 1 (bottom, right); `tokens` (B, G)
+            strings, the class predicted after each glimpse.
         """
         logits = tf.cast(path.logits, "float64")
         last = tf.nn.log_softmax(logits[:, -1])

@@ -84,7 +84,7 @@ class MaskedLanguageModeling(SingleTextTask):
     card_metrics: ClassVar[Mapping[str, str]] = {
         "lines": "lines",
         "masked": "masked tokens",
-        "masked_accuracy": "accuracy of masked tokens, %",
+        "masked_accuracy": "masked-token accuracy, %",
         "perplexity": "perplexity per masked token",
     }
 

@@ -65,7 +65,7 @@ class Retrieval(ImageTextTask):
         "image_recall1 / image_recall5 / image_recall10": "image retrieval, R@1 / 5 / 10",
         "text_recall1 / text_recall5 / text_recall10": "text retrieval, R@1 / 5 / 10",
         "mass_in_boxes": "attention mass in boxes",
-        "area_of_boxes": "area of boxes",
+        "area_of_boxes": "box area (uniform attention)",
     }
     model_class = models.CrossAttentionRetriever
     model_error = "model must be a models.CrossAttentionRetriever"
@@ -219,7 +219,7 @@ class Retrieval(ImageTextTask):
         return found
 
     def _attention_weights(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
-        """Return attention weights `(B, T, S)` of each text's words over its row's regions."""
+        """Return attention weights `(B, T, S)` of each text over the regions in its row."""
         weights = self.model.encoded_attention_weights(ops.convert_to_tensor(regions), given)
         found: NDArray[np.floating] = ops.convert_to_numpy(ops.cast(weights, "float32"))
         return found

@@ -68,7 +68,7 @@ class Summarization(TextPairTask):
         "rouge1": "ROUGE-1",
         "rouge2": "ROUGE-2",
         "rougeL": "ROUGE-L",
-        "lead_rouge1 / lead_rouge2 / lead_rougeL": "ROUGE-1 / 2 / L of the first sentence",
+        "lead_rouge1 / lead_rouge2 / lead_rougeL": "LEAD-1 baseline, ROUGE-1 / 2 / L",
         "facts": "names and figures, %",
         "repeated_3grams": "repeated 3-grams, %",
         "copied_share": "words from the source, %",

@@ -15,7 +15,7 @@ MAX_CHARACTERS = 1000
 def build_tagger(
     section: dict[str, Any], tags: Sequence[str], tokens: int, characters: int | None
 ) -> Any:
-    """Build the tagger of a recipe's `model` section, around a BERT if the preset is a BERT.
+    """Build the tagger of a recipe's `model` section, with a BERT encoder if the preset is a BERT.
 
     Args:
         section: see `build_model`; its `characters` must not set `vocabulary_size`.

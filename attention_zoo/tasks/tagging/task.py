@@ -48,7 +48,7 @@ FEW, OFTEN = 128, 16
 class Tagging(SingleTextTask):
     """Sequence tagging: a tagger, its tokenizer and its tag scheme.
 
-    Each word is tokenized separately, and its first token gets its tag.
+    Each word is tokenized separately; its tag is predicted at its first token.
 
     Args:
         model: a `models.Tagger`.
@@ -58,7 +58,7 @@ class Tagging(SingleTextTask):
         search: only `n_best` and `batch_size` are used; decoding is exact.
         max_length: maximum number of words of a sentence. Training drops longer sentences;
             `predict` and `evaluate` reject them.
-        scheme: tag scheme of spans: "BIO" (IOB2), "IOB1", "BIOES", "BMES"; None for tags alone.
+        scheme: tag scheme of spans: "BIO" (IOB2), "IOB1", "BIOES", "BMES"; None without spans.
 
     Raises:
         ValueError: if the model is not a `models.Tagger`, its inputs do not fit the tokenizers, or
@@ -75,7 +75,7 @@ class Tagging(SingleTextTask):
         "sentences": "sentences",
         "words": "words",
         "accuracy": "tag accuracy, %",
-        "f1": "F1 of spans",
+        "f1": "span F1",
         "invalid": "invalid tag sequences",
     }
 
@@ -190,7 +190,7 @@ class Tagging(SingleTextTask):
         return examples.take([row for row, fit in enumerate(fits) if fit])
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Return the model's loss: CRF likelihood of sentences, or cross-entropy of words."""
+        """Return the model's loss: CRF negative log-likelihood, or cross-entropy per word."""
         made: keras.losses.Loss = self.model.make_loss(label_smoothing)
         return made
 

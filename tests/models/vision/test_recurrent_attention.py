@@ -124,8 +124,8 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
             close(path[0][:, t], location, 1e-5)
             patches = array(model.sensor(IMAGES / np.float32(255), location.astype("float32")))
             close(path[1][:, t], patches, 1e-5)
-            what = np.maximum(dense("what", patches.reshape(4, -1)), 0)
-            where = np.maximum(dense("where", location), 0)
+            what = np.maximum(dense("patch_encoder", patches.reshape(4, -1)), 0)
+            where = np.maximum(dense("location_encoder", location), 0)
             glimpse = np.maximum(dense("glimpse", what, where), 0)
             state = np.maximum(dense("core", state, glimpse), 0)
             close(path[2][:, t], dense("classifier", state), 1e-5)
@@ -257,7 +257,7 @@ def test_sampled_gradient_estimates_gradient_of_expected_reward() -> None:
         at = ops.convert_to_tensor(locations.clip(-1, 1).astype("float32"))
         patches = model.sensor(np.repeat(image / np.float32(255), len(locations), 0), at)
         empty = ops.zeros((len(locations), 6))
-        state = model.core(ops.concatenate([empty, model._read(patches, at)], -1))
+        state = model.core(ops.concatenate([empty, model._encode_glimpse(patches, at)], -1))
         return array(model.classifier(state)).argmax(-1) == label
 
     steps = (np.arange(400) + 0.5) / 400 * 10 - 5
