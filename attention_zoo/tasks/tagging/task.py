@@ -162,8 +162,7 @@ class Tagging(SingleTextTask):
         """Return length-bucketed batches; sentences over the length limit are dropped.
 
         Raises:
-            ValueError: if no sentence is left, a tag is unknown, or tags break the tag scheme of
-                the model's CRF (file:line).
+            ValueError: if no sentence is left, or a tag is unknown or breaks the scheme (file:line).
         """
         head = self.model.settings["head"]
         if head["kind"] == "crf" and head["tag_scheme"] is not None:
@@ -191,8 +190,7 @@ class Tagging(SingleTextTask):
 
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the model's loss: CRF negative log-likelihood, or cross-entropy per word."""
-        made: keras.losses.Loss = self.model.make_loss(label_smoothing)
-        return made
+        return self.model.make_loss(label_smoothing)
 
     def _examples(self, examples: TaggedSentences) -> list[EncodedWords]:
         """Encode the sentences of a corpus; raise ValueError if required marks are missing."""
@@ -216,7 +214,7 @@ class Tagging(SingleTextTask):
     def _bucket_width(self, width: int) -> int:
         return width if self.max_positions is None or self.max_positions % width == 0 else 1
 
-    # Prediction.
+    # Prediction and evaluation.
 
     def predict(
         self,
@@ -329,8 +327,6 @@ class Tagging(SingleTextTask):
             known = self._inferences[key] = TaggerInference(self.model, **wanted)
         return known
 
-    # Evaluation.
-
     def evaluate(self, examples: TaggedSentences, **search_overrides: Any) -> dict[str, Any]:
         """Compute tag accuracy on `examples` and, with a scheme, F1 of spans.
 
@@ -338,9 +334,7 @@ class Tagging(SingleTextTask):
         the scheme.
 
         Returns:
-            `sentences`, `words`, `unknown` (number of unknown tokens), `accuracy` (0 to 100, of
-            words); with a scheme `f1`, `precision` and `recall` of spans (0 to 100), `invalid`
-            (sentences whose predicted tags break the scheme) and `by_label`.
+            `sentences`, `words`, `unknown` (unknown tokens), and the metrics of `score_tags`.
 
         Raises:
             ValueError: if a sentence is too long, or a tag is unknown (file:line).
@@ -387,9 +381,10 @@ class Tagging(SingleTextTask):
     @classmethod
     def load_tokenizers(cls, folder: Path) -> dict[str, Any]:
         """Load the word tokenizer, and the character tokenizer if there is one."""
-        names = ["characters"] if read_task_file(folder).get("characters") else []
-        characters = {name: load_tokenizer(folder / name) for name in names}
-        return super().load_tokenizers(folder) | characters
+        tokenizers = super().load_tokenizers(folder)
+        if read_task_file(folder).get("characters"):
+            tokenizers["characters"] = load_tokenizer(folder / "characters")
+        return tokenizers
 
     def save(self, folder: str | Path) -> None:
         """Write model, tokenizers and options to a folder; `task.json` is written last."""
