@@ -162,7 +162,7 @@ class Tagging(SingleTextTask):
         """Return length-bucketed batches; sentences over the length limit are dropped.
 
         Raises:
-            ValueError: if no sentence is left, or a tag is unknown or breaks the scheme (file:line).
+            ValueError: if no sentence is left, or a tag is unknown or breaks the scheme (file:line)
         """
         head = self.model.settings["head"]
         if head["kind"] == "crf" and head["tag_scheme"] is not None:
