@@ -13,7 +13,8 @@ import pytest
 
 from attention_zoo import models, tasks, training
 from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
-from attention_zoo.tasks import TaggedSpan, Tagging, TaggingResult, tagging
+from attention_zoo.tasks import TaggedSpan, Tagging, TaggingResult
+from attention_zoo.tasks.tagging import task as tagging_task
 from attention_zoo.tasks.tagging.result import TaggerInference
 from attention_zoo.training import read_recipe
 from attention_zoo.training.fine_tuning import initial_task
@@ -340,7 +341,7 @@ def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:
 def test_many_sentences_are_compiled_and_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     task = tagger("subword", scheme="BIO")
     one = task.evaluate(CORPUS)
-    monkeypatch.setattr(tagging, "FEW", 3)
+    monkeypatch.setattr(tagging_task, "FEW", 3)
     assert task.evaluate(CORPUS) == one
 
 
