@@ -54,7 +54,7 @@ class Registry:
 
         Raises ValueError, listing the known names, if there is none.
         """
-        if not isinstance(name, str) or name not in self._factories:
+        if name not in self:
             raise ValueError(
                 f"unknown {self.kind} {name!r}{did_you_mean(name, self._factories)}"
                 f" (known: {', '.join(self.names())})"

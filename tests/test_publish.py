@@ -245,18 +245,18 @@ def test_what_is_to_be_shown_is_asked_for(
     assert "--sentence is required for text models" in capsys.readouterr().err
 
 
-def test_a_run_from_scratch_began_with_nothing(zoo: Any) -> None:
+def test_card_of_a_run_from_scratch_names_no_initial_weights(zoo: Any) -> None:
     card, _ = zoo("captioning")
     assert "Fine-tuned" not in card
 
 
-def test_what_a_run_began_with_is_told(zoo: Any) -> None:
+def test_card_names_the_initial_weights(zoo: Any) -> None:
     encoder = {"filters": [4, 6], "weights": "runs/found"}
     begun = {"init": "runs/soft", "model": {"encoder": encoder}, "monitor": "bleu4"}
     card, _ = zoo("captioning", begun=begun)
-    for told in (
+    for line in (
         "Fine-tuned from `runs/soft`",
         "initial weights of `runs/found`",
         "validation bleu4",
     ):
-        assert told in card
+        assert line in card

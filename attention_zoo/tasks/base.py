@@ -6,7 +6,7 @@ import contextlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -35,8 +35,6 @@ class TaskRegistry(Registry):
         self._loaded = False
 
     def get(self, name: str) -> Any:
-        if not super().__contains__(name):
-            self._load_entry_points()
         return super().get(name)
 
     def __contains__(self, name: object) -> bool:
@@ -110,7 +108,8 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as values that `json.dumps` takes; arrays become nested lists."""
-        return {field.name: _as_json(vars(self)[field.name]) for field in fields(self)}
+        content: dict[str, Any] = _as_json(self)
+        return content
 
 
 class Task(ABC):
@@ -386,8 +385,8 @@ def _damaged(folder: Path) -> Iterator[None]:
 
 def _as_json(value: Any) -> Any:
     """Return a value of a result as `json.dumps` takes it."""
-    if isinstance(value, Result):
-        return value.as_dict()
+    if is_dataclass(value):
+        return {field.name: _as_json(vars(value)[field.name]) for field in fields(value)}
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, tuple | list):

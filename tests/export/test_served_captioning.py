@@ -37,22 +37,22 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Caption]) -> None:
         found = (best, *best.alternatives)
         assert len(answers["text"][row]) == len(found)
         for n, want in enumerate(found):
-            told = {name: of_all[row][n] for name, of_all in answers.items()}
+            output = {name: of_all[row][n] for name, of_all in answers.items()}
             size = len(want.tokens)
-            assert (told["text"], told["lengths"]) == (want.text, size)
-            assert told["finished"] is not want.truncated
-            assert told["tokens"] == [*want.tokens, *[""] * (len(told["tokens"]) - size)]
-            np.testing.assert_allclose(told["scores"], want.score, rtol=1e-4, atol=1e-5)
-            scores = np.array(told["token_scores"])
+            assert (output["text"], output["lengths"]) == (want.text, size)
+            assert output["finished"] is not want.truncated
+            assert output["tokens"] == [*want.tokens, *[""] * (len(output["tokens"]) - size)]
+            np.testing.assert_allclose(output["scores"], want.score, rtol=1e-4, atol=1e-5)
+            scores = np.array(output["token_scores"])
             of = len(want.token_scores)
             np.testing.assert_allclose(scores[:of], want.token_scores, rtol=1e-3, atol=1e-4)
             assert not scores[of:].any()
             if want.attention is None:
-                assert "attention" not in told
+                assert "attention" not in output
                 continue
-            looks = np.array(told["attention"])
-            np.testing.assert_allclose(looks[:size], want.attention, rtol=1e-3, atol=1e-5)
-            assert not looks[size:].any()
+            weights = np.array(output["attention"])
+            np.testing.assert_allclose(weights[:size], want.attention, rtol=1e-3, atol=1e-5)
+            assert not weights[size:].any()
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))

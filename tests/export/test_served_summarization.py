@@ -61,27 +61,29 @@ def wanted(kind: str) -> list[Summary]:
 def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:
     assert len(answers["text"]) == len(wants)
     for row, best in enumerate(wants):
-        places = len(best.source_tokens)
+        length = len(best.source_tokens)
         assert_row(answers["source_tokens"][row], best.source_tokens, "")
         assert answers["source_truncated"][row] is best.source_truncated
         found = (best, *best.alternatives)
         assert len(answers["text"][row]) == len(found)
         for n, want in enumerate(found):
-            told = {name: answers[name][row][n] for name in answers if not name.startswith("sour")}
-            assert told["text"] == want.text
-            assert told["lengths"] == len(want.tokens)
-            assert told["finished"] is not want.truncated
-            assert_row(told["tokens"], want.tokens, "")
-            assert_row(told["origins"], want.origins, -1)
-            np.testing.assert_allclose(told["scores"], want.score, rtol=1e-4, atol=1e-5)
-            looks = np.array(told["attention"])
-            assert not looks[len(want.tokens) :].any()
-            assert not looks[:, places:].any()
+            output = {
+                name: answers[name][row][n] for name in answers if not name.startswith("sour")
+            }
+            assert output["text"] == want.text
+            assert output["lengths"] == len(want.tokens)
+            assert output["finished"] is not want.truncated
+            assert_row(output["tokens"], want.tokens, "")
+            assert_row(output["origins"], want.origins, -1)
+            np.testing.assert_allclose(output["scores"], want.score, rtol=1e-4, atol=1e-5)
+            attention = np.array(output["attention"])
+            assert not attention[len(want.tokens) :].any()
+            assert not attention[:, length:].any()
             np.testing.assert_allclose(
-                looks[: len(want.tokens), :places], want.attention, rtol=1e-3, atol=1e-5
+                attention[: len(want.tokens), :length], want.attention, rtol=1e-3, atol=1e-5
             )
-            assert_numbers(told["copied"], want.copied)
-            assert_numbers(told["token_scores"], want.token_scores)
+            assert_numbers(output["copied"], want.copied)
+            assert_numbers(output["token_scores"], want.token_scores)
 
 
 def assert_row(got: list[Any], want: Sequence[Any], nothing: Any) -> None:

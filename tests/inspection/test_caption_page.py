@@ -48,8 +48,12 @@ def test_images_stand_beside_their_captions(tmp_path: Path) -> None:
     other = caption(tokens=("two", "dogs"), score=-2.0, truncated=True)
     found = page(tmp_path, caption(), caption(alternatives=(other,), attention=None))
     assert [p.text for p in found.all("p")][1:] == ["imagea dog.", "a dog.", "two dogs"]
-    told = ["1 · score -1.500", "2 · score -1.500", "score -2.000 · truncated at maximum length"]
-    assert [h.text for h in found.all("h2")] == told
+    headings = [
+        "1 · score -1.500",
+        "2 · score -1.500",
+        "score -2.000 · truncated at maximum length",
+    ]
+    assert [h.text for h in found.all("h2")] == headings
     assert found.all("h1")[0].text == "Dogs & more"
     first, second = (one for one in found.all("img") if one.attrs["alt"])
     for one in (first, second):
@@ -58,14 +62,18 @@ def test_images_stand_beside_their_captions(tmp_path: Path) -> None:
     stands_alone(found)
 
 
-def test_a_word_darkens_where_it_did_not_look(tmp_path: Path) -> None:
+def test_overlay_darkens_positions_with_small_weights(tmp_path: Path) -> None:
     found = page(tmp_path, caption(), caption())
-    looks = [one for one in found.all("img") if one.attrs.get("class", "").startswith("overlay")]
-    assert [one.attrs["class"] for one in looks] == ["overlay l0", "overlay l1", "overlay l2"] * 2
-    black = pixels(looks[0])
+    overlays = [one for one in found.all("img") if one.attrs.get("class", "").startswith("overlay")]
+    assert [one.attrs["class"] for one in overlays] == [
+        "overlay l0",
+        "overlay l1",
+        "overlay l2",
+    ] * 2
+    black = pixels(overlays[0])
     assert not black[..., :3].any()
     assert black[..., 3].tolist() == [[0, 64], [191, 191]]
-    assert not pixels(looks[2]).any(), "an even look darkens nothing"
+    assert not pixels(overlays[2]).any(), "uniform weights darken nothing"
     words = [one for one in found.all("label") if one.attrs["class"].startswith("word s")]
     assert [one.text for one in words] == ["a", "dog", "."] * 2
     names = [one.attrs["name"] for one in found.all("input")]

@@ -129,7 +129,7 @@ def test_scores_and_probabilities_are_those_of_all_sequences() -> None:
             assert not any(one.tags[0].startswith("I-") for one in found)
 
 
-def test_spans_are_told_by_their_characters() -> None:
+def test_spans_have_character_offsets() -> None:
     from attention_zoo.tasks.tagging.result import make_result
 
     task = tagger()
@@ -139,13 +139,13 @@ def test_spans_are_told_by_their_characters() -> None:
     likely = np.full((8, 5), 0.9)
     likely[1] = 0.25
     found = {"tags": np.array([[*ids, 0]] * 2), "scores": [-1.0, -np.inf], "marginals": likely}
-    told = make_result(source, found, task.tags, "BIO")
-    assert told.text == "[Ida Lamp](PER) saw  [York](LOC), [no](LOC)?"
-    first, *others = told.spans
+    result = make_result(source, found, task.tags, "BIO")
+    assert result.text == "[Ida Lamp](PER) saw  [York](LOC), [no](LOC)?"
+    first, *others = result.spans
     assert first == TaggedSpan("Ida Lamp", "PER", 0, 8, 0.25)
     assert others == [TaggedSpan("York", "LOC", 14, 18, 0.9), TaggedSpan("no", "LOC", 20, 22, 0.9)]
-    assert told.tags == tuple(tags)
-    assert told.alternatives == ()
+    assert result.tags == tuple(tags)
+    assert result.alternatives == ()
 
 
 def test_attention_is_of_the_sentences_own_tokens() -> None:

@@ -117,6 +117,32 @@ def test_rules_hold_for_all_inputs(name: str) -> None:
     assert all(answer.tokens for answer in answers)
 
 
+@pytest.mark.parametrize("name", mark_slow_cases(*SEARCHING, "tagging"))
+def test_results_as_json_values(name: str) -> None:
+    make, inputs, options = CASES[name]
+    (result,) = make().predict(inputs[:1], **options)
+    content = json.loads(json.dumps(result.as_dict()))
+    assert list(content) == [field.name for field in dataclasses.fields(result)]
+    assert (content["text"], tuple(content["tokens"])) == (result.text, result.tokens)
+    assert content["score"] == pytest.approx(result.score)
+    assert [other["text"] for other in content["alternatives"]] == [
+        other.text for other in result.alternatives
+    ]
+    if result.attention is None:
+        assert content["attention"] is None
+    else:
+        np.testing.assert_allclose(content["attention"], result.attention, rtol=1e-6)
+
+
+def test_earlier_names_in_a_task_file_are_read(tmp_path: Path) -> None:
+    task = CASES["summarization"].make()
+    options = task.options | {"truncate_source": True}
+    content = {"task": "summarization", "search": task.search.as_dict(), **options}
+    content["cut_source"] = content.pop("truncate_source")
+    (tmp_path / "task.json").write_text(json.dumps(content))
+    assert type(task).read_options(tmp_path) == options | {"search": task.search}
+
+
 def settings_of(task: Any) -> dict[str, Any]:
     plain = (str, int, tuple, list, type(None), SearchOptions)
     return {k: v for k, v in vars(task).items() if k[0] != "_" and isinstance(v, plain)}

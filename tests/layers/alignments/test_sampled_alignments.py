@@ -253,7 +253,7 @@ def test_soft_gradients_are_finite_differences() -> None:
 
 def test_temperature_set_by_a_callback_is_saved(tmp_path: Path) -> None:
     query, value = keras.Input((3, 4)), keras.Input((5, 4))
-    layer = Attention("general", GumbelAlignment(2.0), name="look")
+    layer = Attention("general", GumbelAlignment(2.0), name="attention")
     model = keras.Model([query, value], layer(query, value))
     model.compile("sgd", "mse")
     temperatures = []
@@ -267,7 +267,7 @@ def test_temperature_set_by_a_callback_is_saved(tmp_path: Path) -> None:
     model.fit(inputs, inputs[0], epochs=3, shuffle=False, verbose=0, callbacks=[callback])
     assert temperatures == [2.0, 1.0, 0.5]
     model.save(tmp_path / "model.keras")
-    repeated = keras.models.load_model(tmp_path / "model.keras").get_layer("look")
+    repeated = keras.models.load_model(tmp_path / "model.keras").get_layer("attention")
     assert float(array(repeated.alignment.temperature)) == 0.25
     assert not any("temperature" in v.path for v in repeated.trainable_variables)
 

@@ -148,11 +148,12 @@ def test_distances_count_tokens_only(where: str, positions: str) -> None:
 
 @pytest.mark.parametrize("positions", POSITION_NAMES)
 def test_order_matters_with_positions(positions: str) -> None:
-    model, reordered = make_with_positions(positions), TOKENS[:1, [1, 0, 2, 3, 4, 5]]
+    """Reversing the first four tokens changes the other outputs, unless there are no positions."""
+    model, reordered = make_with_positions(positions), TOKENS[:1, [3, 2, 1, 0, 4, 5]]
     assert model.positions is None
-    one, other = (array(model({"tokens": x})["hidden"])[0, 2:] for x in (TOKENS[:1], reordered))
-    difference = np.abs(one - other).max()
-    assert difference < 1e-5 if positions == "none" else difference > 1e-2
+    one, other = (array(model({"tokens": x})["hidden"])[0, 4:] for x in (TOKENS[:1], reordered))
+    difference = np.abs(one - other).max()  # at least 1e-2 with positions, for 12 seeds
+    assert difference < 1e-5 if positions == "none" else difference > 1e-3
 
 
 @pytest.mark.full

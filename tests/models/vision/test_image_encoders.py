@@ -92,12 +92,12 @@ def test_dtype_policies(kind: str, policy: str) -> None:
 
 def test_cnn_adds_position_embeddings() -> None:
     image_encoder = encoder(filters=[4, 6])
-    said: list[Any] = []
-    image_encoder.convolutions[-1].call = lambda grid: said.append(grid) or grid[..., :6]
+    grids: list[Any] = []
+    image_encoder.convolutions[-1].call = lambda grid: grids.append(grid) or grid[..., :6]
     image_encoder(IMAGES[:1])
     rows, columns = (2 * (np.arange(n) + 0.5) / n - 1 for n in (4, 2))
-    close(said[0][0, ..., -2], np.repeat(rows[:, None], 2, 1), 1e-6)
-    close(said[0][0, ..., -1], np.repeat(columns[None], 4, 0), 1e-6)
+    close(grids[0][0, ..., -2], np.repeat(rows[:, None], 2, 1), 1e-6)
+    close(grids[0][0, ..., -1], np.repeat(columns[None], 4, 0), 1e-6)
 
 
 def test_keras_application_preprocesses_images() -> None:
@@ -229,9 +229,9 @@ def test_initial_weights_of_another_model_are_rejected(wrong: str, tmp_path: Pat
         models.RNNSearch(8, 8, 4, 4, 4).save_to_preset(position)
     if wrong == "filters":
         models.ShowAttendTell(12, 4, 4, 3, encoder={"filters": [4, 5]}).save_to_preset(position)
-    with pytest.raises(ValueError, match=re.escape(f"encoder.weights: {message}")) as said:
+    with pytest.raises(ValueError, match=re.escape(f"encoder.weights: {message}")) as grids:
         encoder(filters=[4, 6], weights=position)
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(grids.value)
 
 
 def test_too_small_images_are_rejected() -> None:
