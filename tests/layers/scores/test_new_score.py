@@ -132,7 +132,8 @@ class Copy:
     def make(self, target: str) -> str:
         """Run a target of the Makefile with this environment, which has all packages."""
         (self.folder / ".venv" / "dev").touch()
-        return self.run("make", target, f"BIN={Path(sys.executable).parent}")
+        directory = f"BIN={Path(sys.executable).parent}"
+        return self.run("make", "--no-print-directory", target, directory)
 
     def pytest(self, *arguments: str) -> str:
         return self.run(sys.executable, "-m", "pytest", "-q", *arguments)
