@@ -141,8 +141,8 @@ def test_least_recently_used_searches_are_dropped(monkeypatch: pytest.MonkeyPatc
         result = model.compiled_search(SOURCE[:1, :2], max_length=1, prefix_tokens=[token])
         assert result.tokens.tolist() == [[[token]]]
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"banned_tokens": [99]}, "ids must be from 0 to 11$"),
-        ({"rules": [AllowedTokens(np.ones(3, bool))]}, "must be the vocabulary size 12$"),
+        ({"banned_tokens": [99]}, "banned_tokens must be ids from 0 to 11, got 99$"),
+        ({"rules": [AllowedTokens(np.ones(3, bool))]}, "must be the vocabulary size 12, got shape"),
     ]
     for wrong, message in refused:
         with pytest.raises(ValueError, match=message):
