@@ -89,6 +89,3 @@ class EntmaxAlignment(Alignment):
         scores = at_least_float32(scores)
         a = ops.sigmoid(ops.cast(self.alpha_logit, scores.dtype))  # alpha - 1
         return entmax(scores, mask, 1 + ops.maximum(a, MIN_LEARNED_A)), state
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "alpha": self.alpha, "learn_alpha": self.learn_alpha}

@@ -70,6 +70,8 @@ class GumbelAlignment(Alignment):
         the scores) and 2 (y is soft, tau the temperature); section 2.2 (straight-through).
     """
 
+    config_excludes = ("temperature",)  # the attribute is the current one
+
     def __init__(
         self,
         temperature: float = 1.0,
@@ -114,12 +116,7 @@ class GumbelAlignment(Alignment):
         return hardmax(noisy, mask) + (soft - ops.stop_gradient(soft)), state
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "temperature": self.initial_temperature,
-            "straight_through": self.straight_through,
-            "seed": self.seed,
-        }
+        return {**super().get_config(), "temperature": self.initial_temperature}
 
 
 def noise_generator(seed: int | None) -> keras.random.SeedGenerator:

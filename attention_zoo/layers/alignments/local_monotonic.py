@@ -95,6 +95,3 @@ class LocalMonotonicAlignment(Alignment):
         aux: Window | None = None,
     ) -> tuple[Tensor, State]:
         return masked_softmax(scores, mask), (state[0] + 1,)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "window": self.window}

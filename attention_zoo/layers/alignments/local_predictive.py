@@ -127,6 +127,3 @@ class LocalPredictiveAlignment(Alignment):
         positions = ops.cast(window.positions, weights.dtype)
         distance = positions - ops.cast(window.centre, weights.dtype)
         return weights * ops.exp(-ops.square(distance / self.sigma) / 2), state
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "window": self.window, "units": self.units}

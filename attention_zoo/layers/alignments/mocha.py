@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.layers.alignments.monotonic import MonotonicAlignment
+from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS, MonotonicAlignment
 from attention_zoo.layers.scores import make_score
 from attention_zoo.ops import at_least_float32, masked_softmax
 from attention_zoo.typing import Shape, State, Tensor
@@ -152,17 +152,8 @@ class MochaAlignment(Alignment):
         return sum(shifted[1:], shifted[0])
 
     def get_config(self) -> dict[str, Any]:
-        reader = self.reader
-        return {
-            **super().get_config(),
-            "chunk_size": self.chunk_size,
-            "chunk_score": keras.saving.serialize_keras_object(self.chunk_score),
-            "score_bias_init": reader.score_bias_init,
-            "sigmoid_noise": reader.sigmoid_noise,
-            "form": reader.form,
-            "hard_at_inference": reader.hard_at_inference,
-            "seed": reader.seed,
-        }
+        reader, names = self.reader.get_config(), (*READER_ARGUMENTS, "seed")
+        return {**super().get_config(), **{name: reader[name] for name in names}}
 
 
 def _crop(x: Tensor, before: int, after: int) -> Tensor:

@@ -13,6 +13,8 @@ from attention_zoo.ops import at_least_float32, linear_recurrence, number
 from attention_zoo.typing import State, Tensor
 
 FORMS = ("parallel", "recursive")
+READER_ARGUMENTS = ("score_bias_init", "sigmoid_noise", "form", "hard_at_inference")
+"""Arguments of the scan that mocha and the attention layers have too."""
 
 
 @ALIGNMENTS.register("monotonic")
@@ -143,16 +145,6 @@ class MonotonicAlignment(Alignment):
             move_on = ops.where(mask, move_on, ops.ones((), stop.dtype))
         decay = ops.roll(move_on, 1, axis=-1)  # entry 0 is ignored
         return stop * linear_recurrence(decay, previous, self.form == "parallel")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "score_bias_init": self.score_bias_init,
-            "sigmoid_noise": self.sigmoid_noise,
-            "form": self.form,
-            "hard_at_inference": self.hard_at_inference,
-            "seed": self.seed,
-        }
 
 
 def _first_stop(scores: Tensor, mask: Tensor | None, previous: Tensor) -> tuple[Tensor, State]:

@@ -142,9 +142,6 @@ class ReinforceAlignment(Alignment):
         row_noise = noise[..., -1][..., None]  # keeps the static size 1 of the last axis
         return row_noise < -math.log(-math.log(self.expected_rate)), noise[..., :-1]
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "expected_rate": self.expected_rate, "seed": self.seed}
-
 
 def _log_softmax(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return log probabilities and probabilities; both 0 where masked or underflowed."""

@@ -76,6 +76,3 @@ class SigmoidAlignment(Alignment):
         clean = scores if mask is None else ops.where(mask, scores, zero)
         weights = ops.sigmoid(clean + ops.cast(self.score_bias, scores.dtype))
         return weights if mask is None else ops.where(mask, weights, zero), state
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "bias_init": self.bias_init}

@@ -17,6 +17,7 @@ from attention_zoo.layers.attention import blockwise, steps
 from attention_zoo.layers.attention.attention_shapes import check_built_shapes, check_shapes
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, State, Tensor
 
@@ -27,7 +28,7 @@ NOT_SYMBOLIC = (
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class Attention(keras.layers.Layer):
+class Attention(BaseLayer):
     """Attention with any score and any alignment.
 
     `context_t = sum_j weights_tj value_j`, `weights_t = align(score(query_t, key_j) over j)`
@@ -360,12 +361,3 @@ class Attention(keras.layers.Layer):
             return self.score.initial_state(like), self.alignment.initial_state(like)
 
         return compute_output_spec(states, like)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "score": keras.saving.serialize_keras_object(self.score),
-            "alignment": keras.saving.serialize_keras_object(self.alignment),
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }

@@ -9,11 +9,12 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionRegularizer(keras.layers.Layer):
+class AttentionRegularizer(BaseLayer):
     """Attention regularizer: adds a penalty on attention weights to the loss.
 
     `loss = rate * mean over the batch of penalty(weights)`
@@ -78,6 +79,3 @@ class AttentionRegularizer(keras.layers.Layer):
         loss = zoo_ops.mean_penalty(self.function, weights, query_mask, memory_mask)
         self.add_loss(self.rate * loss)
         return ops.convert_to_tensor(weights)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "penalty": self.penalty, "rate": self.rate}

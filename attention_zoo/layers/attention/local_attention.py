@@ -64,6 +64,8 @@ class LocalAttention(Attention):
         the context. The paper uses D = 10 and sigma = D / 2.
     """
 
+    config_excludes = ("alignment",)
+
     def __init__(
         self,
         score: Any = "general",
@@ -81,8 +83,3 @@ class LocalAttention(Attention):
         alignment = KINDS[kind](window, dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, units, dropout, seed, **kwargs)
         self.window, self.kind = window, kind
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["alignment"]
-        return {**config, "window": self.window, "kind": self.kind}

@@ -62,6 +62,8 @@ class LocationSensitiveAttention(Attention):
         Prediction Network".
     """
 
+    config_excludes = ("score",)
+
     def __init__(
         self,
         units: int | None = None,
@@ -79,14 +81,3 @@ class LocationSensitiveAttention(Attention):
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.filters = units, filters
         self.kernel_size, self.cumulative = kernel_size, cumulative
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"]
-        return {
-            **config,
-            "units": self.units,
-            "filters": self.filters,
-            "kernel_size": self.kernel_size,
-            "cumulative": self.cumulative,
-        }

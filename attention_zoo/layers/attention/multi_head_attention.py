@@ -292,14 +292,3 @@ class MultiHeadAttention(Attention):
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
     ) -> Shape:
         return tuple(query_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "use_bias": self.use_bias,
-            "num_key_value_heads": self.num_key_value_heads,
-            "positions": keras.saving.serialize_keras_object(self.positions),
-        }

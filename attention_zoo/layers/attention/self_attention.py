@@ -9,11 +9,12 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(BaseLayer):
     """Self-attention: each output is a weighted sum of all positions of the same sequence.
 
     `y_i = sum_j weights_ij x_j`, `weights_i = softmax_j(x_i . x_j)`, nothing trainable; with
@@ -152,10 +153,5 @@ class SelfAttention(keras.layers.Layer):
         return outputs, keras.KerasTensor((batch, steps, steps), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        attention = self.attention.get_config()
-        return {
-            **super().get_config(),
-            "use_projection": self.use_projection,
-            "units": self.units,
-            **{name: attention[name] for name in ("score", "alignment", "dropout", "seed")},
-        }
+        attention, names = self.attention.get_config(), ("score", "alignment", "dropout", "seed")
+        return {**super().get_config(), **{name: attention[name] for name in names}}

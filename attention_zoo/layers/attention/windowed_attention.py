@@ -8,11 +8,12 @@ import keras
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class WindowedAttention(keras.layers.Layer):
+class WindowedAttention(BaseLayer):
     """Sliding-window self-attention, with optional global positions.
 
     `y = MultiHeadAttention(x, x)` in which position t attends to s where `|s - t| <= w`, or where
@@ -146,10 +147,6 @@ class WindowedAttention(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         attention = self.attention.get_config()
-        kept = ("num_heads", "key_dim", "dropout", "use_bias", "num_key_value_heads", "seed")
-        return {
-            **super().get_config(),
-            "window": self.window,
-            "num_global_tokens": self.num_global_tokens,
-            **{name: attention[name] for name in (*kept, "positions")},
-        }
+        names = ("num_heads", "key_dim", "dropout", "use_bias", "num_key_value_heads", "positions")
+        arguments = {name: attention[name] for name in (*names, "seed")}
+        return {**super().get_config(), **arguments}

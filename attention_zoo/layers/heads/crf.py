@@ -9,12 +9,13 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.ops.linear_chain import FORBIDDEN
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CRF(keras.layers.Layer):
+class CRF(BaseLayer):
     """Linear-chain conditional random field (CRF): a distribution over whole tag sequences.
 
     `p(y | x) = exp s(y) / sum_y' exp s(y')`,
@@ -186,13 +187,3 @@ class CRF(keras.layers.Layer):
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the rows of the potentials are not time steps."""
         return None
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_tags": self.num_tags,
-            "tag_scheme": self.tag_scheme,
-            "tags": None if self.tags is None else list(self.tags),
-            "use_boundaries": self.use_boundaries,
-            "transitions_initializer": keras.initializers.serialize(self.transitions_initializer),
-        }

@@ -82,6 +82,3 @@ class RotaryPositions(RelativePositions):
             exact, zoo_ops.angles(positions, x.shape[-1], self.max_wavelength, dtype)
         )
         return ops.cast(rotated, x.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}

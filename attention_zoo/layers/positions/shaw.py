@@ -105,10 +105,3 @@ class ShawPositions(RelativePositions):
             return None
         table = ops.cast(self.value_table, weights.dtype)
         return ops.matmul(weights, ops.take(table, self._table_rows(distances), axis=0))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "max_distance": self.max_distance,
-            "use_values": self.use_values,
-        }

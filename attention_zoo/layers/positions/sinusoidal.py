@@ -9,12 +9,13 @@ import keras
 from keras import backend, ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.positions.absolute import absolute_positions, check_embeddings
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class SinusoidalPositions(keras.layers.Layer):
+class SinusoidalPositions(BaseLayer):
     """Sinusoidal positional encoding, added to the inputs; any length, no weights.
 
     `y_t = x_t + p_t`, `p_{t, 2 i} = sin(t w^(-2 i / D))`, `p_{t, 2 i + 1} = cos(t w^(-2 i / D))`
@@ -72,6 +73,3 @@ class SinusoidalPositions(keras.layers.Layer):
             absolute_positions(inputs, start), inputs.shape[-1], self.max_wavelength, dtype
         )
         return inputs + ops.cast(zoo_ops.sinusoids(angles, inputs.shape[-1]), inputs.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}

@@ -107,11 +107,3 @@ class T5Positions(RelativePositions):
             return ops.take(table, ops.clip(-distance, 0, self.max_distance), axis=0)
         near = ops.take(table, ops.minimum(ops.abs(distance), self.max_distance), axis=0)
         return near + one_side * ops.cast(distance > 0, "int32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "bidirectional": self.bidirectional,
-            "num_buckets": self.num_buckets,
-            "max_distance": self.max_distance,
-        }

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.attention.steps import Memory, Noise
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.recurrent.cell_steps import (
     CellStepper,
     get_state_sizes,
@@ -53,7 +54,7 @@ class StepRecord(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionCell(keras.layers.Layer):
+class AttentionCell(BaseLayer):
     """Keras cell with one or several attentions over one or several memories.
 
     `step_then_attend` (Luong): `h_t = cell([x_t; a_{t-1}])`, `c_t = attend(h_t)`;
@@ -328,25 +329,8 @@ class AttentionCell(keras.layers.Layer):
         ]
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": [keras.saving.serialize_keras_object(a) for a in self.attentions],
-            "order": self.order,
-            "input_feeding": self.input_feeding,
-            "attention_layer_size": self.attention_layer_size,
-            "attention_activation": keras.activations.serialize(self.attention_activation),
-            "output_attention": self.output_attention,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> AttentionCell:
-        config = dict(config)
-        config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
-        config["attention"] = [
-            keras.saving.deserialize_keras_object(a) for a in config["attention"]
-        ]
-        return cls(**config)
+        attentions = keras.saving.serialize_keras_object(self.attentions)
+        return {**super().get_config(), "attention": attentions}
 
 
 def _check_cell(cell: Any, dtype: Any) -> Any:

@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.steps import Noise
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.recurrent.attention_cell import (
     AttentionCell,
     CellConstants,
@@ -20,7 +21,7 @@ from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class RecurrentDecoder(keras.layers.Layer):
+class RecurrentDecoder(BaseLayer):
     """Recurrent decoder: runs an attention cell over the target sequence.
 
     Computations that do not depend on the previous step run outside the loop: the projections of
@@ -349,21 +350,6 @@ class RecurrentDecoder(keras.layers.Layer):
         if self.return_state:
             results.append([spec(batch, size) for size in self.state_sizes])
         return results[0] if len(results) == 1 else tuple(results)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "bridge": self.bridge,
-            "alignment_history": self.alignment_history,
-            "return_state": self.return_state,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> RecurrentDecoder:
-        config = dict(config)
-        config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
-        return cls(**config)
 
 
 def _flatten_noise(noise: tuple[Noise | None, ...]) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 RECURRENT = {
@@ -18,7 +19,7 @@ RECURRENT = {
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class RecurrentEncoder(keras.layers.Layer):
+class RecurrentEncoder(BaseLayer):
     """Recurrent encoder: returns one memory vector per source position, and the final states.
 
     Args:
@@ -135,14 +136,3 @@ class RecurrentEncoder(keras.layers.Layer):
         memory = keras.KerasTensor((*inputs.shape[:-1], self.units), dtype=self.compute_dtype)
         state = (inputs.shape[0], self.units)
         return memory, [keras.KerasTensor(state, dtype=self.compute_dtype) for _ in range(count)]
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "cell": self.cell,
-            "units": self.units,
-            "num_layers": self.num_layers,
-            "bidirectional": self.bidirectional,
-            "go_backwards": self.go_backwards,
-            "dropout": self.dropout,
-        }

@@ -11,6 +11,7 @@ import keras
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.registry import Registry, did_you_mean
 from attention_zoo.typing import Tensor
 
@@ -145,7 +146,7 @@ def _create_schedule(schedule_class: Any, constants: dict[str, Any]) -> Sampling
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class ScheduledSampling(keras.layers.Layer):
+class ScheduledSampling(BaseLayer):
     """Scheduled sampling: replaces some decoder inputs with the decoder's own predictions.
 
     `input_t = truth_t` with probability `p(update)`, else `argmax_y P(y | input_1 .. input_t-1)`
@@ -265,10 +266,6 @@ class ScheduledSampling(keras.layers.Layer):
         """Load the update count; it stays 0 if the model was saved without this layer."""
         if store.keys():
             super().load_own_variables(store)
-
-    def get_config(self) -> dict[str, Any]:
-        schedule = keras.saving.serialize_keras_object(self.schedule)
-        return {**super().get_config(), "schedule": schedule, "seed": self.seed}
 
 
 def sample_decoder_inputs(

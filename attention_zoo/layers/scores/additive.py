@@ -85,6 +85,3 @@ class AdditiveScore(Score):
             v = v * (ops.cast(self.gain, v.dtype) / ops.sqrt(ops.sum(ops.square(v))))
         hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
         return ops.squeeze(ops.matmul(at_least_float32(hidden), v[:, None]), axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units, "normalize": self.normalize}

@@ -75,10 +75,3 @@ class BilinearScore(Score):
         if self.bias is not None:
             scores = scores + ops.cast(self.bias, scores.dtype)
         return self.activation(scores)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "activation": keras.activations.serialize(self.activation),
-            "use_bias": self.use_bias,
-        }

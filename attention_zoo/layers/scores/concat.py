@@ -76,6 +76,3 @@ class ConcatScore(Score):
         hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
         v = at_least_float32(ops.convert_to_tensor(self.v))
         return ops.squeeze(ops.matmul(at_least_float32(hidden), v[:, None]), axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units}

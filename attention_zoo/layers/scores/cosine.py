@@ -85,13 +85,6 @@ class CosineScore(Score):
             return cosine / self.temperature
         return cosine * ops.exp(-ops.cast(self.log_temperature, cosine.dtype))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "temperature": self.temperature,
-            "learn_temperature": self.learn_temperature,
-        }
-
 
 def _normalize(x: Tensor) -> Tensor:
     """Compute `x / ||x||` along the last axis, in at least float32; 0 where x is 0.

@@ -92,6 +92,3 @@ class CoverageScore(Score):
         v = at_least_float32(ops.convert_to_tensor(self.v))
         hidden = at_least_float32(ops.tanh(hidden))
         return ops.squeeze(ops.matmul(hidden, v[:, None]), axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units}

@@ -75,6 +75,3 @@ class GeneralScore(Score):
             return self.compute_scores(query, self.project(key))
         kernel = ops.cast(self.key_kernel, query.dtype)
         return self.compute_scores(ops.matmul(query, ops.transpose(kernel)), key)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "scale": self.scale}

@@ -88,6 +88,3 @@ class LocationScore(Score):
                 f"the length of key, {sources}, exceeds max_length={self.max_length}; "
                 "truncate the memory, or create the score with a larger max_length"
             )
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_length": self.max_length}

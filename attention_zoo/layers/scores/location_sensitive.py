@@ -123,12 +123,3 @@ class LocationSensitiveScore(Score):
         features = ops.conv(flat, filters, padding="same", data_format="channels_last")
         features = ops.reshape(features, (*rows, sources + 1, self.filters))[..., :-1, :]
         return ops.matmul(features, ops.cast(self.location_kernel, weights.dtype))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "filters": self.filters,
-            "kernel_size": self.kernel_size,
-            "cumulative": self.cumulative,
-        }

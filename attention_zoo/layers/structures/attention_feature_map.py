@@ -8,12 +8,13 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionFeatureMap(keras.layers.Layer):
+class AttentionFeatureMap(BaseLayer):
     """Attention feature maps of a pair of sentences, for a convolution (ABCNN-1).
 
     `A_ij = score(x_i, y_j)`, `map_x = A W0`, `map_y = A^T W1`
@@ -134,10 +135,6 @@ class AttentionFeatureMap(keras.layers.Layer):
             spec(*first.shape[:2], second.shape[1]),
         )
         return results if return_attention_scores else results[:2]
-
-    def get_config(self) -> dict[str, Any]:
-        score = keras.saving.serialize_keras_object(self.score)
-        return {**super().get_config(), "max_length": self.max_length, "score": score}
 
 
 def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:

@@ -9,11 +9,12 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionPooling(keras.layers.Layer):
+class AttentionPooling(BaseLayer):
     """Attention pooling: weighted sum of a sequence, with a learned or a given query.
 
     `pooled = sum_s weights_s x_s`, `weights = align(score(q, x_s) over s)`
@@ -129,6 +130,5 @@ class AttentionPooling(keras.layers.Layer):
         return None
 
     def get_config(self) -> dict[str, Any]:
-        attention_config = self.attention.get_config()
-        names = ("score", "alignment", "dropout", "seed")
-        return {**super().get_config(), **{name: attention_config[name] for name in names}}
+        attention, names = self.attention.get_config(), ("score", "alignment", "dropout", "seed")
+        return {**super().get_config(), **{name: attention[name] for name in names}}

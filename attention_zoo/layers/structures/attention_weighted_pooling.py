@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.structures.attention_feature_map import (
     attention_matrix,
     build_pairwise,
@@ -18,7 +19,7 @@ from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionWeightedPooling(keras.layers.Layer):
+class AttentionWeightedPooling(BaseLayer):
     """Sliding-window sum pooling of two sentences, weighted by attention (ABCNN-2).
 
     `A_ij = score(x_i, y_j)`, `x'_i = sum_{k = i .. i+w-1} (sum_j A_kj) x_k`, and likewise for y
@@ -144,7 +145,3 @@ class AttentionWeightedPooling(keras.layers.Layer):
             spec(*first.shape[:2], second.shape[1]),
         )
         return results if return_attention_scores else results[:2]
-
-    def get_config(self) -> dict[str, Any]:
-        score = keras.saving.serialize_keras_object(self.score)
-        return {**super().get_config(), "window": self.window, "score": score}

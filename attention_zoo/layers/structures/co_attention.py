@@ -8,12 +8,13 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.structures.attention_feature_map import make_pairwise_score
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CoAttention(keras.layers.Layer):
+class CoAttention(BaseLayer):
     """Co-attention: context-to-query and query-to-context attention (BiDAF).
 
     `s_tj = score(h_t, u_j)`, `u~_t = sum_j softmax_j(s_tj) u_j`,
@@ -124,10 +125,6 @@ class CoAttention(keras.layers.Layer):
         if not return_attention_scores:
             return merged
         return merged, spec(batch, steps, query.shape[1]), spec(batch, steps)
-
-    def get_config(self) -> dict[str, Any]:
-        score = keras.saving.serialize_keras_object(self.score)
-        return {**super().get_config(), "score": score}
 
 
 def _compute_query_weights(

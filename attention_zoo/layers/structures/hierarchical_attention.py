@@ -9,13 +9,14 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 Level = tuple[Any, Any]
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class HierarchicalAttention(keras.layers.Layer):
+class HierarchicalAttention(BaseLayer):
     """Hierarchical attention: encodes and pools nested sequences, innermost level first.
 
     `h = encoder(x)`, `x' = pooling(h)`, level by level. With words, sentences and GRUs this is the
@@ -170,21 +171,8 @@ class HierarchicalAttention(keras.layers.Layer):
         return None
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "levels": [
-                [keras.saving.serialize_keras_object(layer) for layer in level]
-                for level in zip(self.encoders, self.poolings, strict=True)
-            ],
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> HierarchicalAttention:
-        levels = [
-            tuple(keras.saving.deserialize_keras_object(layer) for layer in level)
-            for level in config["levels"]
-        ]
-        return cls(**{**config, "levels": levels})
+        levels = list(zip(self.encoders, self.poolings, strict=True))
+        return {**super().get_config(), "levels": keras.saving.serialize_keras_object(levels)}
 
 
 def _is_pair(level: Any) -> bool:

@@ -76,6 +76,8 @@ class MixtureWindowAttention(Attention):
         kappa are a, b and kappa, with a hat x, y and s.
     """
 
+    config_excludes = ("score", "alignment")
+
     def __init__(
         self,
         num_components: int = 10,
@@ -87,11 +89,6 @@ class MixtureWindowAttention(Attention):
         window = _MixtureWindow(num_components, dtype=dtype)
         super().__init__(_NoScore(dtype=dtype), window, dropout=dropout, seed=seed, **kwargs)
         self.num_components = window.num_components
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"], config["alignment"]
-        return {**config, "num_components": self.num_components}
 
 
 class _NoScore(Score):

@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.registry import did_you_mean
 from attention_zoo.typing import Shape, Tensor
@@ -44,7 +45,7 @@ POOLINGS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class StackedCrossAttention(keras.layers.Layer):
+class StackedCrossAttention(BaseLayer):
     """Stacked cross-attention (SCAN): similarity of a text and an image by word-region attention.
 
     Text to image, words e_j, regions v_i: `s_ij = max(0, cos(v_i, e_j))`,
@@ -270,15 +271,6 @@ class StackedCrossAttention(keras.layers.Layer):
         attended = zoo_ops.pass_mask_on(spec(*query_shape), mask)
         results = attended, spec(query_shape[0]), spec(*query_shape[:2], value_shape[1])
         return results if return_attention_scores else results[:2]
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "direction": self.direction,
-            "inverse_temperature": self.inverse_temperature,
-            "pooling": self.pooling,
-            "pooling_sharpness": self.pooling_sharpness,
-        }
 
 
 def _mask_or_ones(mask: Tensor | None, x: Tensor) -> Tensor:

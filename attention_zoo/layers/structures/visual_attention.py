@@ -64,6 +64,8 @@ class VisualAttention(Attention):
         are the values, h_{t-1} the query, f_beta the gate's weights, z_t the context.
     """
 
+    config_excludes = ("score",)
+
     def __init__(
         self,
         units: int | None = None,
@@ -170,11 +172,6 @@ class VisualAttention(Attention):
         context, weights, *state = results
         shape = (*weights.shape[:2], *value.shape[1:-1])
         return context, keras.KerasTensor(shape, dtype=weights.dtype), *state
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"]
-        return {**config, "units": self.units, "use_gate": self.use_gate}
 
 
 def _flatten_shape(shape: Shape) -> Shape:

@@ -8,13 +8,14 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.typing import Shape, Tensor
 
 PAD = 0
 
 
-class CharacterEncoder(keras.layers.Layer):
+class CharacterEncoder(BaseLayer):
     """Base class of layers that map the characters of words to word vectors.
 
     A subclass defines `encode`, and builds the layers of `encode` in `build`. The call takes
@@ -75,13 +76,3 @@ class CharacterEncoder(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return (*inputs_shape[:-1], self.units)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "embedding_dim": self.embedding_dim,
-            "units": self.units,
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }

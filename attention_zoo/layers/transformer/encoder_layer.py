@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import Residual
@@ -20,7 +21,7 @@ LAYER_OPTIONS = ("activation", "norm", "norm_first", "epsilon", "stochastic_dept
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class TransformerEncoderLayer(keras.layers.Layer):
+class TransformerEncoderLayer(BaseLayer):
     """Transformer encoder layer: self-attention and feed-forward sublayers, each with a residual.
 
     `y = x + attend(norm(x))`, `z = y + feed_forward(norm(y))` with `norm_first`, else
@@ -87,33 +88,27 @@ class TransformerEncoderLayer(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(attention, dict):
-            attention = keras.saving.deserialize_keras_object(attention)
         self.units = zoo_ops.whole_number("units", units)
         self.num_heads = zoo_ops.whole_number("num_heads", num_heads)
-        layer_options: dict[str, Any] = {"seed": seed, "dtype": self.dtype_policy}
-        residual_options: dict[str, Any] = {
-            "norm": norm,
-            "norm_first": norm_first,
-            "epsilon": epsilon,
-            "dropout": dropout,
-        }
-        residual_options |= {"stochastic_depth": stochastic_depth}
-        self._residual_options = residual_options
-        self.attention_residual, self.feed_forward_residual = (
-            Residual(**residual_options, **layer_options) for _ in range(2)
+        self.activation, self.norm, self.norm_first, self.epsilon = (
+            activation,
+            norm,
+            norm_first,
+            epsilon,
         )
-        self.feed_forward = FeedForward(self.units, activation, **layer_options)
+        self.dropout, self.stochastic_depth, self.seed = dropout, stochastic_depth, seed
+        self.attention_residual, self.feed_forward_residual = (
+            self.make_residual() for _ in range(2)
+        )
+        self.feed_forward = FeedForward(self.units, activation, seed=seed, dtype=self.dtype_policy)
         self.attention = attention
-        self._options = {
-            "units": self.units,
-            "num_heads": self.num_heads,
-            "activation": self.feed_forward.get_config()["activation"],
-            **residual_options,
-            "seed": seed,
-        }
         self._is_default_attention = attention is None
         self.supports_masking = True
+
+    def make_residual(self) -> Residual:
+        """Create the residual connection of a sublayer."""
+        options = (self.norm, self.norm_first, self.epsilon, self.dropout, self.stochastic_depth)
+        return Residual(*options, self.seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
@@ -213,9 +208,8 @@ class TransformerEncoderLayer(keras.layers.Layer):
         return self.attention_residual.add_output(x, attended, False), cache
 
     def get_config(self) -> dict[str, Any]:
-        attention = None if self._is_default_attention else self.attention
-        config = {**self._options, "attention": keras.saving.serialize_keras_object(attention)}
-        return {**super().get_config(), **config}
+        config = super().get_config()
+        return {**config, "attention": None} if self._is_default_attention else config
 
 
 def make_multi_head_attention(layer: Any, width: int) -> MultiHeadAttention:

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.typing import Shape, Tensor
 
@@ -28,7 +29,7 @@ GATED_ACTIVATIONS = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class FeedForward(keras.layers.Layer):
+class FeedForward(BaseLayer):
     """Position-wise feed-forward network, with or without a gate.
 
     `y = act(x W_1 + b_1) W_2 + b_2`; with a gate `y = (act(x W_1 + b_1) (x W_3 + b_3)) W_2 + b_2`
@@ -118,15 +119,3 @@ class FeedForward(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return tuple(inputs_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "activation": self.activation
-            if isinstance(self.activation, str)
-            else keras.activations.serialize(self.activation),
-            "use_bias": self.use_bias,
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }
