@@ -18,6 +18,15 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def check_choice(name: str, value: object, known: Iterable[str]) -> None:
+    """Raise ValueError unless an argument's value is one of the known names."""
+    if not isinstance(value, str) or value not in known:
+        choices = ", ".join(known)
+        raise ValueError(
+            f"{name} must be one of {choices}, got {value!r}{did_you_mean(value, known)}"
+        )
+
+
 def import_modules(package: str) -> None:
     """Import all modules of an imported package, so that their decorators register classes."""
     for module in pkgutil.walk_packages(sys.modules[package].__path__, f"{package}."):

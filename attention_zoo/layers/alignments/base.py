@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import keras
-
 from attention_zoo.layers.base import BaseLayer
 from attention_zoo.ops import refuse_float_mask
 from attention_zoo.registry import Registry
@@ -137,7 +135,6 @@ class Alignment(BaseLayer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: weights carry no mask; they are 0 at masked positions."""
-        return None
 
 
 def make_alignment(alignment: Any, dtype: Any = None) -> Alignment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
@@ -10,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.ops import at_least_float32, hardmax, masked_softmax, number, whole_number
+from attention_zoo.ops import at_least_float32, finite_number, hardmax, masked_softmax, whole_number
 from attention_zoo.typing import State, Tensor
 
 SEED_OFFSET = 104729
@@ -80,9 +79,8 @@ class GumbelAlignment(Alignment):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 < number(temperature) < math.inf:
-            raise ValueError(f"temperature must be above 0, got {temperature!r}")
-        self.initial_temperature, self.straight_through = temperature, straight_through
+        self.initial_temperature = finite_number("temperature", temperature, above=0)
+        self.straight_through = straight_through
         self.seed, self.seed_generator = seed, noise_generator(seed)
 
     def build(self, scores_shape: tuple[Any, ...]) -> None:

@@ -10,7 +10,7 @@ from keras import ops
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS, MonotonicAlignment
 from attention_zoo.layers.scores import make_score
-from attention_zoo.ops import at_least_float32, masked_softmax
+from attention_zoo.ops import at_least_float32, masked_softmax, whole_number
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -84,9 +84,7 @@ class MochaAlignment(Alignment):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
-            raise ValueError(f"chunk_size must be an integer of at least 1, got {chunk_size!r}")
-        self.chunk_size = chunk_size
+        self.chunk_size = whole_number("chunk_size", chunk_size)
         self.chunk_score = make_score(chunk_score, self.dtype_policy, units=units)
         if self.chunk_score.is_stateful:
             raise ValueError(

@@ -9,7 +9,8 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.ops import at_least_float32, linear_recurrence, number
+from attention_zoo.ops import at_least_float32, finite_number, linear_recurrence, number
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import State, Tensor
 
 FORMS = ("parallel", "recursive")
@@ -91,14 +92,12 @@ class MonotonicAlignment(Alignment):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not math.isfinite(number(score_bias_init)):
-            raise ValueError(f"score_bias_init must be a finite number, got {score_bias_init!r}")
+        self.score_bias_init = finite_number("score_bias_init", score_bias_init)
         if not 0 <= number(sigmoid_noise) < math.inf:
             raise ValueError(f"sigmoid_noise must be at least 0 and finite, got {sigmoid_noise!r}")
-        if form not in FORMS:
-            raise ValueError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
-        self.score_bias_init, self.sigmoid_noise = score_bias_init, sigmoid_noise
-        self.form, self.hard_at_inference, self.seed = form, hard_at_inference, seed
+        check_choice("form", form, FORMS)
+        self.sigmoid_noise, self.form = sigmoid_noise, form
+        self.hard_at_inference, self.seed = hard_at_inference, seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, scores_shape: tuple[Any, ...]) -> None:

@@ -101,14 +101,12 @@ class Attention(BaseLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 <= zoo_ops.number(dropout) < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {dropout!r}")
         self.score = make_score(score, self.dtype_policy, units=units)
         self.alignment = make_alignment(alignment, self.dtype_policy)
         refuse_excluded_pair(self.score, self.alignment)
         # Whether an attention step depends on the previous steps.
         self.is_stateful = self.score.is_stateful or self.alignment.is_stateful
-        self.dropout, self.seed = dropout, seed
+        self.dropout, self.seed = zoo_ops.rate("dropout", dropout), seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
@@ -64,9 +63,7 @@ class AttentionRegularizer(BaseLayer):
 
     def __init__(self, penalty: str, rate: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not math.isfinite(zoo_ops.number(rate)):
-            raise ValueError(f"rate must be a finite number, got {rate!r}")
-        self.penalty, self.rate = penalty, rate
+        self.penalty, self.rate = penalty, zoo_ops.finite_number("rate", rate)
         self.function = zoo_ops.PENALTIES.get(penalty)
         self.supports_masking = True
 

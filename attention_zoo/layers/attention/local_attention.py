@@ -9,7 +9,7 @@ import keras
 from attention_zoo.layers.alignments.local_monotonic import LocalMonotonicAlignment
 from attention_zoo.layers.alignments.local_predictive import LocalPredictiveAlignment
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.registry import did_you_mean
+from attention_zoo.registry import check_choice
 
 KINDS = {"monotonic": LocalMonotonicAlignment, "predictive": LocalPredictiveAlignment}
 
@@ -76,10 +76,7 @@ class LocalAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise ValueError(
-                f"kind must be one of {', '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}"
-            )
+        check_choice("kind", kind, KINDS)
         alignment = KINDS[kind](window, dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, units, dropout, seed, **kwargs)
         self.window, self.kind = window, kind

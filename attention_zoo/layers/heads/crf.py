@@ -186,4 +186,3 @@ class CRF(BaseLayer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the rows of the potentials are not time steps."""
-        return None

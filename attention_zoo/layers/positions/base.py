@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import backend, ops
 
 from attention_zoo.layers.base import BaseLayer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
@@ -58,9 +57,7 @@ class SinusoidalPositions(BaseLayer):
 
     def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 1 < zoo_ops.number(max_wavelength) < math.inf:
-            raise ValueError(f"max_wavelength must be above 1, got {max_wavelength!r}")
-        self.max_wavelength = max_wavelength
+        self.max_wavelength = zoo_ops.finite_number("max_wavelength", max_wavelength, above=1)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:

@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.base import BaseLayer
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import Shape, Tensor
 
 RECURRENT = {
@@ -76,8 +77,7 @@ class RecurrentEncoder(BaseLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if cell not in RECURRENT:
-            raise ValueError(f"cell must be one of {', '.join(RECURRENT)}, got {cell!r}")
+        check_choice("cell", cell, RECURRENT)
         if bidirectional and go_backwards:
             raise ValueError(
                 "go_backwards and bidirectional cannot be combined; set only one of them"

@@ -116,24 +116,15 @@ class InverseSigmoidSampling(SamplingSchedule):
 
 
 def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
-    """Create a schedule from a name, a config or an instance.
+    """Create a schedule from a name, a dict or an instance.
 
     A dict with the key "schedule" contains a name and constructor arguments, such as
     `{"schedule": "linear", "slope": 1e-3}`. Raises ValueError for an unknown name or argument.
     """
-    if isinstance(schedule, dict) and "schedule" in schedule:
-        constants = {name: value for name, value in schedule.items() if name != "schedule"}
-        return _create_schedule(SAMPLING_SCHEDULES.get(schedule["schedule"]), constants)
-    if isinstance(schedule, dict):
-        schedule = keras.saving.deserialize_keras_object(schedule)
     if isinstance(schedule, SamplingSchedule):
         return schedule
-    created: SamplingSchedule = SAMPLING_SCHEDULES.get(schedule)()
-    return created
-
-
-def _create_schedule(schedule_class: Any, constants: dict[str, Any]) -> SamplingSchedule:
-    """Create a schedule with these arguments; raise ValueError for an unknown one."""
+    constants = dict(schedule) if isinstance(schedule, dict) else {"schedule": schedule}
+    schedule_class: Any = SAMPLING_SCHEDULES.get(constants.pop("schedule", None))
     known = [field.name for field in dataclasses.fields(schedule_class)]
     for name in constants:
         if name not in known:
@@ -257,7 +248,6 @@ class ScheduledSampling(BaseLayer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the tokens carry no mask, because an embedding computes its own."""
-        return None
 
     def compute_output_spec(self, tokens: Tensor, **kwargs: Any) -> keras.KerasTensor:
         return keras.KerasTensor(tokens.shape, dtype=tokens.dtype)

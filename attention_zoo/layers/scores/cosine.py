@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, dot, require_equal_widths
-from attention_zoo.ops import at_least_float32, number
+from attention_zoo.ops import at_least_float32, finite_number
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -61,9 +61,7 @@ class CosineScore(Score):
         self, temperature: float = 1.0, learn_temperature: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 < number(temperature) < math.inf:
-            raise ValueError(f"temperature must be above 0 and finite, got {temperature!r}")
-        self.temperature = temperature
+        self.temperature = finite_number("temperature", temperature, above=0)
         self.learn_temperature = learn_temperature
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:

@@ -127,7 +127,6 @@ class AttentionPooling(BaseLayer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the pooled vector has no time axis."""
-        return None
 
     def get_config(self) -> dict[str, Any]:
         attention, names = self.attention.get_config(), ("score", "alignment", "dropout", "seed")

@@ -9,7 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.base import BaseLayer
-from attention_zoo.layers.structures.attention_feature_map import make_pairwise_score
+from attention_zoo.layers.structures.sentence_pair import make_pairwise_score
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -117,14 +117,11 @@ class CoAttention(BaseLayer):
         query_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
-        def spec(*shape: int | None) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
         batch, steps, width = context.shape
-        merged = zoo_ops.pass_mask_on(spec(batch, steps, 4 * width), context_mask)
+        merged = self.symbolic((batch, steps, 4 * width), context_mask)
         if not return_attention_scores:
             return merged
-        return merged, spec(batch, steps, query.shape[1]), spec(batch, steps)
+        return merged, *map(self.symbolic, ((batch, steps, query.shape[1]), (batch, steps)))
 
 
 def _compute_query_weights(

@@ -168,7 +168,6 @@ class HierarchicalAttention(BaseLayer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the output has no time axis."""
-        return None
 
     def get_config(self) -> dict[str, Any]:
         levels = list(zip(self.encoders, self.poolings, strict=True))

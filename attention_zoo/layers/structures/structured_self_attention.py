@@ -100,4 +100,3 @@ class StructuredSelfAttention(BaseLayer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the output has no time axis."""
-        return None

@@ -49,15 +49,11 @@ class Residual(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         layer_options: dict[str, Any] = {"dtype": self.dtype_policy}
-        for name, rate in (("dropout", dropout), ("stochastic_depth", stochastic_depth)):
-            if not 0 <= zoo_ops.number(rate) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {rate!r}")
         self.norm = NORMS.get(norm)(epsilon=epsilon, **layer_options)
         self.norm_first = norm_first
-        self.drop = Dropout(dropout, seed=seed, **layer_options)
-        self.stochastic_depth = Dropout(
-            stochastic_depth, noise_shape=(None, 1, 1), seed=seed, **layer_options
-        )
+        self.drop = Dropout(zoo_ops.rate("dropout", dropout), seed=seed, **layer_options)
+        rate = zoo_ops.rate("stochastic_depth", stochastic_depth)
+        self.stochastic_depth = Dropout(rate, (None, 1, 1), seed, **layer_options)
 
     def build(self, inputs_shape: Shape) -> None:
         self.norm.build(tuple(inputs_shape))
