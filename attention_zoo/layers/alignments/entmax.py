@@ -76,9 +76,7 @@ class EntmaxAlignment(Alignment):
         self.alpha_logit = None
         if self.learn_alpha:
             start = keras.initializers.Constant(math.log((self.alpha - 1) / (2 - self.alpha)))
-            self.alpha_logit = self.add_weight(
-                shape=(), initializer=start, autocast=False, name="alpha_logit"
-            )
+            self.alpha_logit = self.add_weight((), start, autocast=False, name="alpha_logit")
         self.built = True
 
     def call(

@@ -84,12 +84,9 @@ class GumbelAlignment(Alignment):
         self.seed, self.seed_generator = seed, noise_generator(seed)
 
     def build(self, scores_shape: tuple[Any, ...]) -> None:
+        start = keras.initializers.Constant(self.initial_temperature)
         self.temperature = self.add_weight(
-            shape=(),
-            initializer=keras.initializers.Constant(self.initial_temperature),
-            trainable=False,
-            autocast=False,
-            name="temperature",
+            (), start, trainable=False, autocast=False, name="temperature"
         )
         self.built = True
 

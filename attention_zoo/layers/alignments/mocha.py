@@ -150,8 +150,9 @@ class MochaAlignment(Alignment):
         return sum(shifted[1:], shifted[0])
 
     def get_config(self) -> dict[str, Any]:
-        reader, names = self.reader.get_config(), (*READER_ARGUMENTS, "seed")
-        return {**super().get_config(), **{name: reader[name] for name in names}}
+        reader = self.reader.get_config()
+        arguments = {name: reader[name] for name in (*READER_ARGUMENTS, "seed")}
+        return {**super().get_config(), **arguments}
 
 
 def _crop(x: Tensor, before: int, after: int) -> Tensor:

@@ -227,9 +227,11 @@ class Attention(BaseLayer):
 
         It is `()` if neither is stateful.
         """
+        return self._initial_state(self.weights_like(memory))
+
+    def _initial_state(self, like: Tensor) -> State:
         if not self.is_stateful:
             return ()
-        like = self.weights_like(memory)
         return self.score.initial_state(like), self.alignment.initial_state(like)
 
     def attend(
@@ -338,24 +340,14 @@ class Attention(BaseLayer):
         **kwargs: Any,
     ) -> Any:
         shape = self.compute_output_shape(query.shape, value.shape)
-        context = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        outputs = [zoo_ops.pass_mask_on(context, query_mask)]
+        outputs: list[Any] = [self.symbolic(shape, query_mask)]
         batch, steps = query.shape[:2]
         rows = (batch, self.heads) if self.heads else (batch,)
+        sources = value.shape[1:-1]  # two axes if the memory is a grid
         if return_attention_scores:
-            weights_shape = (*rows, steps, value.shape[1])
-            outputs.append(keras.KerasTensor(weights_shape, dtype=self.compute_dtype))
+            outputs.append(self.symbolic((*rows, steps, *sources)))
         if return_state:
-            outputs.append(self._state_spec((*rows, value.shape[1])))
+            num_sources = None if None in sources else math.prod(sources)
+            like = keras.KerasTensor((*rows, num_sources), dtype="float32")
+            outputs.append(compute_output_spec(self._initial_state, like))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-    def _state_spec(self, shape: Shape) -> State:
-        """Return symbolic tensors with the shapes of the state after a call."""
-        if not self.is_stateful:
-            return ()
-        like = keras.KerasTensor(shape, dtype="float32")
-
-        def states(like: Tensor) -> State:
-            return self.score.initial_state(like), self.alignment.initial_state(like)
-
-        return compute_output_spec(states, like)

@@ -68,10 +68,7 @@ class AttentionRegularizer(BaseLayer):
         self.supports_masking = True
 
     def call(
-        self,
-        weights: Tensor,
-        query_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
+        self, weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
     ) -> Tensor:
         loss = zoo_ops.mean_penalty(self.function, weights, query_mask, memory_mask)
         self.add_loss(self.rate * loss)

@@ -75,9 +75,8 @@ class LocationSensitiveAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = LocationSensitiveScore(
-            units, filters, kernel_size, cumulative, dtype=kwargs.get("dtype")
-        )
+        options = (units, filters, kernel_size, cumulative)
+        score = LocationSensitiveScore(*options, dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.filters = units, filters
         self.kernel_size, self.cumulative = kernel_size, cumulative

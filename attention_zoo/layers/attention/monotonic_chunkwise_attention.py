@@ -90,6 +90,7 @@ class MonotonicChunkwiseAttention(Attention):
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        alignment, names = self.alignment.get_config(), ("chunk_size", "chunk_score")
-        arguments = {name: alignment[name] for name in (*names, *READER_ARGUMENTS)}
+        alignment = self.alignment.get_config()
+        names = ("chunk_size", "chunk_score", *READER_ARGUMENTS)
+        arguments = {name: alignment[name] for name in names}
         return {**super().get_config(), **arguments}

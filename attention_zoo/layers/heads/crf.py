@@ -113,24 +113,18 @@ class CRF(BaseLayer):
         if self.num_tags is None:
             self.num_tags = inputs_shape[-1]
         size, self.starts, self.ends = self.num_tags, None, None
-        self.transitions = self.add_weight(
-            shape=(size, size),
-            initializer=self.transitions_initializer,
-            autocast=False,
-            name="transitions",
-        )
+        options: dict[str, Any] = {"autocast": False}
+        initializer = self.transitions_initializer
+        self.transitions = self.add_weight((size, size), initializer, name="transitions", **options)
         if self.use_boundaries:
-            self.starts, self.ends = (
-                self.add_weight(shape=(size,), initializer="zeros", autocast=False, name=name)
-                for name in ("starts", "ends")
-            )
+            self.starts = self.add_weight((size,), "zeros", name="starts", **options)
+            self.ends = self.add_weight((size,), "zeros", name="ends", **options)
         self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, return_tags: bool = False) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "positions", self.num_tags))
-        chain = zoo_ops.make_chain(
-            inputs, *self._energies(), zoo_ops.merge_masks("mask", mask, inputs)
-        )
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
+        chain = zoo_ops.make_chain(inputs, *self._energies(), mask)
         potentials = zoo_ops.pack(chain)
         return (potentials, zoo_ops.best_path(chain)[0]) if return_tags else potentials
 

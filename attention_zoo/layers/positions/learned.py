@@ -63,11 +63,8 @@ class LearnedPositions(BaseLayer):
 
     def build(self, inputs_shape: Shape) -> None:
         check_embeddings(inputs_shape)
-        self.table = self.add_weight(
-            shape=(self.max_length, inputs_shape[-1]),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
-            name="table",
-        )
+        start = keras.initializers.RandomNormal(stddev=0.02)
+        self.table = self.add_weight((self.max_length, inputs_shape[-1]), start, name="table")
         self.built = True
 
     def call(self, inputs: Tensor, start: Any = 0) -> Tensor:

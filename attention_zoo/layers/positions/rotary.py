@@ -75,7 +75,5 @@ class RotaryPositions(RelativePositions):
         dtype = backend.standardize_dtype(exact.dtype)
         if positions is None:
             positions = ops.arange(ops.shape(x)[-2], dtype="int32")
-        rotated = zoo_ops.rotate(
-            exact, zoo_ops.angles(positions, x.shape[-1], self.max_wavelength, dtype)
-        )
-        return ops.cast(rotated, x.dtype)
+        angles = zoo_ops.angles(positions, x.shape[-1], self.max_wavelength, dtype)
+        return ops.cast(zoo_ops.rotate(exact, angles), x.dtype)

@@ -66,7 +66,6 @@ class SinusoidalPositions(BaseLayer):
 
     def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
         dtype = backend.standardize_dtype(zoo_ops.at_least_float32(inputs).dtype)
-        angles = zoo_ops.angles(
-            absolute_positions(inputs, start), inputs.shape[-1], self.max_wavelength, dtype
-        )
+        positions = absolute_positions(inputs, start)
+        angles = zoo_ops.angles(positions, inputs.shape[-1], self.max_wavelength, dtype)
         return inputs + ops.cast(zoo_ops.sinusoids(angles, inputs.shape[-1]), inputs.dtype)

@@ -123,7 +123,8 @@ class AttentionCell(BaseLayer):
         check_choice("order", order, ORDERS)
         self.cell = _check_cell(cell, self.dtype_policy)
         self.attentions = _check_attentions(attention)
-        self.order, has_attention = order, bool(self.attentions)
+        self.order = order
+        has_attention = bool(self.attentions)
         self.attends_first = has_attention and order == "attend_then_step"
         if input_feeding is None:
             input_feeding = has_attention and not self.attends_first
@@ -193,11 +194,10 @@ class AttentionCell(BaseLayer):
         self, constants: CellConstants, batch_size: Tensor, states: list[Tensor] | None = None
     ) -> CellState:
         """Return the initial state. `states` has one tensor per cell state; None means zeros."""
+        sizes = self.state_sizes
         if states is None:
-            states = [
-                ops.zeros((batch_size, size), self.compute_dtype) for size in self.state_sizes
-            ]
-        _check_states(states, self.state_sizes, batch_size)
+            states = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
+        _check_states(states, sizes, batch_size)
         remaining = iter([ops.cast(state, self.compute_dtype) for state in states])
         cells = tuple(
             tuple(next(remaining) for _ in get_state_sizes(cell)) for cell in list_cells(self.cell)
@@ -235,7 +235,8 @@ class AttentionCell(BaseLayer):
     ) -> tuple[StepRecord, CellState]:
         """Run one step from the result of `hoist`; the other arguments are those of the call."""
         alignments, query = state.alignments, state.cells[-1][0]
-        options, feedback = (constants, alignments, noise, training), list(state.attention)
+        options = (constants, alignments, noise, training)
+        feedback = list(state.attention)
         if self.attends_first:
             context, weights, alignments = self.attend(query, *options)
             feedback = [context, *feedback]

@@ -99,9 +99,9 @@ class RecurrentDecoder(BaseLayer):
             if initial_state_shape is None or not isinstance(initial_state_shape[-1], int):
                 raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
             for number, size in enumerate(self.state_sizes):
-                shape, name = (initial_state_shape[-1], size), f"bridge_bias_{number}"
-                kernel = self.add_weight(shape=shape, name=f"bridge_kernel_{number}")
-                bias = self.add_weight(shape=(size,), initializer="zeros", name=name)
+                shape = (initial_state_shape[-1], size)
+                kernel = self.add_weight(shape, name=f"bridge_kernel_{number}")
+                bias = self.add_weight((size,), "zeros", name=f"bridge_bias_{number}")
                 self.bridges.append((kernel, bias))
         self.built = True
 
@@ -119,11 +119,11 @@ class RecurrentDecoder(BaseLayer):
         memory_mask: Any = None,
         training: bool | None = None,
     ) -> Any:
-        constants, state = self.start(
-            memory, initial_state, memory_mask, ops.shape(inputs)[0], bool(training)
-        )
+        training = bool(training)
+        batch_size = ops.shape(inputs)[0]
+        constants, state = self.start(memory, initial_state, memory_mask, batch_size, training)
         fields = ("output", "weights") if self.alignment_history else ("output",)
-        record, state = self.unroll(inputs, constants, state, inputs_mask, fields, bool(training))
+        record, state = self.unroll(inputs, constants, state, inputs_mask, fields, training)
         results = [record["output"]]
         if self.alignment_history:
             results.append(list(record["weights"]))

@@ -91,16 +91,12 @@ class RecurrentEncoder(BaseLayer):
         self.supports_masking = True
 
     def _make_layer(self, number: int) -> keras.layers.Layer:
-        options = {
-            "return_sequences": True,
-            "return_state": True,
-            "name": f"layer_{number}",
-            "dtype": self.dtype_policy,
-        }
+        layer, name, dtype = RECURRENT[self.cell], f"layer_{number}", self.dtype_policy
+        options = {"return_sequences": True, "return_state": True, "dtype": dtype}
         if self.bidirectional:
-            half = RECURRENT[self.cell](self.units // 2, **{**options, "name": "direction"})
-            return keras.layers.Bidirectional(half, name=f"layer_{number}", dtype=self.dtype_policy)
-        return RECURRENT[self.cell](self.units, go_backwards=self.go_backwards, **options)
+            half = layer(self.units // 2, name="direction", **options)
+            return keras.layers.Bidirectional(half, name=name, dtype=dtype)
+        return layer(self.units, go_backwards=self.go_backwards, name=name, **options)
 
     def build(self, input_shape: Shape) -> None:
         for layer in self.stack:

@@ -12,7 +12,7 @@ from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.base import BaseLayer
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.registry import Registry, check_known
 from attention_zoo.typing import Tensor
 
 State = Any
@@ -126,12 +126,7 @@ def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
     constants = dict(schedule) if isinstance(schedule, dict) else {"schedule": schedule}
     schedule_class: Any = SAMPLING_SCHEDULES.get(constants.pop("schedule", None))
     known = [field.name for field in dataclasses.fields(schedule_class)]
-    for name in constants:
-        if name not in known:
-            raise ValueError(
-                f"{schedule_class.__name__} has no argument {name!r}{did_you_mean(name, known)}"
-                f" (known: {', '.join(known)})"
-            )
+    check_known(f"{schedule_class.__name__} has no argument", constants, known)
     created: SamplingSchedule = schedule_class(**constants)
     return created
 
@@ -205,9 +200,7 @@ class ScheduledSampling(BaseLayer):
         self.schedule = make_sampling_schedule(schedule)
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
-        self.updates = self.add_weight(
-            shape=(), initializer="zeros", dtype="int", trainable=False, name="updates"
-        )
+        self.updates = self.add_weight((), "zeros", "int", trainable=False, name="updates")
 
     def call(
         self,

@@ -69,9 +69,7 @@ class CosineScore(Score):
         self.log_temperature = None
         if self.learn_temperature:
             start = keras.initializers.Constant(math.log(self.temperature))
-            self.log_temperature = self.add_weight(
-                shape=(), initializer=start, name="log_temperature"
-            )
+            self.log_temperature = self.add_weight((), start, name="log_temperature")
         self.built = True
 
     def project(self, key: Tensor) -> Tensor:

@@ -103,12 +103,9 @@ class AttentionPooling(BaseLayer):
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
         mask = zoo_ops.merge_masks("mask", mask, inputs)
+        query = self._query(query, inputs)[:, None]
         context, weights = self.attention(
-            self._query(query, inputs)[:, None],
-            inputs,
-            value_mask=mask,
-            return_attention_scores=True,
-            training=training,
+            query, inputs, value_mask=mask, return_attention_scores=True, training=training
         )
         pooled, weights = context[:, 0], weights[:, 0]
         return (pooled, weights) if return_attention_scores else pooled
@@ -129,5 +126,6 @@ class AttentionPooling(BaseLayer):
         """Return None: the pooled vector has no time axis."""
 
     def get_config(self) -> dict[str, Any]:
-        attention, names = self.attention.get_config(), ("score", "alignment", "dropout", "seed")
+        attention = self.attention.get_config()
+        names = ("score", "alignment", "dropout", "seed")
         return {**super().get_config(), **{name: attention[name] for name in names}}

@@ -9,7 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.base import BaseLayer
-from attention_zoo.layers.structures.sentence_pair import make_pairwise_score
+from attention_zoo.layers.structures.sentence_pair import make_pair_mask, make_pairwise_score
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -97,13 +97,12 @@ class CoAttention(BaseLayer):
         context = zoo_ops.zero_masked(ops.cast(context, self.compute_dtype), context_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)
         scores = self.score.compute_scores(context, self.score.project(query))  # (B, T, J)
-        to_query = _compute_query_weights(scores, context_mask, query_mask)
+        to_query = zoo_ops.masked_softmax(scores, make_pair_mask(context_mask, query_mask))
         to_context = _compute_context_weights(scores, context_mask, query_mask)
         attended_query = _weighted_sum(to_query, query)  # (B, T, D)
         attended_context = _weighted_sum(to_context[:, None], context)  # (B, 1, D)
-        merged = ops.concatenate(
-            [context, attended_query, context * attended_query, context * attended_context], axis=-1
-        )
+        products = [context * attended_query, context * attended_context]
+        merged = ops.concatenate([context, attended_query, *products], axis=-1)
         merged = zoo_ops.pass_mask_on(merged, context_mask)
         if not return_attention_scores:
             return merged
@@ -122,17 +121,6 @@ class CoAttention(BaseLayer):
         if not return_attention_scores:
             return merged
         return merged, *map(self.symbolic, ((batch, steps, query.shape[1]), (batch, steps)))
-
-
-def _compute_query_weights(
-    scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None
-) -> Tensor:
-    """Compute the weights over the query for each context position, `(B, T, J)`."""
-    mask = zoo_ops.combine_masks(
-        None if context_mask is None else context_mask[:, :, None],
-        None if query_mask is None else query_mask[:, None, :],
-    )
-    return zoo_ops.masked_softmax(scores, mask)
 
 
 def _compute_context_weights(

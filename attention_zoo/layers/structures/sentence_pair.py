@@ -63,10 +63,7 @@ class SentencePairLayer(BaseLayer):
         first = zoo_ops.zero_masked(first, first_mask)  # (B, S, D)
         second = zoo_ops.zero_masked(second, second_mask)  # (B, T, E)
         scores = self.score.compute_scores(first, self.score.project(second))  # (B, S, T)
-        mask = zoo_ops.combine_masks(
-            None if first_mask is None else first_mask[:, :, None],
-            None if second_mask is None else second_mask[:, None, :],
-        )
+        mask = make_pair_mask(first_mask, second_mask)
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros((), scores.dtype))
         results = (
@@ -109,6 +106,14 @@ class SentencePairLayer(BaseLayer):
         if not return_attention_scores:
             return specs
         return *specs, self.symbolic((*first.shape[:2], second.shape[1]))
+
+
+def make_pair_mask(first_mask: Tensor | None, second_mask: Tensor | None) -> Tensor | None:
+    """Combine masks `(B, S)` and `(B, T)` into one of all pairs, `(B, S, T)` or None."""
+    return zoo_ops.combine_masks(
+        None if first_mask is None else first_mask[:, :, None],
+        None if second_mask is None else second_mask[:, None, :],
+    )
 
 
 def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:

@@ -139,7 +139,7 @@ class StackedCrossAttention(BaseLayer):
         regions_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
-        (queries, mask), (values, value_mask) = self._prepare(
+        (queries, mask), (values, value_mask) = self._sides(
             words, regions, words_mask, regions_mask
         )
         query_mask, value_mask = _mask_or_ones(mask, queries), _mask_or_ones(value_mask, values)
@@ -154,12 +154,8 @@ class StackedCrossAttention(BaseLayer):
         zoo_ops.pass_mask_on(results[0], mask)
         return results if return_attention_scores else results[:2]
 
-    def _prepare(
-        self,
-        words: Tensor,
-        regions: Tensor,
-        words_mask: Tensor | None,
-        regions_mask: Tensor | None,
+    def _sides(
+        self, words: Tensor, regions: Tensor, words_mask: Tensor | None, regions_mask: Tensor | None
     ) -> tuple[MaskedSequence, MaskedSequence]:
         """Return the queries and the values, 0 at masked positions, each with its mask."""
         zoo_ops.check_shape("words", words.shape, ("batch", "positions", "features"))
@@ -195,13 +191,10 @@ class StackedCrossAttention(BaseLayer):
         """
         if not self.built:
             self.build(tuple(words.shape), tuple(regions.shape))
-        (queries, query_mask), (values, value_mask) = self._prepare(
+        (queries, mask), (values, value_mask) = self._sides(
             words, regions, words_mask, regions_mask
         )
-        query_mask, value_mask = (
-            _mask_or_ones(query_mask, queries),
-            _mask_or_ones(value_mask, values),
-        )
+        query_mask, value_mask = _mask_or_ones(mask, queries), _mask_or_ones(value_mask, values)
         queries, units = self.cosine.project(queries), self.cosine.project(values)
         count, length, size = ops.shape(queries)
         cosines = ops.matmul(units, ops.transpose(ops.reshape(queries, (count * length, size))))

@@ -48,12 +48,11 @@ class CharacterEncoder(BaseLayer):
         self.embedding_dim = zoo_ops.whole_number("embedding_dim", embedding_dim)
         self.units = zoo_ops.whole_number("units", units)
         self.dropout, self.seed = dropout, seed
-        common: dict[str, Any] = {"dtype": self.dtype_policy}
         initializer = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
         self.embedding = keras.layers.Embedding(
-            vocabulary_size, embedding_dim, initializer, **common
+            vocabulary_size, embedding_dim, initializer, dtype=self.dtype_policy
         )
-        self.drop = Dropout(dropout, seed=seed, **common)
+        self.drop = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "words", "characters"))

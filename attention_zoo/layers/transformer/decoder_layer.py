@@ -125,8 +125,7 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         """
         x, cache = self.attend_step(x, cache)
         query = self.memory_residual.prepare_input(x)
-        context, weights = attend_cached(
-            self.memory_attention, query, memory, memory_mask[:, None, None]
-        )
+        mask = memory_mask[:, None, None]
+        context, weights = attend_cached(self.memory_attention, query, memory, mask)
         x = self.memory_residual.add_output(x, context, False)
         return self.apply_feed_forward(x), cache, weights

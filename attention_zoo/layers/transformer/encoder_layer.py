@@ -13,7 +13,7 @@ from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import Residual
-from attention_zoo.registry import did_you_mean
+from attention_zoo.registry import check_known
 from attention_zoo.typing import Shape, Tensor
 
 LAYER_OPTIONS = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
@@ -90,16 +90,11 @@ class TransformerEncoderLayer(BaseLayer):
         super().__init__(**kwargs)
         self.units = zoo_ops.whole_number("units", units)
         self.num_heads = zoo_ops.whole_number("num_heads", num_heads)
-        self.activation, self.norm, self.norm_first, self.epsilon = (
-            activation,
-            norm,
-            norm_first,
-            epsilon,
-        )
-        self.dropout, self.stochastic_depth, self.seed = dropout, stochastic_depth, seed
-        self.attention_residual, self.feed_forward_residual = (
-            self.make_residual() for _ in range(2)
-        )
+        self.activation, self.seed = activation, seed
+        self.norm, self.norm_first, self.epsilon = norm, norm_first, epsilon
+        self.dropout, self.stochastic_depth = dropout, stochastic_depth
+        self.attention_residual = self.make_residual()
+        self.feed_forward_residual = self.make_residual()
         self.feed_forward = FeedForward(self.units, activation, seed=seed, dtype=self.dtype_policy)
         self.attention = attention
         self._is_default_attention = attention is None
@@ -134,9 +129,8 @@ class TransformerEncoderLayer(BaseLayer):
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         x, weights = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
-        x = zoo_ops.pass_mask_on(
-            zoo_ops.zero_masked(self.apply_feed_forward(x, training), mask), mask
-        )
+        x = zoo_ops.zero_masked(self.apply_feed_forward(x, training), mask)
+        x = zoo_ops.pass_mask_on(x, mask)
         return (x, weights) if return_attention_scores else x
 
     def attend(
@@ -179,9 +173,8 @@ class TransformerEncoderLayer(BaseLayer):
             `(B, T, D)`, and the keys and values of the prefix.
         """
         x = zoo_ops.zero_masked(ops.cast(x, self.compute_dtype), mask)
-        cached = project_keys_and_values(
-            self.attention, zoo_ops.zero_masked(self.attention_residual.prepare_input(x), mask)
-        )
+        inputs = zoo_ops.zero_masked(self.attention_residual.prepare_input(x), mask)
+        cached = project_keys_and_values(self.attention, inputs)
         x, _ = self.attend(x, mask, True, False, False)
         return zoo_ops.zero_masked(self.apply_feed_forward(x), mask), cached
 
@@ -227,13 +220,7 @@ def check_layer_options(options: dict[str, Any], extra: tuple[str, ...] = ()) ->
         options: the value of `layer`, arguments by name.
         extra: names that the model accepts in addition to `LAYER_OPTIONS`.
     """
-    known = (*LAYER_OPTIONS, *extra)
-    for name in options:
-        if name not in known:
-            raise ValueError(
-                f"layer has no option {name!r}{did_you_mean(name, known)}"
-                f" (known: {', '.join(known)})"
-            )
+    check_known("layer has no option", options, (*LAYER_OPTIONS, *extra))
 
 
 def project_keys_and_values(

@@ -24,7 +24,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
 CUSTOM_ACTIVATIONS = {"gelu_tanh": gelu_tanh}
 """Activations that Keras does not know by name."""
 
-GATED_ACTIVATIONS = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
+GATED_ACTIVATIONS: dict[str, Any] = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
 """Gated activations by name, and the activation function of each."""
 
 
@@ -81,30 +81,22 @@ class FeedForward(BaseLayer):
     ) -> None:
         super().__init__(**kwargs)
         self.units = zoo_ops.whole_number("units", units)
-        self.activation, self.use_bias, self.dropout, self.seed = (
-            activation,
-            use_bias,
-            dropout,
-            seed,
-        )
-        gated = isinstance(activation, str) and activation in GATED_ACTIVATIONS
-        dense_options: dict[str, Any] = {"use_bias": use_bias, "dtype": self.dtype_policy}
-        activation_function = (
-            {**GATED_ACTIVATIONS, **CUSTOM_ACTIVATIONS}.get(activation)
-            if isinstance(activation, str)
-            else None
-        )
-        self.first = keras.layers.Dense(
-            self.units, activation_function or activation, **dense_options
-        )
-        self.gate = keras.layers.Dense(self.units, **dense_options) if gated else None
+        self.activation, self.use_bias = activation, use_bias
+        self.dropout, self.seed = dropout, seed
+        is_gated = isinstance(activation, str) and activation in GATED_ACTIVATIONS
+        if isinstance(activation, str):
+            activation = (GATED_ACTIVATIONS | CUSTOM_ACTIVATIONS).get(activation, activation)
+        self.first = self._make_dense(self.units, activation)
+        self.gate = self._make_dense(self.units) if is_gated else None
         self.drop = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self.supports_masking = True
 
+    def _make_dense(self, units: int, activation: Any = None) -> keras.layers.Dense:
+        return keras.layers.Dense(units, activation, self.use_bias, dtype=self.dtype_policy)
+
     def build(self, inputs_shape: Shape) -> None:
         width = inputs_shape[-1]
-        dense_options: dict[str, Any] = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
-        self.second = keras.layers.Dense(width, **dense_options)
+        self.second = self._make_dense(width)
         self.first.build((None, width))
         if self.gate is not None:
             self.gate.build((None, width))
