@@ -19,6 +19,9 @@ class BaseLayer(keras.layers.Layer):
     constructor accepts as `**kwargs`. An argument that is not stored is not in the config. A class
     that stores one in another form adds it as usual in Keras: `def get_config(self): return
     {**super().get_config(), "name": value}`.
+
+    `build` need not set `built`, and a layer that defines `compute_mask` need not set
+    `supports_masking`: Keras does.
     """
 
     config_excludes: ClassVar[tuple[str, ...]] = ()

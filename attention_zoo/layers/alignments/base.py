@@ -65,7 +65,6 @@ class Alignment(BaseLayer):
 
     def build(self, scores_shape: Shape) -> None:
         """Create the other weights; the base class has none."""
-        self.built = True
 
     def get_build_config(self) -> None:
         """Return None: on loading, not Keras but the attention layer builds this layer.

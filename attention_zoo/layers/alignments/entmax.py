@@ -77,7 +77,6 @@ class EntmaxAlignment(Alignment):
         if self.learn_alpha:
             start = keras.initializers.Constant(math.log((self.alpha - 1) / (2 - self.alpha)))
             self.alpha_logit = self.add_weight((), start, autocast=False, name="alpha_logit")
-        self.built = True
 
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False

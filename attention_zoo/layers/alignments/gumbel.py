@@ -88,7 +88,6 @@ class GumbelAlignment(Alignment):
         self.temperature = self.add_weight(
             (), start, trainable=False, autocast=False, name="temperature"
         )
-        self.built = True
 
     def sample_noise(self, shape: tuple[Any, ...], dtype: str) -> Tensor:
         return gumbel_noise(shape, dtype, self.seed_generator)

@@ -102,7 +102,6 @@ class MochaAlignment(Alignment):
     def build(self, scores_shape: Shape) -> None:
         if not self.reader.built:
             self.reader.build(scores_shape)
-        self.built = True
 
     def initial_state(self, like: Tensor) -> State:
         return self.reader.initial_state(like)

@@ -103,7 +103,6 @@ class MonotonicAlignment(Alignment):
     def build(self, scores_shape: tuple[Any, ...]) -> None:
         start = keras.initializers.Constant(self.score_bias_init)
         self.score_bias = self.add_weight(shape=(), initializer=start, name="score_bias")
-        self.built = True
 
     def initial_state(self, like: Tensor) -> State:
         first = ops.cast(ops.arange(ops.shape(like)[-1]) == 0, at_least_float32(like).dtype)

@@ -63,7 +63,6 @@ class SigmoidAlignment(Alignment):
     def build(self, scores_shape: tuple[Any, ...]) -> None:
         start = keras.initializers.Constant(self.bias_init)
         self.score_bias = self.add_weight(shape=(), initializer=start, name="score_bias")
-        self.built = True
 
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False

@@ -113,7 +113,6 @@ class Attention(BaseLayer):
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         self.built_shapes = check_shapes(query_shape, value_shape, key_shape or value_shape)
         self.build_parts(tuple(query_shape), tuple(key_shape or value_shape))
-        self.built = True
 
     def build_parts(self, query_shape: Shape, key_shape: Shape) -> None:
         """Build score and alignment for shapes `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""

@@ -142,7 +142,6 @@ class MultiHeadAttention(Attention):
         self.build_parts(of_query, of_key)
         if self.positions is not None and not self.positions.built:
             self.positions.build(of_query, of_key)
-        self.built = True
 
     def _weights(self, name: str, shape: tuple[int, ...], inputs: int = 1) -> tuple[Any, Any]:
         """Add a kernel, whose first `inputs` axes are the input axes, and its bias (or None)."""

@@ -24,7 +24,6 @@ class SelfAttentionBase(BaseLayer):
         shape = self.compute_output_shape(inputs_shape)
         if not self.attention.built:
             self.attention.build(shape, shape)
-        self.built = True
 
     def call(
         self,

@@ -76,7 +76,6 @@ class CopyHead(BaseLayer):
             for name, shape in shapes.items()
         ]
         self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
-        self.built = True
 
     def call(
         self,

@@ -106,7 +106,6 @@ class CRF(BaseLayer):
             self.constraints = zoo_ops.tag_constraints(tag_scheme, tags)
         self.use_boundaries = use_boundaries
         self.transitions_initializer = keras.initializers.get(transitions_initializer)
-        self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "positions", self.num_tags or "tags"))
@@ -119,7 +118,6 @@ class CRF(BaseLayer):
         if self.use_boundaries:
             self.starts = self.add_weight((size,), "zeros", name="starts", **options)
             self.ends = self.add_weight((size,), "zeros", name="ends", **options)
-        self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, return_tags: bool = False) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "positions", self.num_tags))

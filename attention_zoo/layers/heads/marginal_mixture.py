@@ -57,7 +57,6 @@ class MarginalMixture(BaseLayer):
 
     def build(self, weights_shape: Shape, logits_shape: Shape) -> None:
         _check_pair(weights_shape, logits_shape)
-        self.built = True
 
     def call(self, weights: Tensor, logits: Tensor) -> Tensor:
         _check_pair(weights.shape, logits.shape)

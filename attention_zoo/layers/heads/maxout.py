@@ -58,7 +58,6 @@ class Maxout(BaseLayer):
         width = self.units * self.pool
         self.kernel = self.add_weight(shape=(input_shape[-1], width), name="kernel")
         self.bias = self.add_weight(shape=(width,), initializer="zeros", name="bias")
-        self.built = True
 
     def call(self, inputs: Tensor) -> Tensor:
         linear = ops.matmul(inputs, self.kernel) + self.bias

@@ -48,7 +48,6 @@ class RelativePositions(BaseLayer):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         """Create the weights; the base class has none."""
-        self.built = True
 
     @classmethod
     def causal(cls, **kwargs: Any) -> RelativePositions:

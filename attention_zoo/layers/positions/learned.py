@@ -65,7 +65,6 @@ class LearnedPositions(BaseLayer):
         check_embeddings(inputs_shape)
         start = keras.initializers.RandomNormal(stddev=0.02)
         self.table = self.add_weight((self.max_length, inputs_shape[-1]), start, name="table")
-        self.built = True
 
     def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
         check_shape("inputs", inputs.shape, ("batch", "steps", self.table.shape[-1]))

@@ -68,7 +68,6 @@ class RotaryPositions(RelativePositions):
                 f"key_dim must be even, got {query_shape[-1]}, because rotary positions rotate "
                 "pairs of features"
             )
-        self.built = True
 
     def transform(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         exact = zoo_ops.at_least_float32(x)

@@ -71,7 +71,6 @@ class ShawPositions(RelativePositions):
         self.value_table = None
         if self.use_values:
             self.value_table = self.add_weight(shape=shape, name="value_table")
-        self.built = True
 
     @property
     def has_offset(self) -> bool:

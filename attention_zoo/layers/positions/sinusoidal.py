@@ -62,7 +62,6 @@ class SinusoidalPositions(BaseLayer):
 
     def build(self, inputs_shape: Shape) -> None:
         check_embeddings(inputs_shape)
-        self.built = True
 
     def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
         dtype = backend.standardize_dtype(zoo_ops.at_least_float32(inputs).dtype)

@@ -93,7 +93,6 @@ class T5Positions(RelativePositions):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         shape = (self.num_buckets, query_shape[1])
         self.bucket_bias = self.add_weight(shape=shape, name="bucket_bias")
-        self.built = True
 
     def distance_bias(self, distances: Tensor, heads: int, dtype: str) -> Tensor:
         table = ops.cast(self.bucket_bias, dtype)

@@ -166,7 +166,6 @@ class AttentionCell(BaseLayer):
             shape = (self.hidden_size + self.context_size, self.attention_layer_size)
             self.attention_kernel = self.add_weight(shape=shape, name="attention_kernel")
         self.output_size = self.attention_size if self.output_attention else self.hidden_size
-        self.built = True
 
     @property
     def state_sizes(self) -> list[int]:

@@ -103,7 +103,6 @@ class RecurrentDecoder(BaseLayer):
                 kernel = self.add_weight(shape, name=f"bridge_kernel_{number}")
                 bias = self.add_weight((size,), "zeros", name=f"bridge_bias_{number}")
                 self.bridges.append((kernel, bias))
-        self.built = True
 
     @property
     def state_sizes(self) -> list[int]:

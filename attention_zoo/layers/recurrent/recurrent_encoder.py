@@ -102,7 +102,6 @@ class RecurrentEncoder(BaseLayer):
         for layer in self.stack:
             layer.build(input_shape)
             input_shape = (*input_shape[:-1], self.units)
-        self.built = True
 
     def call(
         self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None

@@ -196,7 +196,6 @@ class ScheduledSampling(BaseLayer):
         self, schedule: Any = "inverse_sigmoid", seed: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(autocast=False, **kwargs)  # keep the state's dtypes
-        self.supports_masking = True
         self.schedule = make_sampling_schedule(schedule)
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)

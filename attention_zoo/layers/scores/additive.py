@@ -72,7 +72,6 @@ class AdditiveScore(Score):
             start = keras.initializers.Constant((1.0 / units) ** 0.5)
             self.gain = self.add_weight(shape=(), initializer=start, name="gain")
             self.bias = self.weight("bias", (units,), "zeros")
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))

@@ -56,7 +56,6 @@ class Score(BaseLayer):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         """Create the weights; the base class has none."""
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         """Project the keys to `(..., S, K)`, independently of the query; the identity here."""

@@ -65,7 +65,6 @@ class BilinearScore(Score):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self.kernel = self.weight("kernel", (query_shape[-1], key_shape[-1]))
         self.bias = self.weight("bias", (), "zeros") if self.use_bias else None
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.transpose(ops.cast(self.kernel, key.dtype)))

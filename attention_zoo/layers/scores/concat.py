@@ -65,7 +65,6 @@ class ConcatScore(Score):
         units = self.units or self.query_width
         self.kernel = self.weight("kernel", (self.query_width + key_shape[-1], units))
         self.v = self.weight("v", (units,))
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.kernel, key.dtype)[self.query_width :])

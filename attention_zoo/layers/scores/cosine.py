@@ -70,7 +70,6 @@ class CosineScore(Score):
         if self.learn_temperature:
             start = keras.initializers.Constant(math.log(self.temperature))
             self.log_temperature = self.add_weight((), start, name="log_temperature")
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         return _normalize(key)

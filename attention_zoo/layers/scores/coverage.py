@@ -67,7 +67,6 @@ class CoverageScore(Score):
         self.coverage_kernel = self.weight("coverage_kernel", (units,))
         self.bias = self.weight("bias", (units,), "zeros")
         self.v = self.weight("v", (units,))
-        self.built = True
 
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros_like(at_least_float32(like)),)

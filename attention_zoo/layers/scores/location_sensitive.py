@@ -88,7 +88,6 @@ class LocationSensitiveScore(Score):
         self.location_kernel = self.weight("location_kernel", (self.filters, units))
         self.bias = self.weight("bias", (units,), "zeros")
         self.v = self.weight("v", (units,))
-        self.built = True
 
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros_like(at_least_float32(like)),)

@@ -78,7 +78,6 @@ class AttentionPooling(BaseLayer):
         self.attention = Attention(
             score, alignment, units, dropout, seed, dtype=self.dtype_policy, name="attention"
         )
-        self.supports_masking = True
 
     def build(self, inputs_shape: Shape, query_shape: Shape | None = None) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
@@ -91,7 +90,6 @@ class AttentionPooling(BaseLayer):
         self.query_width = query_shape[-1]
         if not self.attention.built:
             self.attention.build((query_shape[0], 1, query_shape[-1]), tuple(inputs_shape))
-        self.built = True
 
     def call(
         self,

@@ -78,7 +78,6 @@ class CoAttention(BaseLayer):
             )
         if not self.score.built:
             self.score.build(tuple(context_shape), tuple(query_shape))
-        self.built = True
 
     def call(
         self,

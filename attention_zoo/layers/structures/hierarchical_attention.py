@@ -84,7 +84,6 @@ class HierarchicalAttention(BaseLayer):
             )
         self.encoders = [encoder for encoder, _ in levels]
         self.poolings = [pooling for _, pooling in levels]
-        self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
         self._check_rank("inputs", inputs_shape, len(self.poolings) + 2)
@@ -97,7 +96,6 @@ class HierarchicalAttention(BaseLayer):
                 width = _build_layer(encoder, (None, length, width), "(batch, steps, features)")
             width = _build_layer(pooling, (None, length, width), "(batch, features)")
             self.widths.append(width)
-        self.built = True
 
     def call(
         self,

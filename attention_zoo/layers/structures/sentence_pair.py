@@ -25,7 +25,6 @@ class SentencePairLayer(BaseLayer):
     def __init__(self, score: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.score = make_pairwise_score(score, self.dtype_policy)
-        self.supports_masking = True
 
     def build(self, first_shape: Shape, second_shape: Shape) -> None:
         self.check_pair(first_shape, second_shape)
@@ -37,7 +36,6 @@ class SentencePairLayer(BaseLayer):
                     f"first (the query) and second (the key) do not fit: {error}"
                 ) from error
         self.widths = (first_shape[-1], second_shape[-1])
-        self.built = True
 
     def check_pair(
         self, first_shape: Shape, second_shape: Shape, widths: tuple[Any, Any] = (None, None)

@@ -117,7 +117,6 @@ class StackedCrossAttention(BaseLayer):
         self.inverse_temperature = finite_number("inverse_temperature", inverse_temperature, 0)
         self.pooling_sharpness = finite_number("pooling_sharpness", pooling_sharpness, 0)
         self.cosine = make_score("cosine", self.dtype_policy)
-        self.supports_masking = True
 
     def build(self, words_shape: Shape, regions_shape: Shape) -> None:
         for name, shape in (("words", words_shape), ("regions", regions_shape)):
@@ -129,7 +128,6 @@ class StackedCrossAttention(BaseLayer):
             )
         if not self.cosine.built:
             self.cosine.build(tuple(words_shape), tuple(regions_shape))
-        self.built = True
 
     def call(
         self,

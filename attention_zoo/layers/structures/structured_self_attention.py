@@ -69,7 +69,6 @@ class StructuredSelfAttention(BaseLayer):
             raise ValueError(f"penalty must be 0 (none) or more, got {penalty!r}")
         self.penalty = penalty
         self.attention = Attention("dot", dtype=self.dtype_policy, name="attention")
-        self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
@@ -80,7 +79,6 @@ class StructuredSelfAttention(BaseLayer):
         if not self.attention.built:
             query_shape, keys = (batch, self.hops, self.units), (batch, steps, self.units)
             self.attention.build(query_shape, tuple(inputs_shape), keys)
-        self.built = True
 
     def call(
         self, inputs: Tensor, mask: Tensor | None = None, return_attention_scores: bool = False

@@ -57,7 +57,6 @@ class CharacterEncoder(BaseLayer):
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "words", "characters"))
         self.embedding.build(None)
-        self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "words", "characters"))

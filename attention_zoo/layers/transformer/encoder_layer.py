@@ -115,7 +115,6 @@ class TransformerEncoderLayer(BaseLayer):
         self.attention_residual.build(inputs_shape)
         self.feed_forward_residual.build(inputs_shape)
         self.feed_forward.build(inputs_shape)
-        self.built = True
 
     def call(
         self,

@@ -101,7 +101,6 @@ class FeedForward(BaseLayer):
         if self.gate is not None:
             self.gate.build((None, width))
         self.second.build((None, self.units))
-        self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         inner = self.first(inputs)

@@ -57,7 +57,6 @@ class Residual(keras.layers.Layer):
 
     def build(self, inputs_shape: Shape) -> None:
         self.norm.build(tuple(inputs_shape))
-        self.built = True
 
     def prepare_input(self, x: Tensor) -> Tensor:
         """Return the input of the sublayer."""

@@ -65,7 +65,6 @@ class GlimpseSensor(BaseLayer):
 
     def build(self, images_shape: Shape, locations_shape: Shape) -> None:
         _check(images_shape, locations_shape)
-        self.built = True
 
     def call(self, images: Tensor, locations: Tensor) -> Tensor:
         _check(images.shape, locations.shape)
