@@ -126,7 +126,7 @@ class HierarchicalAttention(BaseLayer):
         """Encode and pool `(B, ..., L, D)` to `(B, ..., D')`; also return the weights."""
         *lead, length, width = ops.shape(vectors)
         rows = math.prod(lead)
-        if any(isinstance(size, int) and size == 0 for size in (rows, length)):  # RNNs reject it
+        if 0 in vectors.shape[:-1]:  # RNNs reject it
             dtype = self.compute_dtype
             return ops.zeros((*lead, self.widths[number]), dtype), ops.zeros((*lead, length), dtype)
         flat_mask = ops.reshape(mask, (rows, length))
@@ -148,9 +148,7 @@ class HierarchicalAttention(BaseLayer):
         is_static = isinstance(length, int)
         # A dynamic length may be 0.
         padded_mask = flat_mask if is_static else _append_position(flat_mask)
-        is_empty = ops.logical_not(ops.any(padded_mask, axis=-1, keepdims=True))
-        first = ops.arange(ops.shape(padded_mask)[1], dtype="int32") == 0
-        encoder_mask = ops.logical_or(padded_mask, ops.logical_and(is_empty, first))
+        encoder_mask = zoo_ops.unmask_empty_rows(padded_mask)
         x = zoo_ops.pass_mask_on(x if is_static else _append_position(x), encoder_mask)
         encoded = encoder(x, training=training)
         encoded = encoded[0] if isinstance(encoded, (list, tuple)) else encoded
