@@ -51,7 +51,7 @@ def _argument_names(cls: type) -> list[str]:
     names: dict[str, None] = {}  # ordered, each once
     for base in cls.__mro__[: cls.__mro__.index(BaseLayer)]:
         if "__init__" in vars(base):
-            parameters = list(inspect.signature(base.__init__).parameters.values())[1:]
+            parameters = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
             names |= dict.fromkeys(x.name for x in parameters if x.kind != x.VAR_KEYWORD)
             if not parameters or parameters[-1].kind != inspect.Parameter.VAR_KEYWORD:
                 break

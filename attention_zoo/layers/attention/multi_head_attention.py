@@ -130,13 +130,14 @@ class MultiHeadAttention(Attention):
         key_shape = key_shape or value_shape
         self.built_shapes = check_shapes(query_shape, value_shape, key_shape)
         heads, groups, width = self.num_heads, self.num_key_value_heads, query_shape[-1]
-        of_query, of_output = (width, heads, self.key_dim), (heads, self.value_dim, width)
-        of_key = (key_shape[-1], groups, self.key_dim)
-        of_value = (value_shape[-1], groups, self.value_dim)
-        self.query_projection, self.query_bias = self._weights("query", of_query)
-        self.key_projection, self.key_bias = self._weights("key", of_key)
-        self.value_projection, self.value_bias = self._weights("value", of_value)
-        self.output_projection, self.output_bias = self._weights("output", of_output, inputs=2)
+        kernel = (width, heads, self.key_dim)
+        self.query_projection, self.query_bias = self._weights("query", kernel)
+        kernel = (key_shape[-1], groups, self.key_dim)
+        self.key_projection, self.key_bias = self._weights("key", kernel)
+        kernel = (value_shape[-1], groups, self.value_dim)
+        self.value_projection, self.value_bias = self._weights("value", kernel)
+        kernel = (heads, self.value_dim, width)
+        self.output_projection, self.output_bias = self._weights("output", kernel, inputs=2)
         of_query = (query_shape[0], heads, query_shape[1], self.key_dim)
         of_key = (key_shape[0], heads, key_shape[1], self.key_dim)
         self.build_parts(of_query, of_key)
@@ -208,11 +209,11 @@ class MultiHeadAttention(Attention):
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
         states = [state] if state else []
-        has_bias = self.positions is not None and self.positions.has_bias
+        biased = self.positions if self.positions is not None and self.positions.has_bias else None
         if len(query.shape) == 5:  # in a window: each query (B, H, T, 1, K) has its own keys
-            if has_bias:
+            if biased is not None:
                 raise ValueError(
-                    f"{self.positions.name} adds a bias to the scores of all positions, but "
+                    f"{biased.name} adds a bias to the scores of all positions, but "
                     f"alignment {self.alignment.name} scores only a window; use "
                     'positions="rotary" or a global alignment'
                 )
@@ -223,7 +224,7 @@ class MultiHeadAttention(Attention):
             states = tree.map_structure(self._fold, states)
             scores = self.score.compute_scores(self._fold(query), keys, *states)  # (B, G, ., S)
             scores = self._unfold(scores)  # (B, H, T, S)
-        return scores + self.positions.bias(query, ops.shape(keys)[-2]) if has_bias else scores
+        return scores if biased is None else scores + biased.bias(query, ops.shape(keys)[-2])
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
         values = ops.cast(values, weights.dtype)
