@@ -14,7 +14,26 @@ from attention_zoo.typing import Shape, Tensor
 
 
 class SelfAttentionBase(BaseLayer):
-    """Base class of layers that pass one sequence to `self.attention` as query, value and key."""
+    """Base class of layers that pass one sequence to `self.attention` as query, value and key.
+
+    A subclass creates `attention`, and defines `project` if query, value and key differ.
+
+    Args:
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `(B, T, D)`.
+        The others are those of `SelfAttention`.
+
+    Returns:
+        `(B, T, A)`, A the width of `compute_output_shape`; on request the weights too.
+
+    Masking:
+        As in `SelfAttention`.
+
+    Reference:
+        Wang et al. 2018, arXiv 1711.07971, section 3.2, equation 1.
+    """
 
     attention: Attention
 

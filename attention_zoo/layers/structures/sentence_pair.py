@@ -20,6 +20,22 @@ class SentencePairLayer(BaseLayer):
 
     Args:
         score: a name or a stateless `Score`.
+
+    Call arguments:
+        first: `(B, S, D)`.
+        second: `(B, T, E)`.
+        first_mask, second_mask: `(B, S)`, `(B, T)`, False at masked positions; combined by AND
+            with the tensors' implicit Keras masks.
+        return_attention_scores: whether to return A too.
+
+    Returns:
+        Both transformed sentences; if requested, also A, `(B, S, T)`.
+
+    Masking:
+        A is 0 where either position is masked; the content of masked positions has no effect.
+
+    Reference:
+        Yin et al. 2015, arXiv 1512.05193, section 4: A is the attention feature matrix.
     """
 
     def __init__(self, score: Any, **kwargs: Any) -> None:
