@@ -18,6 +18,29 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def check_choice(name: str, value: object, known: Iterable[str]) -> None:
+    """Raise ValueError unless an argument's value is one of the known names."""
+    if not isinstance(value, str) or value not in known:
+        choices = ", ".join(known)
+        raise ValueError(
+            f"{name} must be one of {choices}, got {value!r}{did_you_mean(value, known)}"
+        )
+
+
+def check_known(what: str, names: Iterable[object], known: Iterable[str]) -> None:
+    """Raise ValueError for a name that is not known.
+
+    Args:
+        what: beginning of the message, such as "unknown score" or "layer has no option".
+        names, known: the given names and the known ones.
+    """
+    known = list(known)
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise ValueError(f"{what} {name!r}{hint} (known: {', '.join(known)})")
+
+
 def import_modules(package: str) -> None:
     """Import all modules of an imported package, so that their decorators register classes."""
     for module in pkgutil.walk_packages(sys.modules[package].__path__, f"{package}."):
@@ -54,11 +77,7 @@ class Registry:
 
         Raises ValueError, listing the known names, if there is none.
         """
-        if name not in self:
-            raise ValueError(
-                f"unknown {self.kind} {name!r}{did_you_mean(name, self._factories)}"
-                f" (known: {', '.join(self.names())})"
-            )
+        check_known(f"unknown {self.kind}", [name], self.names())
         return self._factories[name]
 
     def get_name(self, factory: object) -> str | None:

@@ -1,7 +1,14 @@
 """Pure functions on tensors: no weights, no state, any Keras backend."""
 
 from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
-from attention_zoo.ops.arguments import check_shape, number, rate, sizes_or, whole_number
+from attention_zoo.ops.arguments import (
+    check_shape,
+    finite_number,
+    number,
+    rate,
+    sizes_or,
+    whole_number,
+)
 from attention_zoo.ops.blocked_top_k import blocked_top_k
 from attention_zoo.ops.blockwise import blockwise_attention, dropout_mask
 from attention_zoo.ops.copied_cross_entropy import (
@@ -91,6 +98,7 @@ __all__ = [
     "distances",
     "dropout_mask",
     "entmax",
+    "finite_number",
     "gather_positions",
     "hardmax",
     "implicit_mask",

@@ -36,6 +36,14 @@ def rate(name: str, value: Any) -> Any:
     return value
 
 
+def finite_number(name: str, value: Any, above: float = -math.inf) -> Any:
+    """Return the value; raise ValueError unless it is finite and above `above`."""
+    if not above < number(value) < math.inf:
+        bound = "" if above == -math.inf else f" above {above:g}"
+        raise ValueError(f"{name} must be a finite number{bound}, got {value!r}")
+    return value
+
+
 def check_shape(name: str, shape: Shape, expected: Shape) -> None:
     """Raise ValueError unless a tensor has the wanted shape.
 

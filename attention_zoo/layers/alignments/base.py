@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import keras
-
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.ops import refuse_float_mask
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Shape, State, Tensor
@@ -13,7 +12,7 @@ from attention_zoo.typing import Shape, State, Tensor
 ALIGNMENTS = Registry("alignment")
 
 
-class Alignment(keras.layers.Layer):
+class Alignment(BaseLayer):
     """Base class of alignments: scores `(..., S)` to weights `(..., S)`, exactly 0 where masked.
 
     Rows are independent. Most subclasses define only `call`; those with weights create them in
@@ -66,7 +65,6 @@ class Alignment(keras.layers.Layer):
 
     def build(self, scores_shape: Shape) -> None:
         """Create the other weights; the base class has none."""
-        self.built = True
 
     def get_build_config(self) -> None:
         """Return None: on loading, not Keras but the attention layer builds this layer.
@@ -136,21 +134,14 @@ class Alignment(keras.layers.Layer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: weights carry no mask; they are 0 at masked positions."""
-        return None
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the config, because Keras's automatic one does not serialize a dtype policy."""
-        return {**super().get_config()}
 
 
 def make_alignment(alignment: Any, dtype: Any = None) -> Alignment:
-    """Return an `Alignment` from a name (created with `dtype`), a config or an instance.
+    """Return an `Alignment` from a name (created with `dtype`) or an instance.
 
     Raises:
         ValueError: an unknown name.
     """
-    if isinstance(alignment, dict):
-        alignment = keras.saving.deserialize_keras_object(alignment)
     if isinstance(alignment, Alignment):
         return alignment
     layer: Alignment = ALIGNMENTS.get(alignment)(dtype=dtype)

@@ -76,10 +76,7 @@ class EntmaxAlignment(Alignment):
         self.alpha_logit = None
         if self.learn_alpha:
             start = keras.initializers.Constant(math.log((self.alpha - 1) / (2 - self.alpha)))
-            self.alpha_logit = self.add_weight(
-                shape=(), initializer=start, autocast=False, name="alpha_logit"
-            )
-        self.built = True
+            self.alpha_logit = self.add_weight((), start, autocast=False, name="alpha_logit")
 
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
@@ -89,6 +86,3 @@ class EntmaxAlignment(Alignment):
         scores = at_least_float32(scores)
         a = ops.sigmoid(ops.cast(self.alpha_logit, scores.dtype))  # alpha - 1
         return entmax(scores, mask, 1 + ops.maximum(a, MIN_LEARNED_A)), state
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "alpha": self.alpha, "learn_alpha": self.learn_alpha}

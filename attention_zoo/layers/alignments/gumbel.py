@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
@@ -10,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.ops import at_least_float32, hardmax, masked_softmax, number, whole_number
+from attention_zoo.ops import at_least_float32, finite_number, hardmax, masked_softmax, whole_number
 from attention_zoo.typing import State, Tensor
 
 SEED_OFFSET = 104729
@@ -70,6 +69,8 @@ class GumbelAlignment(Alignment):
         the scores) and 2 (y is soft, tau the temperature); section 2.2 (straight-through).
     """
 
+    config_excludes = ("temperature",)  # the attribute is the current one
+
     def __init__(
         self,
         temperature: float = 1.0,
@@ -78,20 +79,15 @@ class GumbelAlignment(Alignment):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 < number(temperature) < math.inf:
-            raise ValueError(f"temperature must be above 0, got {temperature!r}")
-        self.initial_temperature, self.straight_through = temperature, straight_through
+        self.initial_temperature = finite_number("temperature", temperature, above=0)
+        self.straight_through = straight_through
         self.seed, self.seed_generator = seed, noise_generator(seed)
 
     def build(self, scores_shape: tuple[Any, ...]) -> None:
+        start = keras.initializers.Constant(self.initial_temperature)
         self.temperature = self.add_weight(
-            shape=(),
-            initializer=keras.initializers.Constant(self.initial_temperature),
-            trainable=False,
-            autocast=False,
-            name="temperature",
+            (), start, trainable=False, autocast=False, name="temperature"
         )
-        self.built = True
 
     def sample_noise(self, shape: tuple[Any, ...], dtype: str) -> Tensor:
         return gumbel_noise(shape, dtype, self.seed_generator)
@@ -114,12 +110,7 @@ class GumbelAlignment(Alignment):
         return hardmax(noisy, mask) + (soft - ops.stop_gradient(soft)), state
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "temperature": self.initial_temperature,
-            "straight_through": self.straight_through,
-            "seed": self.seed,
-        }
+        return {**super().get_config(), "temperature": self.initial_temperature}
 
 
 def noise_generator(seed: int | None) -> keras.random.SeedGenerator:

@@ -9,16 +9,6 @@ from keras import ops
 from attention_zoo.typing import State, Tensor
 
 
-def check_window(window: int) -> int:
-    """Return D, the window's half-width; raise ValueError unless it is an integer of at least 0."""
-    if isinstance(window, bool) or not isinstance(window, int) or window < 0:
-        raise ValueError(
-            f"window must be an integer of at least 0, got {window!r}; each query attends to "
-            "up to 2 * window + 1 positions"
-        )
-    return window
-
-
 def refuse_sequential(state: State | None) -> None:
     """Raise ValueError if the steps run sequentially: a stateful score needs all positions."""
     if state is None:

@@ -8,8 +8,8 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.layers.alignments.local import check_window, refuse_sequential, unmasked_span
-from attention_zoo.ops import Window, masked_softmax
+from attention_zoo.layers.alignments.local import refuse_sequential, unmasked_span
+from attention_zoo.ops import Window, masked_softmax, whole_number
 from attention_zoo.typing import State, Tensor
 
 
@@ -63,7 +63,7 @@ class LocalMonotonicAlignment(Alignment):
 
     def __init__(self, window: int = 10, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.window = check_window(window)
+        self.window = whole_number("window", window, low=0)
 
     def width(self, sources: Tensor) -> Tensor:
         return 2 * self.window + 1
@@ -95,6 +95,3 @@ class LocalMonotonicAlignment(Alignment):
         aux: Window | None = None,
     ) -> tuple[Tensor, State]:
         return masked_softmax(scores, mask), (state[0] + 1,)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "window": self.window}

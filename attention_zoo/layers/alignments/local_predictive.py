@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.layers.alignments.local import check_window, refuse_sequential, unmasked_span
+from attention_zoo.layers.alignments.local import refuse_sequential, unmasked_span
 from attention_zoo.layers.scores.base import check_units
-from attention_zoo.ops import Window, at_least_float32, masked_softmax
+from attention_zoo.ops import Window, at_least_float32, masked_softmax, whole_number
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -71,7 +71,7 @@ class LocalPredictiveAlignment(Alignment):
 
     def __init__(self, window: int = 10, units: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.window = check_window(window)
+        self.window = whole_number("window", window, low=0)
         self.units = check_units(units)
 
     def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
@@ -127,6 +127,3 @@ class LocalPredictiveAlignment(Alignment):
         positions = ops.cast(window.positions, weights.dtype)
         distance = positions - ops.cast(window.centre, weights.dtype)
         return weights * ops.exp(-ops.square(distance / self.sigma) / 2), state
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "window": self.window, "units": self.units}

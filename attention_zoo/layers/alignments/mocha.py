@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.layers.alignments.monotonic import MonotonicAlignment
+from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS, MonotonicAlignment
 from attention_zoo.layers.scores import make_score
-from attention_zoo.ops import at_least_float32, masked_softmax
+from attention_zoo.ops import at_least_float32, masked_softmax, whole_number
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -84,9 +84,7 @@ class MochaAlignment(Alignment):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
-            raise ValueError(f"chunk_size must be an integer of at least 1, got {chunk_size!r}")
-        self.chunk_size = chunk_size
+        self.chunk_size = whole_number("chunk_size", chunk_size)
         self.chunk_score = make_score(chunk_score, self.dtype_policy, units=units)
         if self.chunk_score.is_stateful:
             raise ValueError(
@@ -104,7 +102,6 @@ class MochaAlignment(Alignment):
     def build(self, scores_shape: Shape) -> None:
         if not self.reader.built:
             self.reader.build(scores_shape)
-        self.built = True
 
     def initial_state(self, like: Tensor) -> State:
         return self.reader.initial_state(like)
@@ -152,17 +149,9 @@ class MochaAlignment(Alignment):
         return sum(shifted[1:], shifted[0])
 
     def get_config(self) -> dict[str, Any]:
-        reader = self.reader
-        return {
-            **super().get_config(),
-            "chunk_size": self.chunk_size,
-            "chunk_score": keras.saving.serialize_keras_object(self.chunk_score),
-            "score_bias_init": reader.score_bias_init,
-            "sigmoid_noise": reader.sigmoid_noise,
-            "form": reader.form,
-            "hard_at_inference": reader.hard_at_inference,
-            "seed": reader.seed,
-        }
+        reader = self.reader.get_config()
+        arguments = {name: reader[name] for name in (*READER_ARGUMENTS, "seed")}
+        return {**super().get_config(), **arguments}
 
 
 def _crop(x: Tensor, before: int, after: int) -> Tensor:

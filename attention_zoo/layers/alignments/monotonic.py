@@ -9,10 +9,13 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.ops import at_least_float32, linear_recurrence, number
+from attention_zoo.ops import at_least_float32, finite_number, linear_recurrence, number
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import State, Tensor
 
 FORMS = ("parallel", "recursive")
+READER_ARGUMENTS = ("score_bias_init", "sigmoid_noise", "form", "hard_at_inference")
+"""Arguments of the scan that mocha and the attention layers have too."""
 
 
 @ALIGNMENTS.register("monotonic")
@@ -89,20 +92,17 @@ class MonotonicAlignment(Alignment):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not math.isfinite(number(score_bias_init)):
-            raise ValueError(f"score_bias_init must be a finite number, got {score_bias_init!r}")
+        self.score_bias_init = finite_number("score_bias_init", score_bias_init)
         if not 0 <= number(sigmoid_noise) < math.inf:
             raise ValueError(f"sigmoid_noise must be at least 0 and finite, got {sigmoid_noise!r}")
-        if form not in FORMS:
-            raise ValueError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
-        self.score_bias_init, self.sigmoid_noise = score_bias_init, sigmoid_noise
-        self.form, self.hard_at_inference, self.seed = form, hard_at_inference, seed
+        check_choice("form", form, FORMS)
+        self.sigmoid_noise, self.form = sigmoid_noise, form
+        self.hard_at_inference, self.seed = hard_at_inference, seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, scores_shape: tuple[Any, ...]) -> None:
         start = keras.initializers.Constant(self.score_bias_init)
         self.score_bias = self.add_weight(shape=(), initializer=start, name="score_bias")
-        self.built = True
 
     def initial_state(self, like: Tensor) -> State:
         first = ops.cast(ops.arange(ops.shape(like)[-1]) == 0, at_least_float32(like).dtype)
@@ -143,16 +143,6 @@ class MonotonicAlignment(Alignment):
             move_on = ops.where(mask, move_on, ops.ones((), stop.dtype))
         decay = ops.roll(move_on, 1, axis=-1)  # entry 0 is ignored
         return stop * linear_recurrence(decay, previous, self.form == "parallel")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "score_bias_init": self.score_bias_init,
-            "sigmoid_noise": self.sigmoid_noise,
-            "form": self.form,
-            "hard_at_inference": self.hard_at_inference,
-            "seed": self.seed,
-        }
 
 
 def _first_stop(scores: Tensor, mask: Tensor | None, previous: Tensor) -> tuple[Tensor, State]:

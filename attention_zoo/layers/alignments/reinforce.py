@@ -11,7 +11,7 @@ from keras import backend, ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.layers.alignments.gumbel import gumbel_noise, noise_generator
-from attention_zoo.ops import at_least_float32, hardmax, number
+from attention_zoo.ops import at_least_float32, hardmax, rate
 from attention_zoo.typing import State, Tensor
 
 
@@ -80,9 +80,7 @@ class ReinforceAlignment(Alignment):
 
     def __init__(self, expected_rate: float = 0.0, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 0 <= number(expected_rate) < 1:
-            raise ValueError(f"expected_rate must be in [0, 1), got {expected_rate!r}")
-        self.expected_rate = expected_rate
+        self.expected_rate = rate("expected_rate", expected_rate)
         self.seed, self.seed_generator = seed, noise_generator(seed)
 
     @staticmethod
@@ -141,9 +139,6 @@ class ReinforceAlignment(Alignment):
             return None, noise
         row_noise = noise[..., -1][..., None]  # keeps the static size 1 of the last axis
         return row_noise < -math.log(-math.log(self.expected_rate)), noise[..., :-1]
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "expected_rate": self.expected_rate, "seed": self.seed}
 
 
 def _log_softmax(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:

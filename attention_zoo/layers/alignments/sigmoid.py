@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.ops import at_least_float32, number
+from attention_zoo.ops import at_least_float32, finite_number
 from attention_zoo.typing import State, Tensor
 
 
@@ -59,14 +58,11 @@ class SigmoidAlignment(Alignment):
 
     def __init__(self, bias_init: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not math.isfinite(number(bias_init)):
-            raise ValueError(f"bias_init must be a finite number, got {bias_init!r}")
-        self.bias_init = bias_init
+        self.bias_init = finite_number("bias_init", bias_init)
 
     def build(self, scores_shape: tuple[Any, ...]) -> None:
         start = keras.initializers.Constant(self.bias_init)
         self.score_bias = self.add_weight(shape=(), initializer=start, name="score_bias")
-        self.built = True
 
     def call(
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
@@ -76,6 +72,3 @@ class SigmoidAlignment(Alignment):
         clean = scores if mask is None else ops.where(mask, scores, zero)
         weights = ops.sigmoid(clean + ops.cast(self.score_bias, scores.dtype))
         return weights if mask is None else ops.where(mask, weights, zero), state
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "bias_init": self.bias_init}

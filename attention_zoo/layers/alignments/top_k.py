@@ -57,6 +57,3 @@ class TopKAlignment(Alignment):
         self, scores: Tensor, mask: Tensor | None = None, state: State = (), training: bool = False
     ) -> tuple[Tensor, State]:
         return masked_softmax(scores, top_k_mask(scores, mask, self.k)), state
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "k": self.k}

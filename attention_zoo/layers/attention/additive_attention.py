@@ -51,6 +51,8 @@ class AdditiveAttention(Attention):
         U_a is U, v_a is v, s_{i-1} the query, h_j the key and the value.
     """
 
+    config_excludes = ("score",)
+
     def __init__(
         self,
         units: int | None = None,
@@ -63,8 +65,3 @@ class AdditiveAttention(Attention):
         score = AdditiveScore(units, normalize, dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.normalize = units, normalize
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"]
-        return {**config, "units": self.units, "normalize": self.normalize}

@@ -17,6 +17,7 @@ from attention_zoo.layers.attention import blockwise, steps
 from attention_zoo.layers.attention.attention_shapes import check_built_shapes, check_shapes
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, State, Tensor
 
@@ -27,7 +28,7 @@ NOT_SYMBOLIC = (
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class Attention(keras.layers.Layer):
+class Attention(BaseLayer):
     """Attention with any score and any alignment.
 
     `context_t = sum_j weights_tj value_j`, `weights_t = align(score(query_t, key_j) over j)`
@@ -100,21 +101,18 @@ class Attention(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 <= zoo_ops.number(dropout) < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {dropout!r}")
         self.score = make_score(score, self.dtype_policy, units=units)
         self.alignment = make_alignment(alignment, self.dtype_policy)
         refuse_excluded_pair(self.score, self.alignment)
         # Whether an attention step depends on the previous steps.
         self.is_stateful = self.score.is_stateful or self.alignment.is_stateful
-        self.dropout, self.seed = dropout, seed
+        self.dropout, self.seed = zoo_ops.rate("dropout", dropout), seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         self.built_shapes = check_shapes(query_shape, value_shape, key_shape or value_shape)
         self.build_parts(tuple(query_shape), tuple(key_shape or value_shape))
-        self.built = True
 
     def build_parts(self, query_shape: Shape, key_shape: Shape) -> None:
         """Build score and alignment for shapes `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""
@@ -228,9 +226,11 @@ class Attention(keras.layers.Layer):
 
         It is `()` if neither is stateful.
         """
+        return self._initial_state(self.weights_like(memory))
+
+    def _initial_state(self, like: Tensor) -> State:
         if not self.is_stateful:
             return ()
-        like = self.weights_like(memory)
         return self.score.initial_state(like), self.alignment.initial_state(like)
 
     def attend(
@@ -339,33 +339,14 @@ class Attention(keras.layers.Layer):
         **kwargs: Any,
     ) -> Any:
         shape = self.compute_output_shape(query.shape, value.shape)
-        context = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        outputs = [zoo_ops.pass_mask_on(context, query_mask)]
+        outputs: list[Any] = [self.symbolic(shape, query_mask)]
         batch, steps = query.shape[:2]
         rows = (batch, self.heads) if self.heads else (batch,)
+        sources = value.shape[1:-1]  # two axes if the memory is a grid
         if return_attention_scores:
-            weights_shape = (*rows, steps, value.shape[1])
-            outputs.append(keras.KerasTensor(weights_shape, dtype=self.compute_dtype))
+            outputs.append(self.symbolic((*rows, steps, *sources)))
         if return_state:
-            outputs.append(self._state_spec((*rows, value.shape[1])))
+            num_sources = None if None in sources else math.prod(sources)
+            like = keras.KerasTensor((*rows, num_sources), dtype="float32")
+            outputs.append(compute_output_spec(self._initial_state, like))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-    def _state_spec(self, shape: Shape) -> State:
-        """Return symbolic tensors with the shapes of the state after a call."""
-        if not self.is_stateful:
-            return ()
-        like = keras.KerasTensor(shape, dtype="float32")
-
-        def states(like: Tensor) -> State:
-            return self.score.initial_state(like), self.alignment.initial_state(like)
-
-        return compute_output_spec(states, like)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "score": keras.saving.serialize_keras_object(self.score),
-            "alignment": keras.saving.serialize_keras_object(self.alignment),
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }

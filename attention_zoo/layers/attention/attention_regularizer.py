@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionRegularizer(keras.layers.Layer):
+class AttentionRegularizer(BaseLayer):
     """Attention regularizer: adds a penalty on attention weights to the loss.
 
     `loss = rate * mean over the batch of penalty(weights)`
@@ -63,21 +63,13 @@ class AttentionRegularizer(keras.layers.Layer):
 
     def __init__(self, penalty: str, rate: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not math.isfinite(zoo_ops.number(rate)):
-            raise ValueError(f"rate must be a finite number, got {rate!r}")
-        self.penalty, self.rate = penalty, rate
+        self.penalty, self.rate = penalty, zoo_ops.finite_number("rate", rate)
         self.function = zoo_ops.PENALTIES.get(penalty)
         self.supports_masking = True
 
     def call(
-        self,
-        weights: Tensor,
-        query_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
+        self, weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
     ) -> Tensor:
         loss = zoo_ops.mean_penalty(self.function, weights, query_mask, memory_mask)
         self.add_loss(self.rate * loss)
         return ops.convert_to_tensor(weights)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "penalty": self.penalty, "rate": self.rate}

@@ -54,6 +54,8 @@ class CoverageAttention(Attention):
         w, b_attn is b, s_t the query, h_i key and value, c^t the coverage, h*_t the context.
     """
 
+    config_excludes = ("score",)
+
     def __init__(
         self,
         units: int | None = None,
@@ -65,8 +67,3 @@ class CoverageAttention(Attention):
         score = CoverageScore(units, dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units = units
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"]
-        return {**config, "units": self.units}

@@ -51,6 +51,8 @@ class DotProductAttention(Attention):
         arXiv 1706.03762, equation 1.
     """
 
+    config_excludes = ("score",)
+
     def __init__(
         self,
         scale: bool = False,
@@ -62,8 +64,3 @@ class DotProductAttention(Attention):
         score = (ScaledDotScore if scale else DotScore)(dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.scale = scale
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"]
-        return {**config, "scale": self.scale}

@@ -84,5 +84,5 @@ class HardAttention(Attention):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        estimator = config.pop("alignment")
-        return {**config, "estimator": estimator}
+        config["estimator"] = config.pop("alignment")
+        return config

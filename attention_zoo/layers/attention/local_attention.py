@@ -9,7 +9,7 @@ import keras
 from attention_zoo.layers.alignments.local_monotonic import LocalMonotonicAlignment
 from attention_zoo.layers.alignments.local_predictive import LocalPredictiveAlignment
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.registry import did_you_mean
+from attention_zoo.registry import check_choice
 
 KINDS = {"monotonic": LocalMonotonicAlignment, "predictive": LocalPredictiveAlignment}
 
@@ -64,6 +64,8 @@ class LocalAttention(Attention):
         the context. The paper uses D = 10 and sigma = D / 2.
     """
 
+    config_excludes = ("alignment",)
+
     def __init__(
         self,
         score: Any = "general",
@@ -74,15 +76,7 @@ class LocalAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise ValueError(
-                f"kind must be one of {', '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}"
-            )
+        check_choice("kind", kind, KINDS)
         alignment = KINDS[kind](window, dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, units, dropout, seed, **kwargs)
         self.window, self.kind = window, kind
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["alignment"]
-        return {**config, "window": self.window, "kind": self.kind}

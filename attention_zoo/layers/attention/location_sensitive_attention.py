@@ -62,6 +62,8 @@ class LocationSensitiveAttention(Attention):
         Prediction Network".
     """
 
+    config_excludes = ("score",)
+
     def __init__(
         self,
         units: int | None = None,
@@ -73,20 +75,8 @@ class LocationSensitiveAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = LocationSensitiveScore(
-            units, filters, kernel_size, cumulative, dtype=kwargs.get("dtype")
-        )
+        options = (units, filters, kernel_size, cumulative)
+        score = LocationSensitiveScore(*options, dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.filters = units, filters
         self.kernel_size, self.cumulative = kernel_size, cumulative
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"]
-        return {
-            **config,
-            "units": self.units,
-            "filters": self.filters,
-            "kernel_size": self.kernel_size,
-            "cumulative": self.cumulative,
-        }

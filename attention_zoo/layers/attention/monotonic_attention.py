@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from attention_zoo.layers.alignments.monotonic import MonotonicAlignment
+from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS, MonotonicAlignment
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.scores import make_score
 from attention_zoo.ops import whole_number
@@ -64,6 +64,8 @@ class MonotonicAttention(Attention):
         context, e_ij the score and r.
     """
 
+    config_excludes = ("alignment",)
+
     def __init__(
         self,
         score: Any = "additive",
@@ -83,7 +85,8 @@ class MonotonicAttention(Attention):
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        return {**without_alignment(super().get_config()), **reader_config(self.alignment)}
+        alignment = self.alignment.get_config()
+        return {**super().get_config(), **{name: alignment[name] for name in READER_ARGUMENTS}}
 
 
 def stopping_score(score: Any, units: int | None, dtype: Any) -> Any:
@@ -95,14 +98,3 @@ def stopping_score(score: Any, units: int | None, dtype: Any) -> Any:
 def seed_of_noise(seed: int | None) -> int | None:
     """Return a seed that differs from the dropout's, so that noise and dropout are independent."""
     return None if seed is None else whole_number("seed", seed, low=0) + 1
-
-
-def reader_config(reader: MonotonicAlignment) -> dict[str, Any]:
-    """Return the constructor's arguments of a `MonotonicAlignment`, without the seed."""
-    names = ("score_bias_init", "sigmoid_noise", "form", "hard_at_inference")
-    return {name: getattr(reader, name) for name in names}
-
-
-def without_alignment(config: dict[str, Any]) -> dict[str, Any]:
-    """Return an attention's config without the alignment, which other arguments define."""
-    return {name: value for name, value in config.items() if name != "alignment"}

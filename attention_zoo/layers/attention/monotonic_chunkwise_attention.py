@@ -7,13 +7,9 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.alignments.mocha import MochaAlignment
+from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.attention.monotonic_attention import (
-    reader_config,
-    seed_of_noise,
-    stopping_score,
-    without_alignment,
-)
+from attention_zoo.layers.attention.monotonic_attention import seed_of_noise, stopping_score
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -71,6 +67,8 @@ class MonotonicChunkwiseAttention(Attention):
         for speech recognition and to -1 for summarization.
     """
 
+    config_excludes = ("alignment",)
+
     def __init__(
         self,
         chunk_size: int = 2,
@@ -92,10 +90,7 @@ class MonotonicChunkwiseAttention(Attention):
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        chunk_score = keras.saving.serialize_keras_object(self.alignment.chunk_score)
-        return {
-            **without_alignment(super().get_config()),
-            **reader_config(self.alignment.reader),
-            "chunk_size": self.alignment.chunk_size,
-            "chunk_score": chunk_score,
-        }
+        alignment = self.alignment.get_config()
+        names = ("chunk_size", "chunk_score", *READER_ARGUMENTS)
+        arguments = {name: alignment[name] for name in names}
+        return {**super().get_config(), **arguments}

@@ -130,23 +130,19 @@ class MultiHeadAttention(Attention):
         key_shape = key_shape or value_shape
         self.built_shapes = check_shapes(query_shape, value_shape, key_shape)
         heads, groups, width = self.num_heads, self.num_key_value_heads, query_shape[-1]
-        of_output = (heads, self.value_dim, width)
-        self.query_projection, self.query_bias = self._weights(
-            "query", (width, heads, self.key_dim)
-        )
-        self.key_projection, self.key_bias = self._weights(
-            "key", (key_shape[-1], groups, self.key_dim)
-        )
-        self.value_projection, self.value_bias = self._weights(
-            "value", (value_shape[-1], groups, self.value_dim)
-        )
-        self.output_projection, self.output_bias = self._weights("output", of_output, inputs=2)
+        kernel = (width, heads, self.key_dim)
+        self.query_projection, self.query_bias = self._weights("query", kernel)
+        kernel = (key_shape[-1], groups, self.key_dim)
+        self.key_projection, self.key_bias = self._weights("key", kernel)
+        kernel = (value_shape[-1], groups, self.value_dim)
+        self.value_projection, self.value_bias = self._weights("value", kernel)
+        kernel = (heads, self.value_dim, width)
+        self.output_projection, self.output_bias = self._weights("output", kernel, inputs=2)
         of_query = (query_shape[0], heads, query_shape[1], self.key_dim)
         of_key = (key_shape[0], heads, key_shape[1], self.key_dim)
         self.build_parts(of_query, of_key)
         if self.positions is not None and not self.positions.built:
             self.positions.build(of_query, of_key)
-        self.built = True
 
     def _weights(self, name: str, shape: tuple[int, ...], inputs: int = 1) -> tuple[Any, Any]:
         """Add a kernel, whose first `inputs` axes are the input axes, and its bias (or None)."""
@@ -213,8 +209,14 @@ class MultiHeadAttention(Attention):
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
         states = [state] if state else []
+        biased = self.positions if self.positions is not None and self.positions.has_bias else None
         if len(query.shape) == 5:  # in a window: each query (B, H, T, 1, K) has its own keys
-            self._refuse_position_bias()
+            if biased is not None:
+                raise ValueError(
+                    f"{biased.name} adds a bias to the scores of all positions, but "
+                    f"alignment {self.alignment.name} scores only a window; use "
+                    'positions="rotary" or a global alignment'
+                )
             return self.score.compute_scores(query, keys, *states)  # (B, H, T, 1, W)
         if self._group_size == 1:
             scores = self.score.compute_scores(query, keys, *states)  # (B, H, T, S)
@@ -222,17 +224,7 @@ class MultiHeadAttention(Attention):
             states = tree.map_structure(self._fold, states)
             scores = self.score.compute_scores(self._fold(query), keys, *states)  # (B, G, ., S)
             scores = self._unfold(scores)  # (B, H, T, S)
-        if self.positions is None or not self.positions.has_bias:
-            return scores
-        return scores + self.positions.bias(query, ops.shape(keys)[-2])
-
-    def _refuse_position_bias(self) -> None:
-        if self.positions is not None and self.positions.has_bias:
-            raise ValueError(
-                f"{self.positions.name} adds a bias to the scores of all positions, but alignment "
-                f"{self.alignment.name} scores only a window; use "
-                'positions="rotary" or a global alignment'
-            )
+        return scores if biased is None else scores + biased.bias(query, ops.shape(keys)[-2])
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
         values = ops.cast(values, weights.dtype)
@@ -292,14 +284,3 @@ class MultiHeadAttention(Attention):
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
     ) -> Shape:
         return tuple(query_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "use_bias": self.use_bias,
-            "num_key_value_heads": self.num_key_value_heads,
-            "positions": keras.saving.serialize_keras_object(self.positions),
-        }

@@ -49,6 +49,8 @@ class MultiplicativeAttention(Attention):
         query, h_s key and value, a_t the weights, c_t the context.
     """
 
+    config_excludes = ("score",)
+
     def __init__(
         self,
         scale: bool = False,
@@ -60,8 +62,3 @@ class MultiplicativeAttention(Attention):
         score = GeneralScore(scale, dtype=kwargs.get("dtype"))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.scale = scale
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"]
-        return {**config, "scale": self.scale}

@@ -9,11 +9,79 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 
+class SelfAttentionBase(BaseLayer):
+    """Base class of layers that pass one sequence to `self.attention` as query, value and key.
+
+    A subclass creates `attention`, and defines `project` if query, value and key differ.
+
+    Args:
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `(B, T, D)`.
+        The others are those of `SelfAttention`.
+
+    Returns:
+        `(B, T, A)`, A the width of `compute_output_shape`; on request the weights too.
+
+    Masking:
+        As in `SelfAttention`.
+
+    Reference:
+        Wang et al. 2018, arXiv 1711.07971, section 3.2, equation 1.
+    """
+
+    attention: Attention
+
+    def build(self, inputs_shape: Shape) -> None:
+        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
+        self.width = inputs_shape[-1]
+        shape = self.compute_output_shape(inputs_shape)
+        if not self.attention.built:
+            self.attention.build(shape, shape)
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        width = self.width if self.weights else "features"
+        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", width))
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
+        return self.attention(
+            *self.project(inputs, mask),
+            query_mask=mask,
+            value_mask=mask,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+
+    def project(self, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return query, value and key; the key is None if the value is the key."""
+        return inputs, inputs, None
+
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        return tuple(inputs_shape)
+
+    def compute_output_spec(
+        self, inputs: Tensor, *args: Any, return_attention_scores: bool = False, **kwargs: Any
+    ) -> Any:
+        x = self.symbolic(self.compute_output_shape(inputs.shape))
+        return self.attention.compute_output_spec(
+            x, x, return_attention_scores=return_attention_scores
+        )
+
+
 @keras.saving.register_keras_serializable("attention_zoo")
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(SelfAttentionBase):
     """Self-attention: each output is a weighted sum of all positions of the same sequence.
 
     `y_i = sum_j weights_ij x_j`, `weights_i = softmax_j(x_i . x_j)`, nothing trainable; with
@@ -86,76 +154,31 @@ class SelfAttention(keras.layers.Layer):
             )
         self.use_projection = use_projection
         self.units = None if units is None else zoo_ops.whole_number("units", units)
-        self.attention = Attention(
-            score, alignment, dropout=dropout, seed=seed, dtype=self.dtype_policy
-        )
+        self.attention = Attention(score, alignment, None, dropout, seed, dtype=self.dtype_policy)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
-        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
-        self.width = width = inputs_shape[-1]
-        shape = tuple(inputs_shape)
+        super().build(inputs_shape)
         self.query_projection = self.key_projection = self.value_projection = None
         if self.use_projection:
-            kernel = (width, self.units or width)
-            shape = (*inputs_shape[:-1], self.units or width)
-            self.query_projection = self.add_weight(shape=kernel, name="query_projection")
-            self.key_projection = self.add_weight(shape=kernel, name="key_projection")
-            self.value_projection = self.add_weight(shape=kernel, name="value_projection")
-        if not self.attention.built:
-            self.attention.build(shape, shape)
-        self.built = True
+            shape = (self.width, self.units or self.width)
+            self.query_projection = self.add_weight(shape=shape, name="query_projection")
+            self.key_projection = self.add_weight(shape=shape, name="key_projection")
+            self.value_projection = self.add_weight(shape=shape, name="value_projection")
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        use_causal_mask: bool = False,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-    ) -> Any:
-        width = self.width if self.weights else "features"
-        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", width))
-        mask = zoo_ops.merge_masks("mask", mask, inputs)
+    def project(self, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
-        query, key, value = (
+        query, value, key = (
             x if kernel is None else ops.matmul(x, ops.cast(kernel, x.dtype))
-            for kernel in (self.query_projection, self.key_projection, self.value_projection)
+            for kernel in (self.query_projection, self.value_projection, self.key_projection)
         )
-        return self.attention(
-            query,
-            value,
-            key,
-            query_mask=mask,
-            value_mask=mask,
-            use_causal_mask=use_causal_mask,
-            return_attention_scores=return_attention_scores,
-            training=training,
-        )
+        return query, value, key
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         width = self.units if self.use_projection and self.units else inputs_shape[-1]
         return (*inputs_shape[:-1], width)
 
-    def compute_output_spec(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-        **kwargs: Any,
-    ) -> Any:
-        shape = self.compute_output_shape(inputs.shape)
-        outputs = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return outputs
-        batch, steps, _ = inputs.shape
-        return outputs, keras.KerasTensor((batch, steps, steps), dtype=self.compute_dtype)
-
     def get_config(self) -> dict[str, Any]:
         attention = self.attention.get_config()
-        return {
-            **super().get_config(),
-            "use_projection": self.use_projection,
-            "units": self.units,
-            **{name: attention[name] for name in ("score", "alignment", "dropout", "seed")},
-        }
+        names = ("score", "alignment", "dropout", "seed")
+        return {**super().get_config(), **{name: attention[name] for name in names}}

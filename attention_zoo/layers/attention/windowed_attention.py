@@ -8,11 +8,11 @@ import keras
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
-from attention_zoo.typing import Shape, Tensor
+from attention_zoo.layers.attention.self_attention import SelfAttentionBase
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class WindowedAttention(keras.layers.Layer):
+class WindowedAttention(SelfAttentionBase):
     """Sliding-window self-attention, with optional global positions.
 
     `y = MultiHeadAttention(x, x)` in which position t attends to s where `|s - t| <= w`, or where
@@ -100,56 +100,8 @@ class WindowedAttention(keras.layers.Layer):
         self.attention.mask_pattern = pattern
         self.supports_masking = True
 
-    def build(self, inputs_shape: Shape) -> None:
-        zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
-        self.width = inputs_shape[-1]
-        if not self.attention.built:
-            self.attention.build(tuple(inputs_shape), tuple(inputs_shape))
-        self.built = True
-
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        use_causal_mask: bool = False,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-    ) -> Any:
-        zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
-        mask = zoo_ops.merge_masks("mask", mask, inputs)
-        return self.attention(
-            inputs,
-            inputs,
-            query_mask=mask,
-            value_mask=mask,
-            use_causal_mask=use_causal_mask,
-            return_attention_scores=return_attention_scores,
-            training=training,
-        )
-
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        return tuple(inputs_shape)
-
-    def compute_output_spec(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-        **kwargs: Any,
-    ) -> Any:
-        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        if not return_attention_scores:
-            return outputs
-        batch, steps, _ = inputs.shape
-        shape = (batch, self.attention.num_heads, steps, steps)
-        return outputs, keras.KerasTensor(shape, dtype=self.compute_dtype)
-
     def get_config(self) -> dict[str, Any]:
         attention = self.attention.get_config()
-        kept = ("num_heads", "key_dim", "dropout", "use_bias", "num_key_value_heads", "seed")
-        return {
-            **super().get_config(),
-            "window": self.window,
-            "num_global_tokens": self.num_global_tokens,
-            **{name: attention[name] for name in (*kept, "positions")},
-        }
+        names = ("num_heads", "key_dim", "dropout", "use_bias", "num_key_value_heads", "positions")
+        arguments = {name: attention[name] for name in (*names, "seed")}
+        return {**super().get_config(), **arguments}

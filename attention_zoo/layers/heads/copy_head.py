@@ -8,11 +8,12 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CopyHead(keras.layers.Layer):
+class CopyHead(BaseLayer):
     """Pointer-generator output layer: a gated mixture of generating and copying.
 
     `P(w) = p_gen softmax(z)_w + (1 - p_gen) sum_{i: w_i = w} a_i`,
@@ -75,7 +76,6 @@ class CopyHead(keras.layers.Layer):
             for name, shape in shapes.items()
         ]
         self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
-        self.built = True
 
     def call(
         self,
@@ -102,6 +102,3 @@ class CopyHead(keras.layers.Layer):
         ]
         gate = sum(zoo_ops.at_least_float32(term[..., 0]) for term in terms)
         return gate + ops.cast(self.bias, gate.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "copies": self.copies}

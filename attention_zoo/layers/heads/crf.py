@@ -9,12 +9,13 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.ops.linear_chain import FORBIDDEN
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CRF(keras.layers.Layer):
+class CRF(BaseLayer):
     """Linear-chain conditional random field (CRF): a distribution over whole tag sequences.
 
     `p(y | x) = exp s(y) / sum_y' exp s(y')`,
@@ -105,31 +106,23 @@ class CRF(keras.layers.Layer):
             self.constraints = zoo_ops.tag_constraints(tag_scheme, tags)
         self.use_boundaries = use_boundaries
         self.transitions_initializer = keras.initializers.get(transitions_initializer)
-        self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "positions", self.num_tags or "tags"))
         if self.num_tags is None:
             self.num_tags = inputs_shape[-1]
         size, self.starts, self.ends = self.num_tags, None, None
-        self.transitions = self.add_weight(
-            shape=(size, size),
-            initializer=self.transitions_initializer,
-            autocast=False,
-            name="transitions",
-        )
+        options: dict[str, Any] = {"autocast": False}
+        initializer = self.transitions_initializer
+        self.transitions = self.add_weight((size, size), initializer, name="transitions", **options)
         if self.use_boundaries:
-            self.starts, self.ends = (
-                self.add_weight(shape=(size,), initializer="zeros", autocast=False, name=name)
-                for name in ("starts", "ends")
-            )
-        self.built = True
+            self.starts = self.add_weight((size,), "zeros", name="starts", **options)
+            self.ends = self.add_weight((size,), "zeros", name="ends", **options)
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, return_tags: bool = False) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "positions", self.num_tags))
-        chain = zoo_ops.make_chain(
-            inputs, *self._energies(), zoo_ops.merge_masks("mask", mask, inputs)
-        )
+        mask = zoo_ops.merge_masks("mask", mask, inputs)
+        chain = zoo_ops.make_chain(inputs, *self._energies(), mask)
         potentials = zoo_ops.pack(chain)
         return (potentials, zoo_ops.best_path(chain)[0]) if return_tags else potentials
 
@@ -185,14 +178,3 @@ class CRF(keras.layers.Layer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the rows of the potentials are not time steps."""
-        return None
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_tags": self.num_tags,
-            "tag_scheme": self.tag_scheme,
-            "tags": None if self.tags is None else list(self.tags),
-            "use_boundaries": self.use_boundaries,
-            "transitions_initializer": keras.initializers.serialize(self.transitions_initializer),
-        }

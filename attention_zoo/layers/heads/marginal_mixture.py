@@ -6,12 +6,13 @@ import keras
 import numpy as np
 from keras import backend, ops
 
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.ops import at_least_float32
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class MarginalMixture(keras.layers.Layer):
+class MarginalMixture(BaseLayer):
     """Output distribution of hard attention, marginalized over all source positions.
 
     `log p(v) = log sum_s weights_s softmax(logits_s)_v`
@@ -56,7 +57,6 @@ class MarginalMixture(keras.layers.Layer):
 
     def build(self, weights_shape: Shape, logits_shape: Shape) -> None:
         _check_pair(weights_shape, logits_shape)
-        self.built = True
 
     def call(self, weights: Tensor, logits: Tensor) -> Tensor:
         _check_pair(weights.shape, logits.shape)

@@ -7,11 +7,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class Maxout(keras.layers.Layer):
+class Maxout(BaseLayer):
     """Maxout layer: each unit is the maximum of several linear units.
 
     `y_i = max_p (x W + b)_ip`
@@ -57,7 +58,6 @@ class Maxout(keras.layers.Layer):
         width = self.units * self.pool
         self.kernel = self.add_weight(shape=(input_shape[-1], width), name="kernel")
         self.bias = self.add_weight(shape=(width,), initializer="zeros", name="bias")
-        self.built = True
 
     def call(self, inputs: Tensor) -> Tensor:
         linear = ops.matmul(inputs, self.kernel) + self.bias
@@ -66,6 +66,3 @@ class Maxout(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.units)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units, "pool": self.pool}

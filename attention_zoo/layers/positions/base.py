@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import backend, ops
 
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.scores.base import dot
 from attention_zoo.ops import at_least_float32, check_shape, distances
 from attention_zoo.registry import Registry
@@ -15,7 +15,7 @@ from attention_zoo.typing import Shape, Tensor
 POSITIONS = Registry("positions")
 
 
-class RelativePositions(keras.layers.Layer):
+class RelativePositions(BaseLayer):
     """Base class of relative position encodings, for `MultiHeadAttention(positions=...)`.
 
     `score(q_t, k_s) = transform(q_t) . transform(k_s) / sqrt(D) + bias(q_t, s - t)`
@@ -48,7 +48,6 @@ class RelativePositions(keras.layers.Layer):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         """Create the weights; the base class has none."""
-        self.built = True
 
     @classmethod
     def causal(cls, **kwargs: Any) -> RelativePositions:
@@ -145,23 +144,17 @@ class RelativePositions(keras.layers.Layer):
         bias = self.bias(query, ops.shape(key)[-2])
         return scores if bias is None else scores + bias
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the config, because Keras's automatic one does not serialize a dtype policy."""
-        return {**super().get_config()}
-
 
 def make_positions(
     positions: Any, dtype: Any = None, causal: bool = False
 ) -> RelativePositions | None:
-    """Return relative positions from a name (created with `dtype`), a config or an instance.
+    """Return relative positions from a name (created with `dtype`) or an instance.
 
     None is returned unchanged.
 
     Args:
         causal: whether to create the variant for attention with a causal mask, for a name.
     """
-    if isinstance(positions, dict):
-        positions = keras.saving.deserialize_keras_object(positions)
     if positions is None or isinstance(positions, RelativePositions):
         return positions
     factory: Any = POSITIONS.get(positions)

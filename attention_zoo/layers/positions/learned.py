@@ -7,13 +7,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.positions.absolute import absolute_positions, check_embeddings
 from attention_zoo.ops import check_shape, whole_number
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class LearnedPositions(keras.layers.Layer):
+class LearnedPositions(BaseLayer):
     """Learned position embeddings, added to the inputs, up to a maximum length.
 
     `y_t = x_t + p_t`
@@ -62,12 +63,8 @@ class LearnedPositions(keras.layers.Layer):
 
     def build(self, inputs_shape: Shape) -> None:
         check_embeddings(inputs_shape)
-        self.table = self.add_weight(
-            shape=(self.max_length, inputs_shape[-1]),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
-            name="table",
-        )
-        self.built = True
+        start = keras.initializers.RandomNormal(stddev=0.02)
+        self.table = self.add_weight((self.max_length, inputs_shape[-1]), start, name="table")
 
     def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
         check_shape("inputs", inputs.shape, ("batch", "steps", self.table.shape[-1]))
@@ -85,6 +82,3 @@ class LearnedPositions(keras.layers.Layer):
         vectors = ops.take(table, ops.clip(positions, 0, self.max_length - 1), axis=0)
         nan = ops.full((), float("nan"), vectors.dtype)
         return ops.where(positions[..., None] < self.max_length, vectors, nan)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_length": self.max_length}

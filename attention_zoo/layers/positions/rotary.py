@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
@@ -61,9 +60,7 @@ class RotaryPositions(RelativePositions):
 
     def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 1 < zoo_ops.number(max_wavelength) < math.inf:
-            raise ValueError(f"max_wavelength must be above 1, got {max_wavelength!r}")
-        self.max_wavelength = max_wavelength
+        self.max_wavelength = zoo_ops.finite_number("max_wavelength", max_wavelength, above=1)
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         if query_shape[-1] % 2:
@@ -71,17 +68,11 @@ class RotaryPositions(RelativePositions):
                 f"key_dim must be even, got {query_shape[-1]}, because rotary positions rotate "
                 "pairs of features"
             )
-        self.built = True
 
     def transform(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         exact = zoo_ops.at_least_float32(x)
         dtype = backend.standardize_dtype(exact.dtype)
         if positions is None:
             positions = ops.arange(ops.shape(x)[-2], dtype="int32")
-        rotated = zoo_ops.rotate(
-            exact, zoo_ops.angles(positions, x.shape[-1], self.max_wavelength, dtype)
-        )
-        return ops.cast(rotated, x.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+        angles = zoo_ops.angles(positions, x.shape[-1], self.max_wavelength, dtype)
+        return ops.cast(zoo_ops.rotate(exact, angles), x.dtype)

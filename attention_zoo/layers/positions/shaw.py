@@ -71,7 +71,6 @@ class ShawPositions(RelativePositions):
         self.value_table = None
         if self.use_values:
             self.value_table = self.add_weight(shape=shape, name="value_table")
-        self.built = True
 
     @property
     def has_offset(self) -> bool:
@@ -105,10 +104,3 @@ class ShawPositions(RelativePositions):
             return None
         table = ops.cast(self.value_table, weights.dtype)
         return ops.matmul(weights, ops.take(table, self._table_rows(distances), axis=0))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "max_distance": self.max_distance,
-            "use_values": self.use_values,
-        }

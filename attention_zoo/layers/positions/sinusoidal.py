@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
 from keras import backend, ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.positions.absolute import absolute_positions, check_embeddings
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class SinusoidalPositions(keras.layers.Layer):
+class SinusoidalPositions(BaseLayer):
     """Sinusoidal positional encoding, added to the inputs; any length, no weights.
 
     `y_t = x_t + p_t`, `p_{t, 2 i} = sin(t w^(-2 i / D))`, `p_{t, 2 i + 1} = cos(t w^(-2 i / D))`
@@ -57,21 +57,14 @@ class SinusoidalPositions(keras.layers.Layer):
 
     def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 1 < zoo_ops.number(max_wavelength) < math.inf:
-            raise ValueError(f"max_wavelength must be above 1, got {max_wavelength!r}")
-        self.max_wavelength = max_wavelength
+        self.max_wavelength = zoo_ops.finite_number("max_wavelength", max_wavelength, above=1)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
         check_embeddings(inputs_shape)
-        self.built = True
 
     def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
         dtype = backend.standardize_dtype(zoo_ops.at_least_float32(inputs).dtype)
-        angles = zoo_ops.angles(
-            absolute_positions(inputs, start), inputs.shape[-1], self.max_wavelength, dtype
-        )
+        positions = absolute_positions(inputs, start)
+        angles = zoo_ops.angles(positions, inputs.shape[-1], self.max_wavelength, dtype)
         return inputs + ops.cast(zoo_ops.sinusoids(angles, inputs.shape[-1]), inputs.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}

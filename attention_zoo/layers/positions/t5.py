@@ -93,7 +93,6 @@ class T5Positions(RelativePositions):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         shape = (self.num_buckets, query_shape[1])
         self.bucket_bias = self.add_weight(shape=shape, name="bucket_bias")
-        self.built = True
 
     def distance_bias(self, distances: Tensor, heads: int, dtype: str) -> Tensor:
         table = ops.cast(self.bucket_bias, dtype)
@@ -107,11 +106,3 @@ class T5Positions(RelativePositions):
             return ops.take(table, ops.clip(-distance, 0, self.max_distance), axis=0)
         near = ops.take(table, ops.minimum(ops.abs(distance), self.max_distance), axis=0)
         return near + one_side * ops.cast(distance > 0, "int32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "bidirectional": self.bidirectional,
-            "num_buckets": self.num_buckets,
-            "max_distance": self.max_distance,
-        }

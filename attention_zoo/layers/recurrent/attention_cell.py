@@ -8,8 +8,10 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.attention.steps import Memory, Noise
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.recurrent.cell_steps import (
     CellStepper,
+    concatenate,
     get_state_sizes,
     list_cells,
     make_stepper,
@@ -17,6 +19,7 @@ from attention_zoo.layers.recurrent.cell_steps import (
     sample_dropout_masks,
 )
 from attention_zoo.ops import check_shape, whole_number
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import Shape, Tensor
 
 ORDERS = ("attend_then_step", "step_then_attend")
@@ -53,7 +56,7 @@ class StepRecord(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionCell(keras.layers.Layer):
+class AttentionCell(BaseLayer):
     """Keras cell with one or several attentions over one or several memories.
 
     `step_then_attend` (Luong): `h_t = cell([x_t; a_{t-1}])`, `c_t = attend(h_t)`;
@@ -117,26 +120,25 @@ class AttentionCell(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if order not in ORDERS:
-            raise ValueError(f"order must be one of {', '.join(ORDERS)}, got order={order!r}.")
+        check_choice("order", order, ORDERS)
         self.cell = _check_cell(cell, self.dtype_policy)
         self.attentions = _check_attentions(attention)
         self.order = order
-        attend_first = order == "attend_then_step"
-        self.input_feeding = (
-            bool(self.attentions) and not attend_first if input_feeding is None else input_feeding
-        )
-        if self.input_feeding and not self.attentions:
+        has_attention = bool(self.attentions)
+        self.attends_first = has_attention and order == "attend_then_step"
+        if input_feeding is None:
+            input_feeding = has_attention and not self.attends_first
+        self.input_feeding = input_feeding
+        if input_feeding and not has_attention:
             raise ValueError(
                 f"input_feeding requires an attention, got attention={attention!r}. Pass an "
                 "attention, or input_feeding=False."
             )
-        self.attention_layer_size = attention_layer_size
         if attention_layer_size is not None:
-            self.attention_layer_size = whole_number("attention_layer_size", attention_layer_size)
+            attention_layer_size = whole_number("attention_layer_size", attention_layer_size)
+        self.attention_layer_size = attention_layer_size
         self.attention_activation = keras.activations.get(attention_activation)
-        self.output_attention = output_attention and bool(self.attentions)
-        self.attends_first = attend_first and bool(self.attentions)
+        self.output_attention = output_attention and has_attention
         self.hidden_size = get_state_sizes(list_cells(self.cell)[-1])[0]
 
     def build(self, inputs_shape: Shape, memory_shapes: list[Shape]) -> None:
@@ -164,7 +166,11 @@ class AttentionCell(keras.layers.Layer):
             shape = (self.hidden_size + self.context_size, self.attention_layer_size)
             self.attention_kernel = self.add_weight(shape=shape, name="attention_kernel")
         self.output_size = self.attention_size if self.output_attention else self.hidden_size
-        self.built = True
+
+    @property
+    def state_sizes(self) -> list[int]:
+        """Widths of all states of all cells, bottom cell first."""
+        return [size for cell in list_cells(self.cell) for size in get_state_sizes(cell)]
 
     @property
     def can_attend_after_loop(self) -> bool:
@@ -187,7 +193,7 @@ class AttentionCell(keras.layers.Layer):
         self, constants: CellConstants, batch_size: Tensor, states: list[Tensor] | None = None
     ) -> CellState:
         """Return the initial state. `states` has one tensor per cell state; None means zeros."""
-        sizes = [size for cell in list_cells(self.cell) for size in get_state_sizes(cell)]
+        sizes = self.state_sizes
         if states is None:
             states = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
         _check_states(states, sizes, batch_size)
@@ -227,23 +233,19 @@ class AttentionCell(keras.layers.Layer):
         training: bool = False,
     ) -> tuple[StepRecord, CellState]:
         """Run one step from the result of `hoist`; the other arguments are those of the call."""
-        context, weights, alignments = None, (), state.alignments
-        query = state.cells[-1][0]
+        alignments, query = state.alignments, state.cells[-1][0]
+        options = (constants, alignments, noise, training)
+        feedback = list(state.attention)
         if self.attends_first:
-            context, weights, alignments = self.attend(
-                query, constants, alignments, noise, training
-            )
-        feedback = ([context] if self.attends_first else []) + list(state.attention)
+            context, weights, alignments = self.attend(query, *options)
+            feedback = [context, *feedback]
         hidden, cells = self.step_cells(hoisted, feedback, state.cells, constants, training)
         if not self.attends_first:
             query = hidden
-            context, weights, alignments = self.attend(
-                query, constants, alignments, noise, training
-            )
+            context, weights, alignments = self.attend(query, *options)
         attention = self.combine(hidden, context)
-        record = StepRecord(
-            attention if self.output_attention else hidden, hidden, context, query, weights
-        )
+        output = attention if self.output_attention else hidden
+        record = StepRecord(output, hidden, context, query, weights)
         return record, CellState(cells, (attention,) if self.input_feeding else (), alignments)
 
     def step_cells(
@@ -259,9 +261,8 @@ class AttentionCell(keras.layers.Layer):
         for number, stepper in enumerate(self._make_steppers(training)):
             hoisted_inputs = output if number == 0 else stepper.hoist(output)
             extra_inputs = feedback if number == 0 else []
-            output, states = stepper.step(
-                hoisted_inputs, extra_inputs, cells[number], constants.kernels[number], training
-            )
+            kernels = constants.kernels[number]
+            output, states = stepper.step(hoisted_inputs, extra_inputs, cells[number], kernels)
             next_states.append(states)
         return output, tuple(next_states)
 
@@ -276,31 +277,20 @@ class AttentionCell(keras.layers.Layer):
         """Run all attentions; return their concatenated contexts, weights and next states."""
         if not self.attentions:
             return None, (), ()
-        results = [
-            attention.attend(query, memory, state, step_noise, training)
-            for attention, memory, state, step_noise in zip(
-                self.attentions,
-                constants.memories,
-                alignments,
-                noise or (None,) * len(self.attentions),
-                strict=True,
-            )
-        ]
+        noise = noise or (None,) * len(self.attentions)
+        steps = zip(self.attentions, constants.memories, alignments, noise, strict=True)
+        results = [attention.attend(query, *step, training) for attention, *step in steps]
         contexts, weights, states = zip(*results, strict=True)
-        context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)
-        return context, weights, states
+        return concatenate(*contexts), weights, states
 
     def combine(self, hidden: Tensor, context: Tensor | None) -> Tensor | None:
         """Compute `a = f([h; c] W)`, or `f(c)` without an attention layer; any leading axes."""
         if context is None:
             return None
-        attention = context
         if self.attention_kernel is not None:
-            concatenated = ops.concatenate([hidden, context], axis=-1)
-            attention = ops.matmul(
-                concatenated, ops.cast(self.attention_kernel, concatenated.dtype)
-            )
-        return self.attention_activation(attention)
+            context = concatenate(hidden, context)
+            context = ops.matmul(context, ops.cast(self.attention_kernel, context.dtype))
+        return self.attention_activation(context)
 
     def sample_dropout_masks(self, batch_size: Tensor) -> None:
         """Sample the cells' dropout masks for one call, before its loop."""
@@ -328,25 +318,8 @@ class AttentionCell(keras.layers.Layer):
         ]
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": [keras.saving.serialize_keras_object(a) for a in self.attentions],
-            "order": self.order,
-            "input_feeding": self.input_feeding,
-            "attention_layer_size": self.attention_layer_size,
-            "attention_activation": keras.activations.serialize(self.attention_activation),
-            "output_attention": self.output_attention,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> AttentionCell:
-        config = dict(config)
-        config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
-        config["attention"] = [
-            keras.saving.deserialize_keras_object(a) for a in config["attention"]
-        ]
-        return cls(**config)
+        attentions = keras.saving.serialize_keras_object(self.attentions)
+        return {**super().get_config(), "attention": attentions}
 
 
 def _check_cell(cell: Any, dtype: Any) -> Any:

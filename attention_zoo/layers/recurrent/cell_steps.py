@@ -21,8 +21,8 @@ States = tuple[Tensor, ...]
 class CellStepper:
     """Any cell, called once per step."""
 
-    def __init__(self, cell: Any, width: int) -> None:
-        self.cell, self.width = cell, width
+    def __init__(self, cell: Any, width: int, training: bool) -> None:
+        self.cell, self.width, self.training = cell, width, training
 
     def kernels(self, dtype: str) -> States:
         """Return the weights as the loop uses them, computed once before it."""
@@ -33,18 +33,13 @@ class CellStepper:
         return inputs
 
     def step(
-        self,
-        hoisted: Tensor,
-        feedback: list[Tensor],
-        states: States,
-        kernels: States,
-        training: bool,
+        self, hoisted: Tensor, feedback: list[Tensor], states: States, kernels: States
     ) -> tuple[Tensor, States]:
         """Run one step. All tensors have the same leading axes, any number of them."""
-        inputs = ops.concatenate([hoisted, *feedback], axis=-1) if feedback else hoisted
+        inputs = concatenate(hoisted, *feedback)
         lead = ops.shape(inputs)[:-1]
         flat = [ops.reshape(x, (-1, x.shape[-1])) for x in (inputs, *states)]
-        output, new = self.cell(flat[0], flat[1:], training=training)
+        output, new = self.cell(flat[0], flat[1:], training=self.training)
         new = list(new) if isinstance(new, (list, tuple)) else [new]
         shaped = [ops.reshape(x, (*lead, x.shape[-1])) for x in (output, *new)]
         return shaped[0], tuple(shaped[1:])
@@ -71,17 +66,10 @@ class LSTMStepper(_SplitKernelStepper):
     """`LSTMCell`: gates i, f, c, o."""
 
     def step(
-        self,
-        hoisted: Tensor,
-        feedback: list[Tensor],
-        states: States,
-        kernels: States,
-        training: bool,
+        self, hoisted: Tensor, feedback: list[Tensor], states: States, kernels: States
     ) -> tuple[Tensor, States]:
         h, c = states
-        z = hoisted + ops.matmul(
-            ops.concatenate([*feedback, h], axis=-1) if feedback else h, kernels[0]
-        )
+        z = hoisted + ops.matmul(concatenate(*feedback, h), kernels[0])
         i, f, g, o = ops.split(z, 4, axis=-1)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         c = gate(f) * c + gate(i) * activation(g)
@@ -93,17 +81,10 @@ class SimpleRNNStepper(_SplitKernelStepper):
     """`SimpleRNNCell`."""
 
     def step(
-        self,
-        hoisted: Tensor,
-        feedback: list[Tensor],
-        states: States,
-        kernels: States,
-        training: bool,
+        self, hoisted: Tensor, feedback: list[Tensor], states: States, kernels: States
     ) -> tuple[Tensor, States]:
-        recurrent_inputs = (
-            ops.concatenate([*feedback, states[0]], axis=-1) if feedback else states[0]
-        )
-        h = self.cell.activation(hoisted + ops.matmul(recurrent_inputs, kernels[0]))
+        h = concatenate(*feedback, states[0])
+        h = self.cell.activation(hoisted + ops.matmul(h, kernels[0]))
         return h, (h,)
 
 
@@ -116,30 +97,24 @@ class GRUStepper(_SplitKernelStepper):
 
     def kernels(self, dtype: str) -> States:
         feedback = ops.cast(self.cell.kernel, dtype)[self.width :]
-        bias = self.cell.bias
-        inner = ops.cast(bias, dtype)[1] if bias is not None and self.cell.reset_after else None
-        recurrent = ops.cast(self.cell.recurrent_kernel, dtype)
+        bias, recurrent = self.cell.bias, ops.cast(self.cell.recurrent_kernel, dtype)
         if self.cell.reset_after:
-            return (feedback, recurrent) if inner is None else (feedback, recurrent, inner)
+            inner = () if bias is None else (ops.cast(bias, dtype)[1],)
+            return feedback, recurrent, *inner
         split = 2 * self.cell.units
         return feedback, recurrent[:, :split], recurrent[:, split:]
 
     def step(
-        self,
-        hoisted: Tensor,
-        feedback: list[Tensor],
-        states: States,
-        kernels: States,
-        training: bool,
+        self, hoisted: Tensor, feedback: list[Tensor], states: States, kernels: States
     ) -> tuple[Tensor, States]:
         h, units = states[0], self.cell.units
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         x = hoisted
         if feedback:
-            x = x + ops.matmul(ops.concatenate(feedback, axis=-1), kernels[0])
+            x = x + ops.matmul(concatenate(*feedback), kernels[0])
         inner = ops.matmul(h, kernels[1])
-        if self.cell.reset_after:
-            inner = inner + kernels[2] if len(kernels) == 3 else inner
+        if self.cell.reset_after and len(kernels) == 3:
+            inner = inner + kernels[2]
         zr = gate(x[..., : 2 * units] + inner[..., : 2 * units])
         z, r = zr[..., :units], zr[..., units:]
         if self.cell.reset_after:
@@ -162,7 +137,12 @@ def make_stepper(cell: Any, width: int, training: bool) -> CellStepper:
     rates = (getattr(cell, "dropout", 0.0), getattr(cell, "recurrent_dropout", 0.0))
     has_dropout = training and any(rates)
     stepper = CellStepper if has_dropout else _STEPPERS.get(type(cell), CellStepper)
-    return stepper(cell, width)
+    return stepper(cell, width, training)
+
+
+def concatenate(*tensors: Tensor) -> Tensor:
+    """Concatenate one or more tensors along the last axis."""
+    return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=-1)
 
 
 def list_cells(cell: Any) -> list[Any]:
@@ -178,12 +158,10 @@ def get_state_sizes(cell: Any) -> list[int]:
 
 def sample_dropout_masks(cell: Any, batch: Tensor, input_width: int, dtype: str) -> None:
     """Sample new dropout masks for a cell, outside the loop that uses them."""
-    if not hasattr(cell, "reset_dropout_mask"):
-        return
-    cell.reset_dropout_mask()
-    cell.reset_recurrent_dropout_mask()
-    cell.get_dropout_mask(ops.ones((batch, input_width), dtype))
-    cell.get_recurrent_dropout_mask(ops.ones((batch, get_state_sizes(cell)[0]), dtype))
+    reset_dropout_masks(cell)
+    if hasattr(cell, "reset_dropout_mask"):
+        cell.get_dropout_mask(ops.ones((batch, input_width), dtype))
+        cell.get_recurrent_dropout_mask(ops.ones((batch, get_state_sizes(cell)[0]), dtype))
 
 
 def reset_dropout_masks(cell: Any) -> None:

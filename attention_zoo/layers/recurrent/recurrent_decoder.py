@@ -9,18 +9,18 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.steps import Noise
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.recurrent.attention_cell import (
     AttentionCell,
     CellConstants,
     CellState,
     StepRecord,
 )
-from attention_zoo.layers.recurrent.cell_steps import get_state_sizes, list_cells
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class RecurrentDecoder(keras.layers.Layer):
+class RecurrentDecoder(BaseLayer):
     """Recurrent decoder: runs an attention cell over the target sequence.
 
     Computations that do not depend on the previous step run outside the loop: the projections of
@@ -82,14 +82,10 @@ class RecurrentDecoder(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.cell = (
-            cell
-            if isinstance(cell, AttentionCell)
-            else AttentionCell(cell, [], dtype=self.dtype_policy)
-        )
-        self.bridge = bridge
-        self.alignment_history = alignment_history
-        self.return_state = return_state
+        if not isinstance(cell, AttentionCell):
+            cell = AttentionCell(cell, [], dtype=self.dtype_policy)
+        self.cell, self.bridge = cell, bridge
+        self.alignment_history, self.return_state = alignment_history, return_state
         self.supports_masking = True
 
     def build(
@@ -103,19 +99,15 @@ class RecurrentDecoder(keras.layers.Layer):
             if initial_state_shape is None or not isinstance(initial_state_shape[-1], int):
                 raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
             for number, size in enumerate(self.state_sizes):
-                kernel = self.add_weight(
-                    shape=(initial_state_shape[-1], size), name=f"bridge_kernel_{number}"
-                )
-                bias = self.add_weight(
-                    shape=(size,), initializer="zeros", name=f"bridge_bias_{number}"
-                )
+                shape = (initial_state_shape[-1], size)
+                kernel = self.add_weight(shape, name=f"bridge_kernel_{number}")
+                bias = self.add_weight((size,), "zeros", name=f"bridge_bias_{number}")
                 self.bridges.append((kernel, bias))
-        self.built = True
 
     @property
     def state_sizes(self) -> list[int]:
         """Widths of all states of all cells, bottom cell first."""
-        return [size for cell in list_cells(self.cell.cell) for size in get_state_sizes(cell)]
+        return self.cell.state_sizes
 
     def call(
         self,
@@ -126,11 +118,11 @@ class RecurrentDecoder(keras.layers.Layer):
         memory_mask: Any = None,
         training: bool | None = None,
     ) -> Any:
-        constants, state = self.start(
-            memory, initial_state, memory_mask, ops.shape(inputs)[0], bool(training)
-        )
+        training = bool(training)
+        batch_size = ops.shape(inputs)[0]
+        constants, state = self.start(memory, initial_state, memory_mask, batch_size, training)
         fields = ("output", "weights") if self.alignment_history else ("output",)
-        record, state = self.unroll(inputs, constants, state, inputs_mask, fields, bool(training))
+        record, state = self.unroll(inputs, constants, state, inputs_mask, fields, training)
         results = [record["output"]]
         if self.alignment_history:
             results.append(list(record["weights"]))
@@ -165,18 +157,17 @@ class RecurrentDecoder(keras.layers.Layer):
         return constants, self.cell.initial_state(constants, batch_size, initial_state)
 
     def _bridge_states(self, vector: Any, batch: Any) -> list[Tensor]:
-        """Compute all initial states from one vector `(B, D)`."""
+        """Compute all initial states `tanh(vector W + b)` from one vector `(B, D)`."""
         if vector is None or isinstance(vector, (list, tuple)):
             raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
         expected = (batch, self.bridges[0][0].shape[0])
         zoo_ops.check_shape("initial_state", vector.shape, expected)
         vector = ops.cast(vector, self.compute_dtype)
-        return [self._bridge_state(vector, *weights) for weights in self.bridges]
-
-    def _bridge_state(self, vector: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
-        """Compute one initial state, `tanh(vector W + b)`."""
-        dtype = vector.dtype
-        return ops.tanh(ops.matmul(vector, ops.cast(kernel, dtype)) + ops.cast(bias, dtype))
+        states = []
+        for weights in self.bridges:
+            kernel, bias = (ops.cast(weight, vector.dtype) for weight in weights)
+            states.append(ops.tanh(ops.matmul(vector, kernel) + bias))
+        return states
 
     def step(
         self, inputs: Tensor, state: CellState, constants: CellConstants
@@ -199,18 +190,19 @@ class RecurrentDecoder(keras.layers.Layer):
             The fields of `StepRecord` named in `fields`, each `(B, T, ...)`, and the final state.
         """
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.cell.input_size))
-        mask = zoo_ops.combine_masks(
-            None
-            if inputs_mask is None
-            else zoo_ops.as_boolean_mask(inputs_mask, "inputs_mask", tuple(inputs.shape[:2])),
-            zoo_ops.implicit_mask(inputs),
-        )
+        mask = zoo_ops.merge_masks("inputs_mask", inputs_mask, inputs)
         if training:
             self.cell.sample_dropout_masks(ops.shape(inputs)[0])
-        run = self._run_cells_then_attend if self.cell.can_attend_after_loop else self._run_steps
-        record, state = run(
-            zoo_ops.zero_masked(inputs, mask), constants, state, mask, fields, training
+        noise = tuple(  # of each attention, for all steps at once
+            attention.sample_noise(memory, ops.shape(inputs)[1], training)
+            for attention, memory in zip(self.cell.attentions, constants.memories, strict=True)
         )
+        inputs = ops.swapaxes(zoo_ops.zero_masked(inputs, mask), 0, 1)
+        steps: dict[str, Any] = {"hoisted": self.cell.hoist(inputs, training)}  # time axis first
+        if mask is not None:
+            steps["mask"] = ops.swapaxes(mask, 0, 1)[..., None]
+        run = self._run_cells_then_attend if self.cell.can_attend_after_loop else self._run_steps
+        record, state = run(steps, constants, state, noise, fields, training)
         self.cell.reset_dropout_masks()
         record = keras.tree.map_structure(lambda x: zoo_ops.zero_masked(x, mask), record)
         if "output" in record:
@@ -219,35 +211,36 @@ class RecurrentDecoder(keras.layers.Layer):
 
     def _run_steps(
         self,
-        inputs: Tensor,
+        steps: dict[str, Any],
         constants: CellConstants,
         state: CellState,
-        mask: Tensor | None,
+        noise: tuple[Noise | None, ...],
         fields: tuple[str, ...],
         training: bool,
     ) -> tuple[dict[str, Any], CellState]:
         """Run cell and attention together, step by step."""
-        steps = self._step_inputs(inputs, mask, training)
-        noise = self._sample_noise(inputs, constants, training)
-        steps |= _flatten_noise(noise)
+        leaves = [leaf for leaf in keras.tree.flatten(noise) if leaf is not None]
+        steps["noise"] = [ops.moveaxis(leaf, -2, 0) for leaf in leaves]  # (T, B, [H], S)
 
-        def step(state: CellState, xs: dict[str, Tensor]) -> tuple[CellState, dict[str, Any]]:
-            step_noise = _get_step_noise(xs, len(noise))
+        def step(state: CellState, xs: dict[str, Any]) -> tuple[CellState, dict[str, Any]]:
+            remaining = iter(xs["noise"])
+            step_noise = keras.tree.map_structure(
+                lambda leaf: None if leaf is None else next(remaining), noise
+            )
             record, new = self.cell.step(xs["hoisted"], state, constants, step_noise, training)
-            return _keep_masked_states(xs, new, state), {
-                name: getattr(record, name) for name in fields
-            }
+            results = {name: getattr(record, name) for name in fields}
+            return _keep_masked_states(xs, new, state), results
 
-        like = self._make_zero_record(ops.shape(inputs)[0], constants, fields)
+        like = self._make_zero_record(ops.shape(steps["hoisted"])[1], constants, fields)
         state, record = zoo_ops.scan(step, state, steps, like)
         return keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), record), state
 
     def _run_cells_then_attend(
         self,
-        inputs: Tensor,
+        steps: dict[str, Any],
         constants: CellConstants,
         state: CellState,
-        mask: Tensor | None,
+        noise: tuple[Noise | None, ...],
         fields: tuple[str, ...],
         training: bool,
     ) -> tuple[dict[str, Any], CellState]:
@@ -257,33 +250,14 @@ class RecurrentDecoder(keras.layers.Layer):
             hidden, new = self.cell.step_cells(xs["hoisted"], [], cells, constants, training)
             return _keep_masked_states(xs, new, cells), hidden
 
-        like = self._make_zero_record(ops.shape(inputs)[0], constants, ("hidden",))["hidden"]
-        steps = self._step_inputs(inputs, mask, training)
+        batch_size = ops.shape(steps["hoisted"])[1]
+        like = ops.zeros((batch_size, self.cell.hidden_size), self.compute_dtype)
         cells, hidden = zoo_ops.scan(step, state.cells, steps, like)
         hidden = ops.swapaxes(hidden, 0, 1)
-        noise = self._sample_noise(inputs, constants, training)
         context, weights, _ = self.cell.attend(hidden, constants, state.alignments, noise, training)
         output = self.cell.combine(hidden, context) if self.cell.output_attention else hidden
         record = StepRecord(output, hidden, context, hidden, weights)
         return {name: getattr(record, name) for name in fields}, state._replace(cells=cells)
-
-    def _step_inputs(
-        self, inputs: Tensor, mask: Tensor | None, training: bool
-    ) -> dict[str, Tensor]:
-        """Return the inputs of each step, time axis first."""
-        steps = {"hoisted": self.cell.hoist(ops.swapaxes(inputs, 0, 1), training)}
-        if mask is not None:
-            steps["mask"] = ops.swapaxes(mask, 0, 1)[..., None]
-        return steps
-
-    def _sample_noise(
-        self, inputs: Tensor, constants: CellConstants, training: bool
-    ) -> tuple[Noise | None, ...]:
-        """Generate the noise of each attention, for all steps at once and outside the loop."""
-        return tuple(
-            attention.sample_noise(memory, ops.shape(inputs)[1], training)
-            for attention, memory in zip(self.cell.attentions, constants.memories, strict=True)
-        )
 
     def _make_zero_record(
         self, batch_size: Tensor, constants: CellConstants, fields: tuple[str, ...]
@@ -295,10 +269,9 @@ class RecurrentDecoder(keras.layers.Layer):
             "context": self.cell.context_size,
             "query": self.cell.hidden_size,
         }
+        known = [name for name in fields if name in sizes]
         like: dict[str, Any] = {
-            name: ops.zeros((batch_size, size), self.compute_dtype)
-            for name, size in sizes.items()
-            if name in fields
+            name: ops.zeros((batch_size, sizes[name]), self.compute_dtype) for name in known
         }
         if "weights" in fields:
             like["weights"] = tuple(
@@ -332,59 +305,15 @@ class RecurrentDecoder(keras.layers.Layer):
     def compute_output_spec(
         self, inputs: Tensor, memory: Any = None, initial_state: Any = None, **kwargs: Any
     ) -> Any:
-        def spec(*shape: int | None) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
         batch, steps = inputs.shape[:2]
-        results: list[Any] = [spec(batch, steps, self.cell.output_size)]
+        results: list[Any] = [self.symbolic((batch, steps, self.cell.output_size))]
         if self.alignment_history:
-            memories = self._list_per_attention(memory)
-            rows = [(a.heads,) if a.heads else () for a in self.cell.attentions]
-            results.append(
-                [
-                    spec(batch, steps, *heads, m.shape[1])
-                    for heads, m in zip(rows, memories, strict=True)
-                ]
-            )
+            pairs = zip(self.cell.attentions, self._list_per_attention(memory), strict=True)
+            heads = [((x.heads,) if x.heads else (), memory.shape[1]) for x, memory in pairs]
+            results.append([self.symbolic((batch, steps, *h, sources)) for h, sources in heads])
         if self.return_state:
-            results.append([spec(batch, size) for size in self.state_sizes])
+            results.append([self.symbolic((batch, size)) for size in self.state_sizes])
         return results[0] if len(results) == 1 else tuple(results)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "bridge": self.bridge,
-            "alignment_history": self.alignment_history,
-            "return_state": self.return_state,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> RecurrentDecoder:
-        config = dict(config)
-        config["cell"] = keras.saving.deserialize_keras_object(config["cell"])
-        return cls(**config)
-
-
-def _flatten_noise(noise: tuple[Noise | None, ...]) -> dict[str, Tensor]:
-    """Return the noise of all steps, leaves `(B, [H], T, S)`, as named tensors, time axis first."""
-    return {
-        f"{name}_{number}": ops.moveaxis(leaf, -2, 0)
-        for number, step_noise in enumerate(noise)
-        if step_noise is not None
-        for name, leaf in step_noise._asdict().items()
-        if leaf is not None
-    }
-
-
-def _get_step_noise(xs: dict[str, Tensor], count: int) -> tuple[Noise | None, ...]:
-    """Return the noise of one step for each attention, from the names of `_flatten_noise`."""
-    return tuple(
-        Noise(*leaves) if any(leaf is not None for leaf in leaves) else None
-        for leaves in (
-            [xs.get(f"{name}_{number}") for name in Noise._fields] for number in range(count)
-        )
-    )
 
 
 def _keep_masked_states(xs: dict[str, Tensor], new: Any, old: Any) -> Any:

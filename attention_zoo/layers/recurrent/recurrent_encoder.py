@@ -8,6 +8,8 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import Shape, Tensor
 
 RECURRENT = {
@@ -18,7 +20,7 @@ RECURRENT = {
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class RecurrentEncoder(keras.layers.Layer):
+class RecurrentEncoder(BaseLayer):
     """Recurrent encoder: returns one memory vector per source position, and the final states.
 
     Args:
@@ -75,8 +77,7 @@ class RecurrentEncoder(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if cell not in RECURRENT:
-            raise ValueError(f"cell must be one of {', '.join(RECURRENT)}, got {cell!r}")
+        check_choice("cell", cell, RECURRENT)
         if bidirectional and go_backwards:
             raise ValueError(
                 "go_backwards and bidirectional cannot be combined; set only one of them"
@@ -90,22 +91,17 @@ class RecurrentEncoder(keras.layers.Layer):
         self.supports_masking = True
 
     def _make_layer(self, number: int) -> keras.layers.Layer:
-        options = {
-            "return_sequences": True,
-            "return_state": True,
-            "name": f"layer_{number}",
-            "dtype": self.dtype_policy,
-        }
+        layer, name, dtype = RECURRENT[self.cell], f"layer_{number}", self.dtype_policy
+        options = {"return_sequences": True, "return_state": True, "dtype": dtype}
         if self.bidirectional:
-            half = RECURRENT[self.cell](self.units // 2, **{**options, "name": "direction"})
-            return keras.layers.Bidirectional(half, name=f"layer_{number}", dtype=self.dtype_policy)
-        return RECURRENT[self.cell](self.units, go_backwards=self.go_backwards, **options)
+            half = layer(self.units // 2, name="direction", **options)
+            return keras.layers.Bidirectional(half, name=name, dtype=dtype)
+        return layer(self.units, go_backwards=self.go_backwards, name=name, **options)
 
     def build(self, input_shape: Shape) -> None:
         for layer in self.stack:
             layer.build(input_shape)
             input_shape = (*input_shape[:-1], self.units)
-        self.built = True
 
     def call(
         self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None
@@ -135,14 +131,3 @@ class RecurrentEncoder(keras.layers.Layer):
         memory = keras.KerasTensor((*inputs.shape[:-1], self.units), dtype=self.compute_dtype)
         state = (inputs.shape[0], self.units)
         return memory, [keras.KerasTensor(state, dtype=self.compute_dtype) for _ in range(count)]
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "cell": self.cell,
-            "units": self.units,
-            "num_layers": self.num_layers,
-            "bidirectional": self.bidirectional,
-            "go_backwards": self.go_backwards,
-            "dropout": self.dropout,
-        }

@@ -11,7 +11,8 @@ import keras
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.layers.base import BaseLayer
+from attention_zoo.registry import Registry, check_known
 from attention_zoo.typing import Tensor
 
 State = Any
@@ -115,37 +116,23 @@ class InverseSigmoidSampling(SamplingSchedule):
 
 
 def make_sampling_schedule(schedule: Any) -> SamplingSchedule:
-    """Create a schedule from a name, a config or an instance.
+    """Create a schedule from a name, a dict or an instance.
 
     A dict with the key "schedule" contains a name and constructor arguments, such as
     `{"schedule": "linear", "slope": 1e-3}`. Raises ValueError for an unknown name or argument.
     """
-    if isinstance(schedule, dict) and "schedule" in schedule:
-        constants = {name: value for name, value in schedule.items() if name != "schedule"}
-        return _create_schedule(SAMPLING_SCHEDULES.get(schedule["schedule"]), constants)
-    if isinstance(schedule, dict):
-        schedule = keras.saving.deserialize_keras_object(schedule)
     if isinstance(schedule, SamplingSchedule):
         return schedule
-    created: SamplingSchedule = SAMPLING_SCHEDULES.get(schedule)()
-    return created
-
-
-def _create_schedule(schedule_class: Any, constants: dict[str, Any]) -> SamplingSchedule:
-    """Create a schedule with these arguments; raise ValueError for an unknown one."""
+    constants = dict(schedule) if isinstance(schedule, dict) else {"schedule": schedule}
+    schedule_class: Any = SAMPLING_SCHEDULES.get(constants.pop("schedule", None))
     known = [field.name for field in dataclasses.fields(schedule_class)]
-    for name in constants:
-        if name not in known:
-            raise ValueError(
-                f"{schedule_class.__name__} has no argument {name!r}{did_you_mean(name, known)}"
-                f" (known: {', '.join(known)})"
-            )
+    check_known(f"{schedule_class.__name__} has no argument", constants, known)
     created: SamplingSchedule = schedule_class(**constants)
     return created
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class ScheduledSampling(keras.layers.Layer):
+class ScheduledSampling(BaseLayer):
     """Scheduled sampling: replaces some decoder inputs with the decoder's own predictions.
 
     `input_t = truth_t` with probability `p(update)`, else `argmax_y P(y | input_1 .. input_t-1)`
@@ -209,13 +196,10 @@ class ScheduledSampling(keras.layers.Layer):
         self, schedule: Any = "inverse_sigmoid", seed: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(autocast=False, **kwargs)  # keep the state's dtypes
-        self.supports_masking = True
         self.schedule = make_sampling_schedule(schedule)
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
-        self.updates = self.add_weight(
-            shape=(), initializer="zeros", dtype="int", trainable=False, name="updates"
-        )
+        self.updates = self.add_weight((), "zeros", "int", trainable=False, name="updates")
 
     def call(
         self,
@@ -256,7 +240,6 @@ class ScheduledSampling(keras.layers.Layer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the tokens carry no mask, because an embedding computes its own."""
-        return None
 
     def compute_output_spec(self, tokens: Tensor, **kwargs: Any) -> keras.KerasTensor:
         return keras.KerasTensor(tokens.shape, dtype=tokens.dtype)
@@ -265,10 +248,6 @@ class ScheduledSampling(keras.layers.Layer):
         """Load the update count; it stays 0 if the model was saved without this layer."""
         if store.keys():
             super().load_own_variables(store)
-
-    def get_config(self) -> dict[str, Any]:
-        schedule = keras.saving.serialize_keras_object(self.schedule)
-        return {**super().get_config(), "schedule": schedule, "seed": self.seed}
 
 
 def sample_decoder_inputs(

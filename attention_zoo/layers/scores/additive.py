@@ -72,7 +72,6 @@ class AdditiveScore(Score):
             start = keras.initializers.Constant((1.0 / units) ** 0.5)
             self.gain = self.add_weight(shape=(), initializer=start, name="gain")
             self.bias = self.weight("bias", (units,), "zeros")
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
@@ -85,6 +84,3 @@ class AdditiveScore(Score):
             v = v * (ops.cast(self.gain, v.dtype) / ops.sqrt(ops.sum(ops.square(v))))
         hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
         return ops.squeeze(ops.matmul(at_least_float32(hidden), v[:, None]), axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units, "normalize": self.normalize}

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Shape, State, Tensor
@@ -15,7 +16,7 @@ from attention_zoo.typing import Shape, State, Tensor
 SCORES = Registry("score")
 
 
-class Score(keras.layers.Layer):
+class Score(BaseLayer):
     """Base class of scores: `(..., T, Dq)` and `(..., S, Dk)` to `(..., T, S)`.
 
     A score is built with the shapes of query and key. `project` projects the keys once;
@@ -55,7 +56,6 @@ class Score(keras.layers.Layer):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         """Create the weights; the base class has none."""
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         """Project the keys to `(..., S, K)`, independently of the query; the identity here."""
@@ -91,10 +91,6 @@ class Score(keras.layers.Layer):
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
         return (*query_shape[:-1], key_shape[-2])
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the config, because Keras's automatic one does not serialize a dtype policy."""
-        return {**super().get_config()}
 
     def weight(
         self, name: str, shape: tuple[int | None, ...], initializer: str = "glorot_uniform"
@@ -145,14 +141,12 @@ def require_equal_widths(name: str, query_shape: Shape, key_shape: Shape, fix: s
 
 
 def make_score(score: Any, dtype: Any = None, **options: Any) -> Score:
-    """Return a `Score` from a name (created with `dtype` and options), a config or an instance.
+    """Return a `Score` from a name (created with `dtype` and options) or an instance.
 
     Raises:
         ValueError: an unknown name, an option that the score does not have, or options together
-            with a config or an instance.
+            with an instance.
     """
-    if isinstance(score, dict):
-        score = keras.saving.deserialize_keras_object(score)
     options = {key: value for key, value in options.items() if value is not None}
     if isinstance(score, Score):
         if options:

@@ -65,7 +65,6 @@ class BilinearScore(Score):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self.kernel = self.weight("kernel", (query_shape[-1], key_shape[-1]))
         self.bias = self.weight("bias", (), "zeros") if self.use_bias else None
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.transpose(ops.cast(self.kernel, key.dtype)))
@@ -75,10 +74,3 @@ class BilinearScore(Score):
         if self.bias is not None:
             scores = scores + ops.cast(self.bias, scores.dtype)
         return self.activation(scores)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "activation": keras.activations.serialize(self.activation),
-            "use_bias": self.use_bias,
-        }

@@ -65,7 +65,6 @@ class ConcatScore(Score):
         units = self.units or self.query_width
         self.kernel = self.weight("kernel", (self.query_width + key_shape[-1], units))
         self.v = self.weight("v", (units,))
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.kernel, key.dtype)[self.query_width :])
@@ -76,6 +75,3 @@ class ConcatScore(Score):
         hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
         v = at_least_float32(ops.convert_to_tensor(self.v))
         return ops.squeeze(ops.matmul(at_least_float32(hidden), v[:, None]), axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units}

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, dot, require_equal_widths
-from attention_zoo.ops import at_least_float32, number
+from attention_zoo.ops import at_least_float32, finite_number
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -61,9 +61,7 @@ class CosineScore(Score):
         self, temperature: float = 1.0, learn_temperature: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 < number(temperature) < math.inf:
-            raise ValueError(f"temperature must be above 0 and finite, got {temperature!r}")
-        self.temperature = temperature
+        self.temperature = finite_number("temperature", temperature, above=0)
         self.learn_temperature = learn_temperature
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
@@ -71,10 +69,7 @@ class CosineScore(Score):
         self.log_temperature = None
         if self.learn_temperature:
             start = keras.initializers.Constant(math.log(self.temperature))
-            self.log_temperature = self.add_weight(
-                shape=(), initializer=start, name="log_temperature"
-            )
-        self.built = True
+            self.log_temperature = self.add_weight((), start, name="log_temperature")
 
     def project(self, key: Tensor) -> Tensor:
         return _normalize(key)
@@ -84,13 +79,6 @@ class CosineScore(Score):
         if self.log_temperature is None:
             return cosine / self.temperature
         return cosine * ops.exp(-ops.cast(self.log_temperature, cosine.dtype))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "temperature": self.temperature,
-            "learn_temperature": self.learn_temperature,
-        }
 
 
 def _normalize(x: Tensor) -> Tensor:

@@ -67,7 +67,6 @@ class CoverageScore(Score):
         self.coverage_kernel = self.weight("coverage_kernel", (units,))
         self.bias = self.weight("bias", (units,), "zeros")
         self.v = self.weight("v", (units,))
-        self.built = True
 
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros_like(at_least_float32(like)),)
@@ -92,6 +91,3 @@ class CoverageScore(Score):
         v = at_least_float32(ops.convert_to_tensor(self.v))
         hidden = at_least_float32(ops.tanh(hidden))
         return ops.squeeze(ops.matmul(hidden, v[:, None]), axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units}

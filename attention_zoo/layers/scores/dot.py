@@ -46,7 +46,6 @@ class DotScore(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         require_equal_widths("dot", query_shape, key_shape, 'use score="general"')
-        self.built = True
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         return dot(query, keys)

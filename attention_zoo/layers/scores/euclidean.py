@@ -53,7 +53,6 @@ class EuclideanScore(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         require_equal_widths("euclidean", query_shape, key_shape, 'use score="additive"')
-        self.built = True
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query, keys = at_least_float32(query), at_least_float32(keys)

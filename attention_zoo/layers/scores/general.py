@@ -58,7 +58,6 @@ class GeneralScore(Score):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self.key_kernel = self.weight("key_kernel", (key_shape[-1], query_shape[-1]))
         self.gain = self.weight("gain", (), "ones") if self.scale else None
-        self.built = True
 
     def project(self, key: Tensor) -> Tensor:
         return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
@@ -75,6 +74,3 @@ class GeneralScore(Score):
             return self.compute_scores(query, self.project(key))
         kernel = ops.cast(self.key_kernel, query.dtype)
         return self.compute_scores(ops.matmul(query, ops.transpose(kernel)), key)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "scale": self.scale}

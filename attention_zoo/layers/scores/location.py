@@ -71,7 +71,6 @@ class LocationScore(Score):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self._refuse_longer(key_shape[-2])
         self.kernel = self.weight("kernel", (query_shape[-1], self.max_length))
-        self.built = True
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         self._refuse_longer(keys.shape[-2])
@@ -88,6 +87,3 @@ class LocationScore(Score):
                 f"the length of key, {sources}, exceeds max_length={self.max_length}; "
                 "truncate the memory, or create the score with a larger max_length"
             )
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_length": self.max_length}

@@ -88,7 +88,6 @@ class LocationSensitiveScore(Score):
         self.location_kernel = self.weight("location_kernel", (self.filters, units))
         self.bias = self.weight("bias", (units,), "zeros")
         self.v = self.weight("v", (units,))
-        self.built = True
 
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros_like(at_least_float32(like)),)
@@ -123,12 +122,3 @@ class LocationSensitiveScore(Score):
         features = ops.conv(flat, filters, padding="same", data_format="channels_last")
         features = ops.reshape(features, (*rows, sources + 1, self.filters))[..., :-1, :]
         return ops.matmul(features, ops.cast(self.location_kernel, weights.dtype))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "filters": self.filters,
-            "kernel_size": self.kernel_size,
-            "cumulative": self.cumulative,
-        }

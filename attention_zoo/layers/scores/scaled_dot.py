@@ -47,7 +47,6 @@ class ScaledDotScore(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         require_equal_widths("scaled_dot", query_shape, key_shape, 'use score="general"')
-        self.built = True
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         # Scale the query, not the scores: it has fewer elements.

@@ -8,12 +8,12 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.scores import make_score
+from attention_zoo.layers.structures.sentence_pair import SentencePairLayer
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionFeatureMap(keras.layers.Layer):
+class AttentionFeatureMap(SentencePairLayer):
     """Attention feature maps of a pair of sentences, for a convolution (ABCNN-1).
 
     `A_ij = score(x_i, y_j)`, `map_x = A W0`, `map_y = A^T W1`
@@ -63,42 +63,21 @@ class AttentionFeatureMap(keras.layers.Layer):
     """
 
     def __init__(self, max_length: int, score: Any = "euclidean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(score, **kwargs)
         self.max_length = zoo_ops.whole_number("max_length", max_length)
-        self.score = make_pairwise_score(score, self.dtype_policy)
-        self.supports_masking = True
 
     def build(self, first_shape: Shape, second_shape: Shape) -> None:
-        self.widths = build_pairwise(self.score, first_shape, second_shape)
-        self._check_lengths(first_shape, second_shape)
-        rows = self.max_length
-        self.first_kernel = self.add_weight(shape=(rows, first_shape[-1]), name="first_kernel")
-        self.second_kernel = self.add_weight(shape=(rows, second_shape[-1]), name="second_kernel")
-        self.built = True
-
-    def call(
-        self,
-        first: Tensor,
-        second: Tensor,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-    ) -> Any:
-        check_pair(first.shape, second.shape, *self.widths)
-        self._check_lengths(first.shape, second.shape)
-        first_mask = zoo_ops.merge_masks("first_mask", first_mask, first)
-        second_mask = zoo_ops.merge_masks("second_mask", second_mask, second)
-        scores = attention_matrix(self.score, first, second, first_mask, second_mask)
-        results = (
-            zoo_ops.pass_mask_on(self._map(scores, self.first_kernel), first_mask),
-            zoo_ops.pass_mask_on(
-                self._map(ops.swapaxes(scores, 1, 2), self.second_kernel), second_mask
-            ),
-            ops.cast(scores, self.compute_dtype),
+        super().build(first_shape, second_shape)
+        self.first_kernel, self.second_kernel = (
+            self.add_weight(shape=(self.max_length, width), name=name)
+            for name, width in zip(("first_kernel", "second_kernel"), self.widths, strict=True)
         )
-        return results if return_attention_scores else results[:2]
 
-    def _check_lengths(self, first_shape: Shape, second_shape: Shape) -> None:
+    def check_pair(
+        self, first_shape: Shape, second_shape: Shape, widths: tuple[Any, Any] = (None, None)
+    ) -> None:
+        """Also raise ValueError for a sentence longer than `max_length`."""
+        super().check_pair(first_shape, second_shape, widths)
         for name, shape in (("first", first_shape), ("second", second_shape)):
             if shape[1] is not None and shape[1] > self.max_length:
                 raise ValueError(
@@ -106,83 +85,9 @@ class AttentionFeatureMap(keras.layers.Layer):
                     "Truncate the input, or create the layer with a larger max_length."
                 )
 
-    def _map(self, scores: Tensor, kernel: Tensor) -> Tensor:
-        """Multiply `(B, S, T)` by the first T rows of the kernel; return `(B, S, D)`."""
+    def transform(self, side: int, x: Tensor, mask: Tensor | None, scores: Tensor) -> Tensor:
+        """Multiply the scores `(B, S, T)` by the first T rows of a kernel, to `(B, S, D)`."""
+        kernel = ops.cast((self.first_kernel, self.second_kernel)[side], scores.dtype)
         # With dynamic shapes, `slice` raises if T exceeds max_length; `[:T]` would not.
-        kernel = ops.cast(kernel, scores.dtype)
         rows = ops.slice(kernel, (0, 0), (ops.shape(scores)[2], kernel.shape[1]))
-        return ops.cast(ops.matmul(scores, rows), self.compute_dtype)
-
-    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """Return None: the call sets the mask of each map."""
-        return None
-
-    def compute_output_spec(
-        self,
-        first: Tensor,
-        second: Tensor,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-    ) -> Any:
-        def spec(*shape: int | None) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
-        results = (
-            zoo_ops.pass_mask_on(spec(*first.shape), first_mask),
-            zoo_ops.pass_mask_on(spec(*second.shape), second_mask),
-            spec(*first.shape[:2], second.shape[1]),
-        )
-        return results if return_attention_scores else results[:2]
-
-    def get_config(self) -> dict[str, Any]:
-        score = keras.saving.serialize_keras_object(self.score)
-        return {**super().get_config(), "max_length": self.max_length, "score": score}
-
-
-def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:
-    """Return a stateless score; raise ValueError for a stateful one."""
-    created = make_score(score, dtype, **options)
-    if created.is_stateful:
-        raise ValueError(
-            f"{type(created).__name__} depends on previous attention steps, but this layer scores "
-            "all pairs at once; use a stateless score"
-        )
-    return created
-
-
-def check_pair(first_shape: Shape, second_shape: Shape, *widths: int | None) -> None:
-    """Raise ValueError unless the shapes have rank 3 and, if given, these two `widths`."""
-    first, second = widths or (None, None)
-    zoo_ops.check_shape("first", first_shape, ("batch", "positions", first or "features"))
-    zoo_ops.check_shape("second", second_shape, ("batch", "positions", second or "features"))
-
-
-def build_pairwise(score: Any, first_shape: Shape, second_shape: Shape) -> tuple[int, int]:
-    """Build the score; return the widths of the two sentences. Raise ValueError for bad shapes."""
-    check_pair(first_shape, second_shape)
-    if not score.built:
-        try:
-            score.build(tuple(first_shape), tuple(second_shape))
-        except ValueError as error:
-            raise ValueError(
-                f"first (the query) and second (the key) do not fit: {error}"
-            ) from error
-    return first_shape[-1], second_shape[-1]
-
-
-def attention_matrix(
-    score: Any,
-    first: Tensor,
-    second: Tensor,
-    first_mask: Tensor | None,
-    second_mask: Tensor | None,
-) -> Tensor:
-    """Compute the scores `(B, S, T)` of all pairs of positions, 0 where either is masked."""
-    first, second = zoo_ops.zero_masked(first, first_mask), zoo_ops.zero_masked(second, second_mask)
-    scores = score.compute_scores(first, score.project(second))
-    mask = zoo_ops.combine_masks(
-        None if first_mask is None else first_mask[:, :, None],
-        None if second_mask is None else second_mask[:, None, :],
-    )
-    return scores if mask is None else ops.where(mask, scores, ops.zeros((), scores.dtype))
+        return zoo_ops.pass_mask_on(ops.cast(ops.matmul(scores, rows), self.compute_dtype), mask)

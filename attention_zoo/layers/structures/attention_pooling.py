@@ -9,11 +9,12 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionPooling(keras.layers.Layer):
+class AttentionPooling(BaseLayer):
     """Attention pooling: weighted sum of a sequence, with a learned or a given query.
 
     `pooled = sum_s weights_s x_s`, `weights = align(score(q, x_s) over s)`
@@ -77,7 +78,6 @@ class AttentionPooling(keras.layers.Layer):
         self.attention = Attention(
             score, alignment, units, dropout, seed, dtype=self.dtype_policy, name="attention"
         )
-        self.supports_masking = True
 
     def build(self, inputs_shape: Shape, query_shape: Shape | None = None) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
@@ -90,7 +90,6 @@ class AttentionPooling(keras.layers.Layer):
         self.query_width = query_shape[-1]
         if not self.attention.built:
             self.attention.build((query_shape[0], 1, query_shape[-1]), tuple(inputs_shape))
-        self.built = True
 
     def call(
         self,
@@ -102,12 +101,9 @@ class AttentionPooling(keras.layers.Layer):
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
         mask = zoo_ops.merge_masks("mask", mask, inputs)
+        query = self._query(query, inputs)[:, None]
         context, weights = self.attention(
-            self._query(query, inputs)[:, None],
-            inputs,
-            value_mask=mask,
-            return_attention_scores=True,
-            training=training,
+            query, inputs, value_mask=mask, return_attention_scores=True, training=training
         )
         pooled, weights = context[:, 0], weights[:, 0]
         return (pooled, weights) if return_attention_scores else pooled
@@ -126,9 +122,8 @@ class AttentionPooling(keras.layers.Layer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the pooled vector has no time axis."""
-        return None
 
     def get_config(self) -> dict[str, Any]:
-        attention_config = self.attention.get_config()
+        attention = self.attention.get_config()
         names = ("score", "alignment", "dropout", "seed")
-        return {**super().get_config(), **{name: attention_config[name] for name in names}}
+        return {**super().get_config(), **{name: attention[name] for name in names}}

@@ -8,17 +8,12 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.structures.attention_feature_map import (
-    attention_matrix,
-    build_pairwise,
-    check_pair,
-    make_pairwise_score,
-)
-from attention_zoo.typing import Shape, Tensor
+from attention_zoo.layers.structures.sentence_pair import SentencePairLayer
+from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionWeightedPooling(keras.layers.Layer):
+class AttentionWeightedPooling(SentencePairLayer):
     """Sliding-window sum pooling of two sentences, weighted by attention (ABCNN-2).
 
     `A_ij = score(x_i, y_j)`, `x'_i = sum_{k = i .. i+w-1} (sum_j A_kj) x_k`, and likewise for y
@@ -69,42 +64,22 @@ class AttentionWeightedPooling(keras.layers.Layer):
     """
 
     def __init__(self, window: int, score: Any = "euclidean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(score, **kwargs)
         self.window = zoo_ops.whole_number("window", window)
-        self.score = make_pairwise_score(score, self.dtype_policy)
-        self.supports_masking = True
 
-    def build(self, first_shape: Shape, second_shape: Shape) -> None:
-        self.widths = build_pairwise(self.score, first_shape, second_shape)
-        self.built = True
-
-    def call(
-        self,
-        first: Tensor,
-        second: Tensor,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-    ) -> Any:
-        is_width_free = not self.weights and len(set(self.widths)) == 1
-        widths = (None, first.shape[-1]) if is_width_free else self.widths
-        check_pair(first.shape, second.shape, *widths)
-        first_mask = zoo_ops.merge_masks("first_mask", first_mask, first)
-        second_mask = zoo_ops.merge_masks("second_mask", second_mask, second)
-        scores = attention_matrix(self.score, first, second, first_mask, second_mask)
-        results = (
-            self._pool(first, first_mask, ops.sum(scores, axis=2)),
-            self._pool(second, second_mask, ops.sum(scores, axis=1)),
-            ops.cast(scores, self.compute_dtype),
-        )
-        return results if return_attention_scores else results[:2]
-
-    def _pool(self, x: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
-        """Pool `(B, S, D)` with weights `(B, S)` to `(B, S - w + 1, D)`; set the window mask."""
-        weighted = ops.cast(zoo_ops.zero_masked(x, mask), weights.dtype) * weights[..., None]
+    def transform(self, side: int, x: Tensor, mask: Tensor | None, scores: Tensor) -> Tensor:
+        """Pool `(B, S, D)` with the sums of the scores to `(B, S - w + 1, D)`."""
+        weights = ops.sum(scores, axis=2)
+        weighted = ops.cast(x, weights.dtype) * weights[..., None]
         pooled = ops.cast(sum(self._make_shifts(weighted)), self.compute_dtype)
         window_mask = self._make_window_mask(mask)
         return zoo_ops.pass_mask_on(zoo_ops.zero_masked(pooled, window_mask), window_mask)
+
+    def transform_spec(self, x: Tensor, mask: Tensor | None) -> keras.KerasTensor:
+        batch, length, width = x.shape
+        count = None if length is None else max(length - self.window + 1, 0)
+        mask = None if mask is None else zoo_ops.broadcast_mask(mask, x)
+        return self.symbolic((batch, count, width), self._make_window_mask(mask))
 
     def _make_window_mask(self, mask: Tensor | None) -> Tensor | None:
         """Return the window mask `(B, S - w + 1)`, False for windows with a masked position."""
@@ -114,37 +89,3 @@ class AttentionWeightedPooling(keras.layers.Layer):
         """Return w slices of `(B, S, ...)`: the first, second, ... position of every window."""
         last = self.window - 1
         return [x[:, shift : (shift - last) or None] for shift in range(self.window)]
-
-    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """Return None: the call sets the window masks."""
-        return None
-
-    def compute_output_spec(
-        self,
-        first: Tensor,
-        second: Tensor,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-    ) -> Any:
-        def spec(*shape: int | None) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
-        def pooled(x: Tensor, mask: Tensor | None) -> keras.KerasTensor:
-            batch, length, width = x.shape
-            count = None if length is None else max(length - self.window + 1, 0)
-            window_mask = (
-                None if mask is None else self._make_window_mask(zoo_ops.broadcast_mask(mask, x))
-            )
-            return zoo_ops.pass_mask_on(spec(batch, count, width), window_mask)
-
-        results = (
-            pooled(first, first_mask),
-            pooled(second, second_mask),
-            spec(*first.shape[:2], second.shape[1]),
-        )
-        return results if return_attention_scores else results[:2]
-
-    def get_config(self) -> dict[str, Any]:
-        score = keras.saving.serialize_keras_object(self.score)
-        return {**super().get_config(), "window": self.window, "score": score}

@@ -8,12 +8,13 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.structures.attention_feature_map import make_pairwise_score
+from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.structures.sentence_pair import make_pair_mask, make_pairwise_score
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CoAttention(keras.layers.Layer):
+class CoAttention(BaseLayer):
     """Co-attention: context-to-query and query-to-context attention (BiDAF).
 
     `s_tj = score(h_t, u_j)`, `u~_t = sum_j softmax_j(s_tj) u_j`,
@@ -77,7 +78,6 @@ class CoAttention(keras.layers.Layer):
             )
         if not self.score.built:
             self.score.build(tuple(context_shape), tuple(query_shape))
-        self.built = True
 
     def call(
         self,
@@ -96,13 +96,12 @@ class CoAttention(keras.layers.Layer):
         context = zoo_ops.zero_masked(ops.cast(context, self.compute_dtype), context_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)
         scores = self.score.compute_scores(context, self.score.project(query))  # (B, T, J)
-        to_query = _compute_query_weights(scores, context_mask, query_mask)
+        to_query = zoo_ops.masked_softmax(scores, make_pair_mask(context_mask, query_mask))
         to_context = _compute_context_weights(scores, context_mask, query_mask)
         attended_query = _weighted_sum(to_query, query)  # (B, T, D)
         attended_context = _weighted_sum(to_context[:, None], context)  # (B, 1, D)
-        merged = ops.concatenate(
-            [context, attended_query, context * attended_query, context * attended_context], axis=-1
-        )
+        products = [context * attended_query, context * attended_context]
+        merged = ops.concatenate([context, attended_query, *products], axis=-1)
         merged = zoo_ops.pass_mask_on(merged, context_mask)
         if not return_attention_scores:
             return merged
@@ -116,29 +115,11 @@ class CoAttention(keras.layers.Layer):
         query_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
-        def spec(*shape: int | None) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
         batch, steps, width = context.shape
-        merged = zoo_ops.pass_mask_on(spec(batch, steps, 4 * width), context_mask)
+        merged = self.symbolic((batch, steps, 4 * width), context_mask)
         if not return_attention_scores:
             return merged
-        return merged, spec(batch, steps, query.shape[1]), spec(batch, steps)
-
-    def get_config(self) -> dict[str, Any]:
-        score = keras.saving.serialize_keras_object(self.score)
-        return {**super().get_config(), "score": score}
-
-
-def _compute_query_weights(
-    scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None
-) -> Tensor:
-    """Compute the weights over the query for each context position, `(B, T, J)`."""
-    mask = zoo_ops.combine_masks(
-        None if context_mask is None else context_mask[:, :, None],
-        None if query_mask is None else query_mask[:, None, :],
-    )
-    return zoo_ops.masked_softmax(scores, mask)
+        return merged, *map(self.symbolic, ((batch, steps, query.shape[1]), (batch, steps)))
 
 
 def _compute_context_weights(

@@ -9,13 +9,14 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 Level = tuple[Any, Any]
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class HierarchicalAttention(keras.layers.Layer):
+class HierarchicalAttention(BaseLayer):
     """Hierarchical attention: encodes and pools nested sequences, innermost level first.
 
     `h = encoder(x)`, `x' = pooling(h)`, level by level. With words, sentences and GRUs this is the
@@ -83,7 +84,6 @@ class HierarchicalAttention(keras.layers.Layer):
             )
         self.encoders = [encoder for encoder, _ in levels]
         self.poolings = [pooling for _, pooling in levels]
-        self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
         self._check_rank("inputs", inputs_shape, len(self.poolings) + 2)
@@ -96,7 +96,6 @@ class HierarchicalAttention(keras.layers.Layer):
                 width = _build_layer(encoder, (None, length, width), "(batch, steps, features)")
             width = _build_layer(pooling, (None, length, width), "(batch, features)")
             self.widths.append(width)
-        self.built = True
 
     def call(
         self,
@@ -127,7 +126,7 @@ class HierarchicalAttention(keras.layers.Layer):
         """Encode and pool `(B, ..., L, D)` to `(B, ..., D')`; also return the weights."""
         *lead, length, width = ops.shape(vectors)
         rows = math.prod(lead)
-        if any(isinstance(size, int) and size == 0 for size in (rows, length)):  # RNNs reject it
+        if 0 in vectors.shape[:-1]:  # RNNs reject it
             dtype = self.compute_dtype
             return ops.zeros((*lead, self.widths[number]), dtype), ops.zeros((*lead, length), dtype)
         flat_mask = ops.reshape(mask, (rows, length))
@@ -149,9 +148,7 @@ class HierarchicalAttention(keras.layers.Layer):
         is_static = isinstance(length, int)
         # A dynamic length may be 0.
         padded_mask = flat_mask if is_static else _append_position(flat_mask)
-        is_empty = ops.logical_not(ops.any(padded_mask, axis=-1, keepdims=True))
-        first = ops.arange(ops.shape(padded_mask)[1], dtype="int32") == 0
-        encoder_mask = ops.logical_or(padded_mask, ops.logical_and(is_empty, first))
+        encoder_mask = zoo_ops.unmask_empty_rows(padded_mask)
         x = zoo_ops.pass_mask_on(x if is_static else _append_position(x), encoder_mask)
         encoded = encoder(x, training=training)
         encoded = encoded[0] if isinstance(encoded, (list, tuple)) else encoded
@@ -167,24 +164,10 @@ class HierarchicalAttention(keras.layers.Layer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the output has no time axis."""
-        return None
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "levels": [
-                [keras.saving.serialize_keras_object(layer) for layer in level]
-                for level in zip(self.encoders, self.poolings, strict=True)
-            ],
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> HierarchicalAttention:
-        levels = [
-            tuple(keras.saving.deserialize_keras_object(layer) for layer in level)
-            for level in config["levels"]
-        ]
-        return cls(**{**config, "levels": levels})
+        levels = list(zip(self.encoders, self.poolings, strict=True))
+        return {**super().get_config(), "levels": keras.saving.serialize_keras_object(levels)}
 
 
 def _is_pair(level: Any) -> bool:

@@ -76,22 +76,15 @@ class MixtureWindowAttention(Attention):
         kappa are a, b and kappa, with a hat x, y and s.
     """
 
+    config_excludes = ("score", "alignment")
+
     def __init__(
-        self,
-        num_components: int = 10,
-        dropout: float = 0.0,
-        seed: int | None = None,
-        **kwargs: Any,
+        self, num_components: int = 10, dropout: float = 0.0, seed: int | None = None, **kwargs: Any
     ) -> None:
         dtype = kwargs.get("dtype")
         window = _MixtureWindow(num_components, dtype=dtype)
         super().__init__(_NoScore(dtype=dtype), window, dropout=dropout, seed=seed, **kwargs)
         self.num_components = window.num_components
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"], config["alignment"]
-        return {**config, "num_components": self.num_components}
 
 
 class _NoScore(Score):
@@ -115,10 +108,8 @@ class _MixtureWindow(Alignment):
 
     def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
         width = 3 * self.num_components
-        self.kernel = self.add_weight(
-            shape=(query_shape[-1], width), initializer="zeros", name="kernel"
-        )
-        self.bias = self.add_weight(shape=(width,), initializer=self._initialize_bias, name="bias")
+        self.kernel = self.add_weight((query_shape[-1], width), "zeros", name="kernel")
+        self.bias = self.add_weight((width,), self._initialize_bias, name="bias")
 
     def _initialize_bias(self, shape: Shape, dtype: Any = None) -> Tensor:
         """Initialize components of area `1 / K`, increasing width and a step of one position."""
@@ -152,9 +143,8 @@ class _MixtureWindow(Alignment):
         aux: Any = None,
     ) -> tuple[Tensor, State]:
         parameters, positions = aux
-        height, narrowness, step = ops.split(
-            ops.exp(ops.minimum(parameters, MAX_EXPONENT)), 3, axis=-1
-        )
+        parameters = ops.exp(ops.minimum(parameters, MAX_EXPONENT))
+        height, narrowness, step = ops.split(parameters, 3, axis=-1)
         kappa = state[0] + step
         differences = kappa[..., None, :] - positions[..., :, None]
         gaussians = ops.exp(-narrowness[..., None, :] * ops.square(differences))

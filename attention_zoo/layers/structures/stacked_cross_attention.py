@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +9,10 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.scores import make_score
-from attention_zoo.registry import did_you_mean
+from attention_zoo.ops import finite_number
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import Shape, Tensor
 
 MaskedSequence = tuple[Tensor, Tensor | None]
@@ -44,7 +45,7 @@ POOLINGS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class StackedCrossAttention(keras.layers.Layer):
+class StackedCrossAttention(BaseLayer):
     """Stacked cross-attention (SCAN): similarity of a text and an image by word-region attention.
 
     Text to image, words e_j, regions v_i: `s_ij = max(0, cos(v_i, e_j))`,
@@ -110,23 +111,12 @@ class StackedCrossAttention(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, given, known in (
-            ("direction", direction, DIRECTIONS),
-            ("pooling", pooling, tuple(POOLINGS)),
-        ):
-            if given not in known:
-                hint = did_you_mean(given, known)
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {given!r}{hint}")
-        for name, number in (
-            ("inverse_temperature", inverse_temperature),
-            ("pooling_sharpness", pooling_sharpness),
-        ):
-            if not 0 < zoo_ops.number(number) < math.inf:
-                raise ValueError(f"{name} must be above 0 and finite, got {number!r}")
-        self.direction, self.inverse_temperature = direction, inverse_temperature
-        self.pooling, self.pooling_sharpness = pooling, pooling_sharpness
+        check_choice("direction", direction, DIRECTIONS)
+        check_choice("pooling", pooling, POOLINGS)
+        self.direction, self.pooling = direction, pooling
+        self.inverse_temperature = finite_number("inverse_temperature", inverse_temperature, 0)
+        self.pooling_sharpness = finite_number("pooling_sharpness", pooling_sharpness, 0)
         self.cosine = make_score("cosine", self.dtype_policy)
-        self.supports_masking = True
 
     def build(self, words_shape: Shape, regions_shape: Shape) -> None:
         for name, shape in (("words", words_shape), ("regions", regions_shape)):
@@ -138,7 +128,6 @@ class StackedCrossAttention(keras.layers.Layer):
             )
         if not self.cosine.built:
             self.cosine.build(tuple(words_shape), tuple(regions_shape))
-        self.built = True
 
     def call(
         self,
@@ -148,28 +137,35 @@ class StackedCrossAttention(keras.layers.Layer):
         regions_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
+        (queries, mask), (values, value_mask) = self._sides(
+            words, regions, words_mask, regions_mask
+        )
+        query_mask, value_mask = _mask_or_ones(mask, queries), _mask_or_ones(value_mask, values)
+        pairs = ops.logical_and(query_mask[:, :, None], value_mask[:, None, :])
+        scores = self.cosine.compute_scores(queries, self.cosine.project(values))
+        weights = self._compute_weights(scores, pairs)
+        attended = ops.matmul(weights, ops.cast(values, weights.dtype))
+        queries = ops.cast(queries, attended.dtype)[..., None, :]
+        matches = self.cosine.compute_scores(queries, self.cosine.project(attended[..., None, :]))
+        similarity = self._pool(matches[..., 0, 0], query_mask, ops.any(pairs, axis=(1, 2)))
+        results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
+        zoo_ops.pass_mask_on(results[0], mask)
+        return results if return_attention_scores else results[:2]
+
+    def _sides(
+        self, words: Tensor, regions: Tensor, words_mask: Tensor | None, regions_mask: Tensor | None
+    ) -> tuple[MaskedSequence, MaskedSequence]:
+        """Return the queries and the values, 0 at masked positions, each with its mask."""
         zoo_ops.check_shape("words", words.shape, ("batch", "positions", "features"))
         width = words.shape[-1] or "features"
         zoo_ops.check_shape("regions", regions.shape, ("batch", "positions", width))
         words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
         regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
-        query_side, value_side = (words, words_mask), (regions, regions_mask)
+        words_side = zoo_ops.zero_masked(words, words_mask), words_mask
+        regions_side = zoo_ops.zero_masked(regions, regions_mask), regions_mask
         if self.direction == "image_to_text":
-            query_side, value_side = value_side, query_side
-        queries, values = zoo_ops.zero_masked(*query_side), zoo_ops.zero_masked(*value_side)
-        query_mask, value_mask = (
-            _mask_or_ones(query_side[1], queries),
-            _mask_or_ones(value_side[1], values),
-        )
-        pairs = ops.logical_and(query_mask[:, :, None], value_mask[:, None, :])
-        weights = self._compute_weights(
-            self.cosine.compute_scores(queries, self.cosine.project(values)), pairs
-        )
-        attended = ops.matmul(weights, ops.cast(values, weights.dtype))
-        similarity = self._compare(queries, attended, query_mask, ops.any(pairs, axis=(1, 2)))
-        results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
-        zoo_ops.pass_mask_on(results[0], query_side[1])
-        return results if return_attention_scores else results[:2]
+            return regions_side, words_side
+        return words_side, regions_side
 
     def similarities(
         self,
@@ -193,24 +189,11 @@ class StackedCrossAttention(keras.layers.Layer):
         """
         if not self.built:
             self.build(tuple(words.shape), tuple(regions.shape))
-        zoo_ops.check_shape("words", words.shape, ("batch", "positions", "features"))
-        zoo_ops.check_shape("regions", regions.shape, ("batch", "positions", words.shape[-1]))
-        words_mask = zoo_ops.merge_masks("words_mask", words_mask, words)
-        regions_mask = zoo_ops.merge_masks("regions_mask", regions_mask, regions)
-        query_side, value_side = (words, words_mask), (regions, regions_mask)
-        if self.direction == "image_to_text":
-            return ops.transpose(self._compare_all(value_side, query_side))
-        return self._compare_all(query_side, value_side)
-
-    def _compare_all(self, query_side: MaskedSequence, value_side: MaskedSequence) -> Tensor:
-        """Compute the similarities `(M, L)` of L query sequences and M value sequences."""
-        query_mask, value_mask = (
-            _mask_or_ones(query_side[1], query_side[0]),
-            _mask_or_ones(value_side[1], value_side[0]),
+        (queries, mask), (values, value_mask) = self._sides(
+            words, regions, words_mask, regions_mask
         )
-        queries = self.cosine.project(zoo_ops.zero_masked(*query_side))
-        values = zoo_ops.zero_masked(*value_side)
-        units = self.cosine.project(values)
+        query_mask, value_mask = _mask_or_ones(mask, queries), _mask_or_ones(value_mask, values)
+        queries, units = self.cosine.project(queries), self.cosine.project(values)
         count, length, size = ops.shape(queries)
         cosines = ops.matmul(units, ops.transpose(ops.reshape(queries, (count * length, size))))
         shape = (ops.shape(units)[0], ops.shape(units)[1], count, length)
@@ -218,8 +201,9 @@ class StackedCrossAttention(keras.layers.Layer):
         pairs = ops.logical_and(query_mask[None, :, :, None], value_mask[:, None, None, :])
         weights = self._compute_weights(cosines, pairs)
         matches = self._match_all(cosines, weights * _relative_norms(values, units), units)
-        pooled = POOLINGS[self.pooling](matches, query_mask[None], self.pooling_sharpness)
-        return ops.where(ops.any(pairs, axis=(2, 3)), pooled, ops.zeros((), pooled.dtype))
+        similarities = self._pool(matches, query_mask[None], ops.any(pairs, axis=(2, 3)))
+        is_transposed = self.direction == "image_to_text"
+        return ops.transpose(similarities) if is_transposed else similarities  # (I, N)
 
     def _match_all(self, cosines: Tensor, scaled_weights: Tensor, units: Tensor) -> Tensor:
         """Compute `cos(e, a)` `(M, L, T)`, where a sums `units` `(M, S, D)` times the weights."""
@@ -240,18 +224,13 @@ class StackedCrossAttention(keras.layers.Layer):
         scores = scores * ops.rsqrt(ops.where(squares > 0, squares, one))
         return zoo_ops.masked_softmax(self.inverse_temperature * scores, pairs)
 
-    def _compare(
-        self, queries: Tensor, attended: Tensor, query_mask: Tensor, row_mask: Tensor
-    ) -> Tensor:
-        """Compute the similarity of each pair, `(B,)`."""
-        queries = ops.cast(queries, attended.dtype)[..., None, :]
-        matches = self.cosine.compute_scores(queries, self.cosine.project(attended[..., None, :]))
-        pooled = POOLINGS[self.pooling](matches[..., 0, 0], query_mask, self.pooling_sharpness)
+    def _pool(self, matches: Tensor, query_mask: Tensor, row_mask: Tensor) -> Tensor:
+        """Pool the matches `(..., T)` of each pair to its similarity, 0 outside the row mask."""
+        pooled = POOLINGS[self.pooling](matches, query_mask, self.pooling_sharpness)
         return ops.where(row_mask, pooled, ops.zeros((), pooled.dtype))
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the call sets the queries' mask, which may be the second argument's."""
-        return None
 
     def compute_output_spec(
         self,
@@ -261,24 +240,12 @@ class StackedCrossAttention(keras.layers.Layer):
         regions_mask: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
-        def spec(*shape: int | None) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
         query_shape, value_shape, mask = words.shape, regions.shape, words_mask
         if self.direction == "image_to_text":
             query_shape, value_shape, mask = value_shape, query_shape, regions_mask
-        attended = zoo_ops.pass_mask_on(spec(*query_shape), mask)
-        results = attended, spec(query_shape[0]), spec(*query_shape[:2], value_shape[1])
+        shapes = ((query_shape[0],), (*query_shape[:2], value_shape[1]))
+        results = self.symbolic(query_shape, mask), *map(self.symbolic, shapes)
         return results if return_attention_scores else results[:2]
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "direction": self.direction,
-            "inverse_temperature": self.inverse_temperature,
-            "pooling": self.pooling,
-            "pooling_sharpness": self.pooling_sharpness,
-        }
 
 
 def _mask_or_ones(mask: Tensor | None, x: Tensor) -> Tensor:

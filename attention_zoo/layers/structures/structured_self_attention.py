@@ -10,12 +10,13 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.ops.alignment_penalties import diversity
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class StructuredSelfAttention(keras.layers.Layer):
+class StructuredSelfAttention(BaseLayer):
     """Structured self-attention: attention pooling with several learned queries.
 
     `A = softmax(W2 tanh(W1 H^T))`, `M = A H`; adds the loss `penalty ||A A^T - I||_F^2`
@@ -68,7 +69,6 @@ class StructuredSelfAttention(keras.layers.Layer):
             raise ValueError(f"penalty must be 0 (none) or more, got {penalty!r}")
         self.penalty = penalty
         self.attention = Attention("dot", dtype=self.dtype_policy, name="attention")
-        self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
@@ -79,7 +79,6 @@ class StructuredSelfAttention(keras.layers.Layer):
         if not self.attention.built:
             query_shape, keys = (batch, self.hops, self.units), (batch, steps, self.units)
             self.attention.build(query_shape, tuple(inputs_shape), keys)
-        self.built = True
 
     def call(
         self, inputs: Tensor, mask: Tensor | None = None, return_attention_scores: bool = False
@@ -99,12 +98,3 @@ class StructuredSelfAttention(keras.layers.Layer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the output has no time axis."""
-        return None
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "hops": self.hops,
-            "penalty": self.penalty,
-        }

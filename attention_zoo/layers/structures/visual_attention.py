@@ -64,6 +64,8 @@ class VisualAttention(Attention):
         are the values, h_{t-1} the query, f_beta the gate's weights, z_t the context.
     """
 
+    config_excludes = ("score",)
+
     def __init__(
         self,
         units: int | None = None,
@@ -79,9 +81,8 @@ class VisualAttention(Attention):
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         _check_same_grid(value_shape, key_shape or value_shape)
-        super().build(
-            query_shape, _flatten_shape(value_shape), key_shape and _flatten_shape(key_shape)
-        )
+        key_shape = key_shape and _flatten_shape(key_shape)
+        super().build(query_shape, _flatten_shape(value_shape), key_shape)
         self.gate_kernel = self.gate_bias = None
         if self.use_gate:
             self.gate_kernel = self.add_weight(shape=(query_shape[-1], 1), name="gate_kernel")
@@ -112,19 +113,9 @@ class VisualAttention(Attention):
                 shape = (value.shape[0], query.shape[1], None, None)
                 attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
                 attention_mask = _flatten_mask(attention_mask, grid)
-        results = super().call(
-            query,
-            value,
-            key,
-            query_mask,
-            value_mask,
-            key_mask,
-            attention_mask,
-            use_causal_mask,
-            return_attention_scores,
-            return_state,
-            training,
-        )
+        masks = (query_mask, value_mask, key_mask, attention_mask)
+        options = (use_causal_mask, return_attention_scores, return_state, training)
+        results = super().call(query, value, key, *masks, *options)
         if not return_attention_scores:
             return results
         context, weights, *state = results
@@ -150,31 +141,6 @@ class VisualAttention(Attention):
             return context
         kernel, bias = (ops.cast(x, query.dtype) for x in (self.gate_kernel, self.gate_bias))
         return context * ops.sigmoid(ops.matmul(query, kernel) + bias)
-
-    def compute_output_spec(
-        self,
-        query: Tensor,
-        value: Tensor,
-        key: Tensor | None = None,
-        query_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-        return_state: bool = False,
-        **kwargs: Any,
-    ) -> Any:
-        flat_value = keras.KerasTensor(_flatten_shape(value.shape), dtype=value.dtype)
-        results = super().compute_output_spec(
-            query, flat_value, None, query_mask, return_attention_scores, return_state
-        )
-        if not return_attention_scores:
-            return results
-        context, weights, *state = results
-        shape = (*weights.shape[:2], *value.shape[1:-1])
-        return context, keras.KerasTensor(shape, dtype=weights.dtype), *state
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["score"]
-        return {**config, "units": self.units, "use_gate": self.use_gate}
 
 
 def _flatten_shape(shape: Shape) -> Shape:

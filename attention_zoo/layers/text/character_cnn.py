@@ -80,6 +80,3 @@ class CharacterCNN(CharacterEncoder):
         features = ops.where(mask[..., None], features, ops.cast(float("-inf"), features.dtype))
         best = ops.max(features, axis=1, initial=float("-inf"))
         return zoo_ops.zero_masked(best, ops.any(mask, axis=1))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "width": self.width}

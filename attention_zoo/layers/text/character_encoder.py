@@ -8,13 +8,14 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.typing import Shape, Tensor
 
 PAD = 0
 
 
-class CharacterEncoder(keras.layers.Layer):
+class CharacterEncoder(BaseLayer):
     """Base class of layers that map the characters of words to word vectors.
 
     A subclass defines `encode`, and builds the layers of `encode` in `build`. The call takes
@@ -47,17 +48,15 @@ class CharacterEncoder(keras.layers.Layer):
         self.embedding_dim = zoo_ops.whole_number("embedding_dim", embedding_dim)
         self.units = zoo_ops.whole_number("units", units)
         self.dropout, self.seed = dropout, seed
-        common: dict[str, Any] = {"dtype": self.dtype_policy}
         initializer = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
         self.embedding = keras.layers.Embedding(
-            vocabulary_size, embedding_dim, initializer, **common
+            vocabulary_size, embedding_dim, initializer, dtype=self.dtype_policy
         )
-        self.drop = Dropout(dropout, seed=seed, **common)
+        self.drop = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "words", "characters"))
         self.embedding.build(None)
-        self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "words", "characters"))
@@ -75,13 +74,3 @@ class CharacterEncoder(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return (*inputs_shape[:-1], self.units)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "embedding_dim": self.embedding_dim,
-            "units": self.units,
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }

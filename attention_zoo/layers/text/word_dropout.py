@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.ops.random import sample_keep_mask
 from attention_zoo.typing import Tensor
 
@@ -15,7 +16,7 @@ PAD, UNKNOWN = 0, 1
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class WordDropout(keras.layers.Layer):
+class WordDropout(BaseLayer):
     """Word dropout: replaces random tokens with the unknown token, in training.
 
     `y_t = x_t keep_t + 1 - keep_t`, each `keep` 0 with probability `rate`, else 1; 1 is `<unk>`
@@ -67,6 +68,3 @@ class WordDropout(keras.layers.Layer):
         keep = sample_keep_mask(self.seed_generator.next(), self.rate, ops.shape(inputs))
         is_kept = ops.logical_or(ops.equal(inputs, PAD), keep)
         return ops.where(is_kept, inputs, ops.cast(UNKNOWN, inputs.dtype))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}

@@ -15,7 +15,6 @@ from attention_zoo.layers.transformer.encoder_layer import (
     project_keys_and_values,
 )
 from attention_zoo.layers.transformer.kv_cache import KeysAndValues, KVCache
-from attention_zoo.layers.transformer.residual import Residual
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -69,9 +68,8 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
 
     def build(self, inputs_shape: Shape, memory_shape: Shape) -> None:  # type: ignore[override]
         zoo_ops.check_shape("memory", memory_shape, ("batch", "sources", "features"))
-        layer_options: dict[str, Any] = {"seed": self._options["seed"], "dtype": self.dtype_policy}
         super().build(inputs_shape)
-        self.memory_residual = Residual(**self._residual_options, **layer_options)
+        self.memory_residual = self.make_residual()
         self.memory_attention = make_multi_head_attention(self, self.width)
         self.memory_residual.build(inputs_shape)
         self.memory_attention.build(inputs_shape, memory_shape)
@@ -127,8 +125,7 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         """
         x, cache = self.attend_step(x, cache)
         query = self.memory_residual.prepare_input(x)
-        context, weights = attend_cached(
-            self.memory_attention, query, memory, memory_mask[:, None, None]
-        )
+        mask = memory_mask[:, None, None]
+        context, weights = attend_cached(self.memory_attention, query, memory, mask)
         x = self.memory_residual.add_output(x, context, False)
         return self.apply_feed_forward(x), cache, weights

@@ -9,10 +9,11 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import Residual
-from attention_zoo.registry import did_you_mean
+from attention_zoo.registry import check_known
 from attention_zoo.typing import Shape, Tensor
 
 LAYER_OPTIONS = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
@@ -20,7 +21,7 @@ LAYER_OPTIONS = ("activation", "norm", "norm_first", "epsilon", "stochastic_dept
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class TransformerEncoderLayer(keras.layers.Layer):
+class TransformerEncoderLayer(BaseLayer):
     """Transformer encoder layer: self-attention and feed-forward sublayers, each with a residual.
 
     `y = x + attend(norm(x))`, `z = y + feed_forward(norm(y))` with `norm_first`, else
@@ -87,33 +88,22 @@ class TransformerEncoderLayer(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(attention, dict):
-            attention = keras.saving.deserialize_keras_object(attention)
         self.units = zoo_ops.whole_number("units", units)
         self.num_heads = zoo_ops.whole_number("num_heads", num_heads)
-        layer_options: dict[str, Any] = {"seed": seed, "dtype": self.dtype_policy}
-        residual_options: dict[str, Any] = {
-            "norm": norm,
-            "norm_first": norm_first,
-            "epsilon": epsilon,
-            "dropout": dropout,
-        }
-        residual_options |= {"stochastic_depth": stochastic_depth}
-        self._residual_options = residual_options
-        self.attention_residual, self.feed_forward_residual = (
-            Residual(**residual_options, **layer_options) for _ in range(2)
-        )
-        self.feed_forward = FeedForward(self.units, activation, **layer_options)
+        self.activation, self.seed = activation, seed
+        self.norm, self.norm_first, self.epsilon = norm, norm_first, epsilon
+        self.dropout, self.stochastic_depth = dropout, stochastic_depth
+        self.attention_residual = self.make_residual()
+        self.feed_forward_residual = self.make_residual()
+        self.feed_forward = FeedForward(self.units, activation, seed=seed, dtype=self.dtype_policy)
         self.attention = attention
-        self._options = {
-            "units": self.units,
-            "num_heads": self.num_heads,
-            "activation": self.feed_forward.get_config()["activation"],
-            **residual_options,
-            "seed": seed,
-        }
         self._is_default_attention = attention is None
         self.supports_masking = True
+
+    def make_residual(self) -> Residual:
+        """Create the residual connection of a sublayer."""
+        options = (self.norm, self.norm_first, self.epsilon, self.dropout, self.stochastic_depth)
+        return Residual(*options, self.seed, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
@@ -125,7 +115,6 @@ class TransformerEncoderLayer(keras.layers.Layer):
         self.attention_residual.build(inputs_shape)
         self.feed_forward_residual.build(inputs_shape)
         self.feed_forward.build(inputs_shape)
-        self.built = True
 
     def call(
         self,
@@ -139,9 +128,8 @@ class TransformerEncoderLayer(keras.layers.Layer):
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         x, weights = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
-        x = zoo_ops.pass_mask_on(
-            zoo_ops.zero_masked(self.apply_feed_forward(x, training), mask), mask
-        )
+        x = zoo_ops.zero_masked(self.apply_feed_forward(x, training), mask)
+        x = zoo_ops.pass_mask_on(x, mask)
         return (x, weights) if return_attention_scores else x
 
     def attend(
@@ -184,9 +172,8 @@ class TransformerEncoderLayer(keras.layers.Layer):
             `(B, T, D)`, and the keys and values of the prefix.
         """
         x = zoo_ops.zero_masked(ops.cast(x, self.compute_dtype), mask)
-        cached = project_keys_and_values(
-            self.attention, zoo_ops.zero_masked(self.attention_residual.prepare_input(x), mask)
-        )
+        inputs = zoo_ops.zero_masked(self.attention_residual.prepare_input(x), mask)
+        cached = project_keys_and_values(self.attention, inputs)
         x, _ = self.attend(x, mask, True, False, False)
         return zoo_ops.zero_masked(self.apply_feed_forward(x), mask), cached
 
@@ -213,9 +200,8 @@ class TransformerEncoderLayer(keras.layers.Layer):
         return self.attention_residual.add_output(x, attended, False), cache
 
     def get_config(self) -> dict[str, Any]:
-        attention = None if self._is_default_attention else self.attention
-        config = {**self._options, "attention": keras.saving.serialize_keras_object(attention)}
-        return {**super().get_config(), **config}
+        config = super().get_config()
+        return {**config, "attention": None} if self._is_default_attention else config
 
 
 def make_multi_head_attention(layer: Any, width: int) -> MultiHeadAttention:
@@ -233,13 +219,7 @@ def check_layer_options(options: dict[str, Any], extra: tuple[str, ...] = ()) ->
         options: the value of `layer`, arguments by name.
         extra: names that the model accepts in addition to `LAYER_OPTIONS`.
     """
-    known = (*LAYER_OPTIONS, *extra)
-    for name in options:
-        if name not in known:
-            raise ValueError(
-                f"layer has no option {name!r}{did_you_mean(name, known)}"
-                f" (known: {', '.join(known)})"
-            )
+    check_known("layer has no option", options, (*LAYER_OPTIONS, *extra))
 
 
 def project_keys_and_values(

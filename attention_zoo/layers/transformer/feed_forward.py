@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.typing import Shape, Tensor
 
@@ -23,12 +24,12 @@ def gelu_tanh(x: Tensor) -> Tensor:
 CUSTOM_ACTIVATIONS = {"gelu_tanh": gelu_tanh}
 """Activations that Keras does not know by name."""
 
-GATED_ACTIVATIONS = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
+GATED_ACTIVATIONS: dict[str, Any] = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
 """Gated activations by name, and the activation function of each."""
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class FeedForward(keras.layers.Layer):
+class FeedForward(BaseLayer):
     """Position-wise feed-forward network, with or without a gate.
 
     `y = act(x W_1 + b_1) W_2 + b_2`; with a gate `y = (act(x W_1 + b_1) (x W_3 + b_3)) W_2 + b_2`
@@ -80,35 +81,26 @@ class FeedForward(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.units = zoo_ops.whole_number("units", units)
-        self.activation, self.use_bias, self.dropout, self.seed = (
-            activation,
-            use_bias,
-            dropout,
-            seed,
-        )
-        gated = isinstance(activation, str) and activation in GATED_ACTIVATIONS
-        dense_options: dict[str, Any] = {"use_bias": use_bias, "dtype": self.dtype_policy}
-        activation_function = (
-            {**GATED_ACTIVATIONS, **CUSTOM_ACTIVATIONS}.get(activation)
-            if isinstance(activation, str)
-            else None
-        )
-        self.first = keras.layers.Dense(
-            self.units, activation_function or activation, **dense_options
-        )
-        self.gate = keras.layers.Dense(self.units, **dense_options) if gated else None
+        self.activation, self.use_bias = activation, use_bias
+        self.dropout, self.seed = dropout, seed
+        is_gated = isinstance(activation, str) and activation in GATED_ACTIVATIONS
+        if isinstance(activation, str):
+            activation = (GATED_ACTIVATIONS | CUSTOM_ACTIVATIONS).get(activation, activation)
+        self.first = self._make_dense(self.units, activation)
+        self.gate = self._make_dense(self.units) if is_gated else None
         self.drop = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
         self.supports_masking = True
 
+    def _make_dense(self, units: int, activation: Any = None) -> keras.layers.Dense:
+        return keras.layers.Dense(units, activation, self.use_bias, dtype=self.dtype_policy)
+
     def build(self, inputs_shape: Shape) -> None:
         width = inputs_shape[-1]
-        dense_options: dict[str, Any] = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
-        self.second = keras.layers.Dense(width, **dense_options)
+        self.second = self._make_dense(width)
         self.first.build((None, width))
         if self.gate is not None:
             self.gate.build((None, width))
         self.second.build((None, self.units))
-        self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         inner = self.first(inputs)
@@ -118,15 +110,3 @@ class FeedForward(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return tuple(inputs_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "activation": self.activation
-            if isinstance(self.activation, str)
-            else keras.activations.serialize(self.activation),
-            "use_bias": self.use_bias,
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }

@@ -48,20 +48,15 @@ class Residual(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        layer_options: dict[str, Any] = {"dtype": self.dtype_policy}
-        for name, rate in (("dropout", dropout), ("stochastic_depth", stochastic_depth)):
-            if not 0 <= zoo_ops.number(rate) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {rate!r}")
-        self.norm = NORMS.get(norm)(epsilon=epsilon, **layer_options)
+        dtype = self.dtype_policy
+        self.norm = NORMS.get(norm)(epsilon=epsilon, dtype=dtype)
         self.norm_first = norm_first
-        self.drop = Dropout(dropout, seed=seed, **layer_options)
-        self.stochastic_depth = Dropout(
-            stochastic_depth, noise_shape=(None, 1, 1), seed=seed, **layer_options
-        )
+        self.drop = Dropout(zoo_ops.rate("dropout", dropout), seed=seed, dtype=dtype)
+        rate = zoo_ops.rate("stochastic_depth", stochastic_depth)
+        self.stochastic_depth = Dropout(rate, (None, 1, 1), seed, dtype=dtype)
 
     def build(self, inputs_shape: Shape) -> None:
         self.norm.build(tuple(inputs_shape))
-        self.built = True
 
     def prepare_input(self, x: Tensor) -> Tensor:
         """Return the input of the sublayer."""
@@ -77,9 +72,7 @@ def make_final_norm(
     norm: str = "layer", norm_first: bool = True, epsilon: float = 1e-6, **other: Any
 ) -> keras.layers.Layer:
     """Return the final normalization of a stack: a norm after pre-norm layers, else an Identity."""
-    layer_options = {key: value for key, value in other.items() if key == "dtype"}
-    return (
-        NORMS.get(norm)(epsilon=epsilon, **layer_options)
-        if norm_first
-        else keras.layers.Identity(**layer_options)
-    )
+    dtype = other.get("dtype")
+    if not norm_first:
+        return keras.layers.Identity(dtype=dtype)
+    return NORMS.get(norm)(epsilon=epsilon, dtype=dtype)

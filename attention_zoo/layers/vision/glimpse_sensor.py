@@ -8,11 +8,12 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.base import BaseLayer
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class GlimpseSensor(keras.layers.Layer):
+class GlimpseSensor(BaseLayer):
     """Glimpse sensor: square patches of an image, each twice as wide as the previous one.
 
     `glimpse_s = pool(patch of side g 2^s around the location)`, s = 0 .. scales - 1, where pool is
@@ -64,7 +65,6 @@ class GlimpseSensor(keras.layers.Layer):
 
     def build(self, images_shape: Shape, locations_shape: Shape) -> None:
         _check(images_shape, locations_shape)
-        self.built = True
 
     def call(self, images: Tensor, locations: Tensor) -> Tensor:
         _check(images.shape, locations.shape)
@@ -93,9 +93,6 @@ class GlimpseSensor(keras.layers.Layer):
 
     def compute_output_shape(self, images_shape: Shape, locations_shape: Shape) -> Shape:
         return (images_shape[0], self.scales, self.size, self.size, images_shape[-1])
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "size": self.size, "scales": self.scales}
 
 
 def _check(images: Shape, locations: Shape) -> None:

@@ -206,7 +206,7 @@ class PointerGenerator(CopyingMixin, keras.Model):
         kernel = ops.cast(self.merge.kernel, hoisted.dtype)[hoisted.shape[-1] :]
         x = hoisted + ops.matmul(state.context, kernel)
         stepper, attention_state = self._stepper(training), state.attention_state
-        _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, constants.kernels, training)
+        _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, constants.kernels)
         s = ops.concatenate([h, c], axis=-1)
         if constants.use_coverage is not None:
             attention_state = keras.tree.map_structure(

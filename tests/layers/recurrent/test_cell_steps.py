@@ -30,13 +30,8 @@ def test_cell_stepper_equals_the_cell(name: str, fed_width: int) -> None:
     )
     want, after = cell(ops.concatenate([inputs, fed], -1), states)
     step = make_stepper(cell, 4, training=False)
-    got, new = step.step(
-        step.hoist(inputs),
-        [fed] if fed_width else [],
-        tuple(states),
-        step.kernels("float32"),
-        False,
-    )
+    feedback, kernels = [fed] if fed_width else [], step.kernels("float32")
+    got, new = step.step(step.hoist(inputs), feedback, tuple(states), kernels)
     close(got, want, 1e-6)
     close(new, after, 1e-6)
 
