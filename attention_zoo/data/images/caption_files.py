@@ -74,10 +74,7 @@ def read_captions(
 
 
 def read_coco(
-    images: str | Path,
-    annotations: str | Path,
-    size: Size | None = None,
-    skip_bad: int = 0,
+    images: str | Path, annotations: str | Path, size: Size | None = None, skip_bad: int = 0
 ) -> CaptionedImages:
     """Read images from a folder or zip, with captions from a JSON file in COCO's format.
 

@@ -80,8 +80,7 @@ class CaptionedImages:
             raise ValueError(f"{self.origin}: captions per image must be at least 1, got {limit}")
         sample = random.Random(seed).sample
         return replace(
-            self,
-            captions=[tuple(sample(texts, min(limit, len(texts)))) for texts in self.captions],
+            self, captions=[tuple(sample(texts, min(limit, len(texts)))) for texts in self.captions]
         )
 
     def take(self, rows: Iterable[int]) -> CaptionedImages:

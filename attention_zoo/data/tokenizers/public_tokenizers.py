@@ -15,13 +15,7 @@ import tokenizers
 from tokenizers import AddedToken
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
-from attention_zoo.data.tokenizers.vocabulary import (
-    END,
-    PAD,
-    SPECIAL_TOKENS,
-    START,
-    UNKNOWN,
-)
+from attention_zoo.data.tokenizers.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from attention_zoo.registry import Registry
 
 MARK = "▁"
