@@ -27,12 +27,7 @@ from attention_zoo.data.synthetic.clause_templates import (
     ClauseTemplate,
 )
 from attention_zoo.data.synthetic.slots import RandomBelow, Value
-from attention_zoo.data.synthetic.splits import (
-    Candidate,
-    PartRange,
-    check_known,
-    sample_corpus,
-)
+from attention_zoo.data.synthetic.splits import Candidate, PartRange, check_known, sample_corpus
 from attention_zoo.data.text.lines import TextLines
 from attention_zoo.data.text.pairs import TextPairs
 

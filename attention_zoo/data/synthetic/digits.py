@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.synthetic.splits import check_known
+from attention_zoo.data.synthetic.slots import RandomBelow
+from attention_zoo.data.synthetic.splits import check_known, make_randbelow
 from attention_zoo.ops.arguments import whole_number
 
 SIDE, INK = 28, 20.0
@@ -107,11 +107,9 @@ def _draw_digit(digit: int, random_values: NDArray[Any]) -> NDArray[np.uint8]:
     """Draw a digit once for each row of `random_values`, numbers from -1 to 1: `(n, 28, 28)`."""
     turn, slant, wide, high, right, down, pen, ink = random_values.T[:NUM_STYLE_VALUES, :, None]
     points = np.array([point for stroke in STROKES[digit] for point in stroke])
-    shake = 0.03 * random_values[:, NUM_STYLE_VALUES : NUM_STYLE_VALUES + 2 * len(points)].reshape(
-        -1, len(points), 2
-    )
-    x = INK * (1 + 0.2 * wide) * (points[:, 0] - 0.5 + shake[..., 0])
-    y = INK * (1 + 0.1 * high) * (points[:, 1] - 0.5 + shake[..., 1])
+    shake = random_values[:, NUM_STYLE_VALUES:][:, : points.size].reshape(-1, *points.shape)
+    x = INK * (1 + 0.2 * wide) * (points[:, 0] - 0.5 + 0.03 * shake[..., 0])
+    y = INK * (1 + 0.1 * high) * (points[:, 1] - 0.5 + 0.03 * shake[..., 1])
     x = x - 0.25 * slant * y
     half = 0.12 * turn  # the tangent of half the angle
     cosine, sine = (1 - half * half) / (1 + half * half), 2 * half / (1 + half * half)
@@ -121,9 +119,8 @@ def _draw_digit(digit: int, random_values: NDArray[Any]) -> NDArray[np.uint8]:
     first = 0
     for stroke in STROKES[digit]:
         for k in range(first, first + len(stroke) - 1):
-            squared_distance = np.minimum(
-                squared_distance, _compute_squared_distance(x[:, k : k + 2], y[:, k : k + 2])
-            )
+            ends = x[:, k : k + 2], y[:, k : k + 2]
+            squared_distance = np.minimum(squared_distance, _compute_squared_distance(*ends))
         first += len(stroke)
     intensity = np.clip(1.3 + 0.4 * pen[..., None] + 0.5 - np.sqrt(squared_distance), 0.0, 1.0)
     return np.floor(intensity * (225.0 + 30.0 * ink[..., None]) + 0.5).astype("uint8")
@@ -157,11 +154,7 @@ def translate_digits(images: Any, labels: Any, size: int = 60, seed: int = 1) ->
         ValueError: invalid images or labels, a canvas smaller than the images.
     """
     digits = _check_images(images, labels, size)
-    randbelow = _make_randbelow(f"translated/{seed}")
-    canvases = np.zeros((len(digits.images), size, size, digits.images.shape[-1]), "uint8")
-    for canvas, image in zip(canvases, digits.images, strict=True):
-        _paste(canvas, image, randbelow)
-    return Digits(canvases, digits.labels)
+    return _scatter(digits, size, 0, 0, make_randbelow(f"translated/{seed}"))
 
 
 def clutter_digits(
@@ -185,12 +178,17 @@ def clutter_digits(
     """
     digits = _check_images(images, labels, size)
     whole_number("clutter", clutter, low=0)
-    count, *sides, channels = digits.images.shape
-    if whole_number("patch", patch) > min(sides) and clutter:
+    height, width = digits.images.shape[1:3]
+    if whole_number("patch", patch) > min(height, width) and clutter:
         raise ValueError(
-            f"patch must not exceed the image size of {sides[0]} x {sides[1]} pixels, got {patch}"
+            f"patch must not exceed the image size of {height} x {width} pixels, got {patch}"
         )
-    randbelow = _make_randbelow(f"cluttered/{seed}")
+    return _scatter(digits, size, clutter, patch, make_randbelow(f"cluttered/{seed}"))
+
+
+def _scatter(digits: Digits, size: int, clutter: int, patch: int, randbelow: RandomBelow) -> Digits:
+    """Paste each image on a canvas, followed by `clutter` patches of other images."""
+    count, *sides, channels = digits.images.shape
     canvases = np.zeros((count, size, size, channels), "uint8")
     for row, canvas in enumerate(canvases):
         _paste(canvas, digits.images[row], randbelow)
@@ -201,15 +199,7 @@ def clutter_digits(
     return Digits(canvases, digits.labels)
 
 
-def _make_randbelow(name: str) -> Callable[[int], int]:
-    """Return a function that samples an integer from 0 to n - 1."""
-    numbers = random.Random(name).random
-    return lambda n: int(numbers() * n)
-
-
-def _paste(
-    canvas: NDArray[np.uint8], image: NDArray[np.uint8], randbelow: Callable[[int], int]
-) -> None:
+def _paste(canvas: NDArray[np.uint8], image: NDArray[np.uint8], randbelow: RandomBelow) -> None:
     """Paste an image at a random position on a canvas, by pixelwise maximum."""
     height, width = image.shape[:2]
     top, left = (randbelow(len(canvas) - side + 1) for side in (height, width))

@@ -74,11 +74,7 @@ def sample_corpus(
         )
     if split == "long":
         minimum, maximum = maximum + 1, 2 * maximum
-    numbers = random.Random(f"{corpus}/{split}/{seed}").random
-
-    def randbelow(n: int) -> int:
-        return int(numbers() * n)
-
+    randbelow = make_randbelow(f"{corpus}/{split}/{seed}")
     items: dict[Any, Any] = {}
     while len(items) < size:
         count, num_items = minimum + randbelow(maximum - minimum + 1), len(items)
@@ -89,6 +85,12 @@ def sample_corpus(
                 key, value = make()
                 items.setdefault(key, value)
     return items
+
+
+def make_randbelow(name: str) -> RandomBelow:
+    """Return a function that samples an integer from 0 to n - 1, seeded with a name."""
+    numbers = random.Random(name).random
+    return lambda n: int(numbers() * n)
 
 
 def check_known(problem: str, name: str, known: Collection[str]) -> None:

@@ -15,10 +15,9 @@ import tokenizers
 from tokenizers import AddedToken
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
-from attention_zoo.data.tokenizers.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from attention_zoo.registry import Registry
 
-MARK = "▁"
 FILE = "tokenizer.json"
 END_OF_TEXT = "<|endoftext|>"
 
@@ -184,7 +183,7 @@ class ByteTokenizer(PublicTokenizer):
 def is_public_tokenizer(folder: Path) -> bool:
     """Return whether a folder contains the files of a public tokenizer."""
     if (folder / FILE).is_file():
-        return "model" in (_json(folder / FILE) or {})
+        return "model" in (_read_json(folder / FILE) or {})
     return (folder / "vocab.txt").is_file() or (folder / "merges.txt").is_file()
 
 
@@ -209,14 +208,14 @@ def load_public_tokenizer(folder: Path) -> PublicTokenizer:
 
 def _read_vocabulary(folder: Path) -> tokenizers.Tokenizer:
     """Return the WordPiece tokenizer of a released BERT."""
-    settings = _json(folder / "tokenizer_config.json") or {}
+    settings = _read_json(folder / "tokenizer_config.json") or {}
     engine = tokenizers.BertWordPieceTokenizer.from_file(
         str(folder / "vocab.txt"),
         lowercase=settings.get("do_lower_case", True),
         strip_accents=settings.get("strip_accents"),
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
     )
-    return _with_added_tokens(engine, folder)
+    return _add_tokens(engine, folder)
 
 
 def _read_merges(folder: Path) -> tokenizers.Tokenizer:
@@ -225,13 +224,13 @@ def _read_merges(folder: Path) -> tokenizers.Tokenizer:
     engine = tokenizers.ByteLevelBPETokenizer.from_file(*files)
     if engine.token_to_id(END_OF_TEXT) is not None:
         engine.add_special_tokens([END_OF_TEXT])
-    return _with_added_tokens(engine, folder)
+    return _add_tokens(engine, folder)
 
 
-def _with_added_tokens(engine: Any, folder: Path) -> tokenizers.Tokenizer:
+def _add_tokens(engine: Any, folder: Path) -> tokenizers.Tokenizer:
     """Return a tokenizer with the tokens of `added_tokens.json`, which maps tokens to ids."""
     path = folder / "added_tokens.json"
-    added = _json(path) if path.is_file() else {}
+    added = _read_json(path) if path.is_file() else {}
     if added is None:
         raise ValueError(f"{path.name} in the same folder is damaged; copy it again")
     for token, number in sorted(added.items(), key=lambda item: item[1]):
@@ -253,7 +252,7 @@ READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
 """Readers by the name of their main file, in order of preference."""
 
 
-def _json(path: Path) -> dict[str, Any] | None:
+def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
