@@ -89,7 +89,7 @@ def read_spans(tags: Tags, scheme: str) -> list[Span]:
     Raises:
         ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
-    rules, starting_letters = scheme_rules(scheme), span_letters(scheme)
+    rules, starting_letters = get_scheme_rules(scheme), get_span_letters(scheme)
     spans: list[Span] = []
     is_open = False
     for position, (letter, label) in enumerate(_parse_tags(tags, scheme)):
@@ -138,7 +138,7 @@ def count_invalid_sequences(sentences: Sequence[Tags], scheme: str) -> int:
     Raises:
         ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
-    rules = scheme_rules(scheme)
+    rules = get_scheme_rules(scheme)
     return sum(not _is_valid(_parse_tags(tags, scheme), rules) for tags in sentences)
 
 
@@ -157,15 +157,15 @@ def tag_accuracy(predicted: Sequence[Tags], expected: Sequence[Tags]) -> float:
     return compute_percentage(sum(hits), len(hits))
 
 
-def scheme_rules(scheme: str) -> TagScheme:
+def get_scheme_rules(scheme: str) -> TagScheme:
     """Return the rules of a scheme; raise ValueError for an unknown one."""
     rules: TagScheme = TAG_SCHEMES.get(scheme)()
     return rules
 
 
-def span_letters(scheme: str) -> frozenset[str]:
+def get_span_letters(scheme: str) -> frozenset[str]:
     """Return the letters that start a span whatever the previous tag is."""
-    rules = scheme_rules(scheme)
+    rules = get_scheme_rules(scheme)
     return frozenset(rules.starts) - frozenset(rules.continues) | {"B"}  # IOB1's B separates spans
 
 
@@ -179,7 +179,7 @@ def _parse_tags(tags: Tags, scheme: str) -> list[tuple[str, str]]:
 @functools.lru_cache(maxsize=4096)
 def parse_tag(tag: str, scheme: str) -> tuple[str, str]:
     """Split a tag into letter and type, "B-PER" into B and PER; raise ValueError if invalid."""
-    return split_tag(tag, scheme, scheme_rules(scheme))
+    return split_tag(tag, scheme, get_scheme_rules(scheme))
 
 
 def _is_valid(tags: list[tuple[str, str]], rules: TagScheme) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.examples import Examples
-from attention_zoo.data.images.images import check_stack, digest, resize_images
+from attention_zoo.data.images.images import check_stack, compute_digest, resize_images
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right of an image region, as fractions of the image's height and width."""
@@ -55,7 +55,7 @@ class CaptionedImages(Examples):
     def __iter__(self) -> Iterator[tuple[str, ...]]:
         """Yield a digest of each image, followed by its captions."""
         for image, captions in zip(self.images, self.captions, strict=True):
-            yield digest(image), *captions
+            yield compute_digest(image), *captions
 
     def resize(self, size: int) -> CaptionedImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""

@@ -135,7 +135,7 @@ def check_stack(where: str, images: NDArray[Any], channels: Sequence[int]) -> No
         raise ValueError(f"{where}: images must be {shapes}, got shape {images.shape}")
 
 
-def digest(image: Image) -> str:
+def compute_digest(image: Image) -> str:
     """Return a hash of the pixels, 32 hexadecimal digits, to identify an image."""
     return hashlib.blake2b(np.ascontiguousarray(image).data, digest_size=16).hexdigest()
 
@@ -307,12 +307,12 @@ def _make_assertion(encoded: Any) -> Any:
 
     from attention_zoo.data.images.graph_orientation import combine_bytes
 
-    def jpeg() -> tuple[Any, Any]:
+    def read_jpeg() -> tuple[Any, Any]:
         shape = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)
         scans = tf.size(tf.strings.split(encoded[None], _SCAN).values) - 1
         return shape[:2], ((shape[2] == 1) | (shape[2] == 3)) & (scans <= MAX_SCANS)
 
-    def png() -> tuple[Any, Any]:
+    def read_png() -> tuple[Any, Any]:
         raw = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 16, 10), tf.uint8), tf.int64)
         return combine_bytes(tf.reshape(raw[:8], [2, 4])), (raw[8] <= 8) & (raw[9] < 4)
 
@@ -321,7 +321,7 @@ def _make_assertion(encoded: Any) -> Any:
     message = ["the image is neither JPEG nor PNG, or its header is truncated"]
     is_known = tf.debugging.Assert(is_jpeg | (is_png & is_complete), message)
     with tf.control_dependencies([is_known]):
-        sides, plain = tf.cond(is_jpeg, jpeg, png)
+        sides, plain = tf.cond(is_jpeg, read_jpeg, read_png)
     small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MAX_PIXELS)
     reason = (
         "the image is not 8-bit grayscale or RGB without alpha, or has too many pixels or scans"

@@ -16,7 +16,7 @@ from attention_zoo.data.images.image_files import ImageStack, is_image, list_ima
 from attention_zoo.data.images.images import (
     Size,
     check_stack,
-    digest,
+    compute_digest,
     parse_size,
     read_image,
     resize_images,
@@ -64,7 +64,7 @@ class LabelledImages(Examples):
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield a digest of each image, and the name of its class."""
         for image, label in zip(self.images, self.labels, strict=True):
-            yield digest(image), self.classes[label]
+            yield compute_digest(image), self.classes[label]
 
     def resize(self, size: int) -> LabelledImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""

@@ -104,26 +104,23 @@ def read_conll(
             " one after each sentence"
         )
     width = len(sentences[0][0][1])
-    for location, cells in chain(*sentences):
+    for location, cells in chain.from_iterable(sentences):
         _check_cells(location, cells, width, (words, tags, marks))
 
     def get_column(column: int) -> list[tuple[str, ...]]:
         return [tuple(cells[column] for _, cells in sentence) for sentence in sentences]
 
-    is_marked = marks is not None and [
-        tuple(cell.strip() not in UNMARKED for cell in cells) for cells in get_column(marks)
-    ]
+    word_marks = None
+    if marks is not None:
+        mark_cells = get_column(marks)
+        word_marks = [tuple(cell.strip() not in UNMARKED for cell in cells) for cells in mark_cells]
     word_lines = [
         tuple(int(location.rpartition(":")[2]) for location, _ in sentence)
         for sentence in sentences
     ]
+    lines = [numbers[0] for numbers in word_lines]
     return TaggedSentences(
-        get_column(words),
-        get_column(tags),
-        str(path),
-        is_marked or None,
-        [lines[0] for lines in word_lines],
-        word_lines,
+        get_column(words), get_column(tags), str(path), word_marks, lines, word_lines
     )
 
 

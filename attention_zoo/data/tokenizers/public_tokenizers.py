@@ -75,13 +75,13 @@ class PublicTokenizer(EngineTokenizer):
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return a label for each id, for plots."""
-        return [self._label(self._check_id(int(token_id))) for token_id in ids]
+        return [self._get_label(self._check_id(int(token_id))) for token_id in ids]
 
     def decode_one(self, token_id: int) -> str:
         """Return the text that one id adds, with a mark for a space."""
         if token_id in (self.pad, self.start, self.end):
             return ""
-        return self._surface(self._check_id(token_id))
+        return self._get_surface(self._check_id(token_id))
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into a folder."""
@@ -97,13 +97,13 @@ class PublicTokenizer(EngineTokenizer):
         """Convert a token id of this library to the engine's id, negative if it has none."""
         return token_id
 
-    def _label(self, token_id: int) -> str:
+    def _get_label(self, token_id: int) -> str:
         return str(self._engine.id_to_token(token_id))
 
-    def _surface(self, token_id: int) -> str:
-        return MARK + self._label(token_id)
+    def _get_surface(self, token_id: int) -> str:
+        return MARK + self._get_label(token_id)
 
-    def _special_id(self, token: str) -> int:
+    def _get_special_id(self, token: str) -> int:
         token_id = self._engine.token_to_id(token)
         if token_id is None:
             raise ValueError(f"the vocabulary has no {token}, which this kind of tokenizer needs")
@@ -123,12 +123,12 @@ class WordPieceTokenizer(PublicTokenizer):
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
         names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-        self.pad, self.unknown, self.start, self.end, self.mask = map(self._special_id, names)
+        self.pad, self.unknown, self.start, self.end, self.mask = map(self._get_special_id, names)
         if self.pad != PAD:
             raise ValueError(f"the id of [PAD] must be {PAD}, got {self.pad}")
 
-    def _surface(self, token_id: int) -> str:
-        token = self._label(token_id)
+    def _get_surface(self, token_id: int) -> str:
+        token = self._get_label(token_id)
         return token[2:] if token.startswith("##") else MARK + token
 
 
@@ -145,7 +145,7 @@ class ByteTokenizer(PublicTokenizer):
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
-        self._last = self._special_id(END_OF_TEXT)
+        self._last = self._get_special_id(END_OF_TEXT)
         size = engine.get_vocab_size(with_added_tokens=True)
         if self._last != size - 1:
             raise ValueError(
@@ -166,7 +166,7 @@ class ByteTokenizer(PublicTokenizer):
     def to_engine_id(self, token_id: int) -> int:
         return self._last if token_id == END else token_id - len(SPECIAL_TOKENS)
 
-    def _label(self, token_id: int) -> str:
+    def _get_label(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
         text = self._engine.decode([self.to_engine_id(token_id)])
@@ -174,7 +174,7 @@ class ByteTokenizer(PublicTokenizer):
             return str(self._engine.id_to_token(self.to_engine_id(token_id)))
         return text.strip(" ") or MARK
 
-    def _surface(self, token_id: int) -> str:
+    def _get_surface(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
         return str(self._engine.decode([self.to_engine_id(token_id)])).replace(" ", MARK)

@@ -81,8 +81,8 @@ class Tokenizer(EngineTokenizer):
     def __init__(self, vocabulary: Sequence[str], lowercase: bool = False) -> None:
         self.vocabulary = check_vocabulary(list(vocabulary), "vocabulary")
         self.lowercase = lowercase
-        self._engine = self.pipeline(lowercase)
-        self._engine.model = self.model({token: i for i, token in enumerate(self.vocabulary)})
+        self._engine = self.make_pipeline(lowercase)
+        self._engine.model = self.make_model({token: i for i, token in enumerate(self.vocabulary)})
         self._surfaces = list(self.vocabulary)
         self._surfaces[PAD] = self._surfaces[START] = self._surfaces[END] = ""
         self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
@@ -147,7 +147,7 @@ class Tokenizer(EngineTokenizer):
         (folder / "tokenizer.json").write_text(settings + "\n", encoding="utf-8")
 
     @classmethod
-    def pipeline(cls, lowercase: bool) -> tokenizers.Tokenizer:
+    def make_pipeline(cls, lowercase: bool) -> tokenizers.Tokenizer:
         """Return the engine of steps 1 to 4, with a placeholder model."""
         steps: list[Any] = [
             normalizers.Replace(Regex(f"[{WHITE_SPACE}]+"), MARK),
@@ -165,14 +165,14 @@ class Tokenizer(EngineTokenizer):
         return engine
 
     @classmethod
-    def model(cls, ids: dict[str, int]) -> models.Model:
+    def make_model(cls, ids: dict[str, int]) -> models.Model:
         """Return the model of step 5, which maps a piece to ids."""
         return models.WordLevel(ids, SPECIAL_TOKENS[UNKNOWN])
 
     @classmethod
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
         """Return at most `size` tokens: the most frequent ones, ties in code point order."""
-        engine, counts = cls.pipeline(lowercase), Counter[str]()
+        engine, counts = cls.make_pipeline(lowercase), Counter[str]()
         for text in texts:
             normal = engine.normalizer.normalize_str(text)
             counts.update(piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal))
@@ -214,7 +214,7 @@ class SubwordTokenizer(Tokenizer):
     kind = "subword"
 
     @classmethod
-    def model(cls, ids: dict[str, int]) -> models.Model:
+    def make_model(cls, ids: dict[str, int]) -> models.Model:
         return models.WordPiece(
             ids,
             unk_token=SPECIAL_TOKENS[UNKNOWN],
@@ -224,8 +224,8 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
-        engine, characters = cls.pipeline(lowercase), Counter[str]()
-        engine.model = cls.model({SPECIAL_TOKENS[UNKNOWN]: 0})
+        engine, characters = cls.make_pipeline(lowercase), Counter[str]()
+        engine.model = cls.make_model({SPECIAL_TOKENS[UNKNOWN]: 0})
         for text in texts:
             characters.update(engine.normalizer.normalize_str(text))
         alphabet = _select_most_frequent(characters, size - len(SPECIAL_TOKENS))
