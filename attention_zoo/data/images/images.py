@@ -222,14 +222,11 @@ def _make_damage_error(where: str, encoded: bytes) -> ValueError:
 
 
 def _check_sides(where: str, height: int, width: int) -> None:
+    sides = f"{where}: {height} x {width}"
     if not height * width:
-        raise ValueError(
-            f"{where}: {height} x {width}, an image without pixels; give a non-empty one"
-        )
+        raise ValueError(f"{sides}, an image without pixels; give a non-empty one")
     if height * width > MAX_PIXELS:
-        raise ValueError(
-            f"{where}: {height} x {width}, more than {MAX_PIXELS} pixels; make it smaller"
-        )
+        raise ValueError(f"{sides}, more than {MAX_PIXELS} pixels; make it smaller")
 
 
 def _rotate_upright(where: str, image: Image, header: Any, encoded: bytes) -> Image:
