@@ -154,7 +154,8 @@ def translate_digits(images: Any, labels: Any, size: int = 60, seed: int = 1) ->
         ValueError: invalid images or labels, a canvas smaller than the images.
     """
     digits = _check_images(images, labels, size)
-    return _scatter(digits, size, 0, 0, make_randbelow(f"translated/{seed}"))
+    randbelow = make_randbelow(f"translated/{seed}")
+    return _scatter(digits, size, clutter=0, patch=0, randbelow=randbelow)
 
 
 def clutter_digits(
