@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from attention_zoo.export.graph_tokenizer import first_of_row, shifted
-from attention_zoo.metrics.spans import parse_tag, scheme_rules, span_letters
+from attention_zoo.metrics.spans import get_scheme_rules, get_span_letters, parse_tag
 from attention_zoo.ops.tag_schemes import OUTSIDE
 
 
@@ -44,7 +44,7 @@ class GraphSpans(tf.Module):
         begins, goes_on = frozenset[str](), ""
         if scheme is not None:
             parsed = [parse_tag(tag, scheme) for tag in tags]
-            begins, goes_on = span_letters(scheme), scheme_rules(scheme).continuable
+            begins, goes_on = get_span_letters(scheme), get_scheme_rules(scheme).continuable
         kinds = sorted({kind for _, kind in parsed})
         self._labels = tf.constant([kind for _, kind in parsed])
         self._kinds = tf.constant([kinds.index(kind) for _, kind in parsed])

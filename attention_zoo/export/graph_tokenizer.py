@@ -15,8 +15,8 @@ from tokenizers import Regex, normalizers
 
 from attention_zoo.data.tokenizers.tokenizer import (
     CJK,
-    LONGEST_RUN,
     MARK,
+    MAX_RUN,
     NOT_IN_WORDS,
     TOKENIZERS,
     WHITE_SPACE,
@@ -216,7 +216,7 @@ def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tenso
     """Start pieces at marks, at characters that do not continue a word, and in long words.
 
     A character after a mark never starts a piece. A run of word characters is split after every
-    LONGEST_RUN characters.
+    MAX_RUN characters.
     """
     first = first_of_row(rows)
     after_mark = tf.logical_and(shifted(mark), tf.logical_not(first))
@@ -225,7 +225,7 @@ def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tenso
     places = tf.range(tf.size(rows))
     run = tf.cumsum(tf.cast(tf.logical_not(goes_on), "int32")) - 1
     begins = tf.boolean_mask(places, tf.logical_not(goes_on))
-    full = (places - tf.gather(begins, run)) % LONGEST_RUN == 0
+    full = (places - tf.gather(begins, run)) % MAX_RUN == 0
     return tf.where(goes_on, full, tf.logical_not(after_mark))
 
 

@@ -60,9 +60,8 @@ def mass_in_boxes(
     """
     check_same_length(attention=attention, tokens=tokens, boxes=boxes)
     masses: list[tuple[float, float]] = []
-    for row, (word_grids, words, word_boxes) in enumerate(
-        zip(attention, tokens, boxes, strict=True)
-    ):
+    images = zip(attention, tokens, boxes, strict=True)
+    for row, (word_grids, words, word_boxes) in enumerate(images):
         grids = np.asarray(word_grids, np.float64)
         if grids.ndim != 3 or len(grids) != len(words) or 0 in grids.shape[1:]:
             raise ValueError(
@@ -71,7 +70,7 @@ def mass_in_boxes(
             )
         for word, grid in zip(words, grids, strict=True):
             if word in word_boxes:
-                _check(row, word, word_boxes[word], grid)
+                _check_box_and_weights(row, word, word_boxes[word], grid)
                 coverage = _compute_coverage(word_boxes[word], *grid.shape)
                 masses.append((float((grid * coverage).sum()), float(coverage.mean())))
     if not masses:
@@ -80,7 +79,7 @@ def mass_in_boxes(
     return BoxMass(float(mass), float(area), len(masses))
 
 
-def _check(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
+def _check_box_and_weights(row: int, word: str, box: Box, grid: NDArray[np.float64]) -> None:
     """Raise ValueError unless the box is within the image and the attention weights are valid."""
     top, left, bottom, right = box if len(box) == 4 else (0.0, 0.0, 0.0, 0.0)
     if not (0 <= top < bottom <= 1 and 0 <= left < right <= 1):

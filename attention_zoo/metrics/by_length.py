@@ -53,17 +53,11 @@ def by_length(
     check_same_length(hypotheses=hypotheses, references=references, lengths=lengths)
     if any(low >= high for low, high in pairwise(edges)):
         raise ValueError(f"edges must increase, got {list(edges)}")
-    ranges: list[list[int]] = [[] for _ in range(len(edges) + 1)]
-    for row, length in enumerate(lengths):
-        ranges[bisect_left(edges, length)].append(row)
     minimums, maximums = [0, *(edge + 1 for edge in edges)], [*edges, None]
-    return [
-        LengthScore(
-            first,
-            last,
-            len(rows),
-            metric([hypotheses[row] for row in rows], [references[row] for row in rows]),
-        )
-        for first, last, rows in zip(minimums, maximums, ranges, strict=True)
-        if rows
-    ]
+    scores = []
+    for index, (first, last) in enumerate(zip(minimums, maximums, strict=True)):
+        rows = [row for row, length in enumerate(lengths) if bisect_left(edges, length) == index]
+        if rows:
+            value = metric([hypotheses[row] for row in rows], [references[row] for row in rows])
+            scores.append(LengthScore(first, last, len(rows), value))
+    return scores

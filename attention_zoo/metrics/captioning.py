@@ -77,10 +77,7 @@ def caption_scores(
         for image_references in as_reference_lists(references)
     ]
     bleus, signature = _compute_bleu(caption_tokens, reference_tokens)
-    pairs = zip(caption_tokens, reference_tokens, strict=True)
-    rouge_l = 100 * fmean(
-        _compute_rouge_l(words, reference_words) for words, reference_words in pairs
-    )
+    rouge_l = 100 * fmean(map(_compute_rouge_l, caption_tokens, reference_tokens))
     bleu1, bleu2, bleu3, bleu4 = bleus
     cider_d = cider(captions, references)
     return CaptionScores(bleu1, bleu2, bleu3, bleu4, rouge_l, cider_d, signature)
@@ -93,18 +90,12 @@ def _compute_bleu(
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(lowercase=True, tokenize="none", smooth_method="none", max_ngram_order=MAX_NGRAM)
-    texts = [[" ".join(words) for words in image_references] for image_references in references]
-    statistics = metric.corpus_score(
-        [" ".join(words) for words in captions], [*zip_longest(*texts)]
-    )
+    texts = [" ".join(words) for words in captions]
+    reference_texts = [map(" ".join, image_references) for image_references in references]
+    total = metric.corpus_score(texts, [*zip_longest(*reference_texts)])
+    lengths = total.sys_len, total.ref_len
     scores = [
-        metric.compute_bleu(
-            statistics.counts[:n],
-            statistics.totals[:n],
-            statistics.sys_len,
-            statistics.ref_len,
-            max_ngram_order=n,
-        )
+        metric.compute_bleu(total.counts[:n], total.totals[:n], *lengths, max_ngram_order=n)
         for n in range(1, MAX_NGRAM + 1)
     ]
     return [float(score.score) for score in scores], str(metric.get_signature())
@@ -112,25 +103,22 @@ def _compute_bleu(
 
 def _compute_rouge_l(caption: list[str], references: list[list[str]]) -> float:
     """Return ROUGE-L of one image, 0 to 1."""
-    common_lengths = [_common_subsequence_length(caption, reference) for reference in references]
+    common_lengths = [_compute_lcs_length(caption, reference) for reference in references]
     if not any(common_lengths):
         return 0.0
     precision = max(common_lengths) / len(caption)
-    recall = max(
-        length / len(reference)
-        for length, reference in zip(common_lengths, references, strict=True)
-        if reference
-    )
+    pairs = zip(common_lengths, references, strict=True)
+    recall = max(length / len(reference) for length, reference in pairs if reference)
     return (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
 
 
-def _common_subsequence_length(words: list[str], other_words: list[str]) -> int:
+def _compute_lcs_length(words: list[str], other_words: list[str]) -> int:
     """Return the length of the longest common subsequence of two word lists."""
-    longest = [0] * (len(other_words) + 1)
+    lengths = [0] * (len(other_words) + 1)
     for word in words:
         diagonal = 0  # result for the words before `word` and before `other_word`
         for index, other_word in enumerate(other_words, start=1):
-            above = longest[index]
-            longest[index] = diagonal + 1 if word == other_word else max(above, longest[index - 1])
+            above = lengths[index]
+            lengths[index] = diagonal + 1 if word == other_word else max(above, lengths[index - 1])
             diagonal = above
-    return longest[-1]
+    return lengths[-1]

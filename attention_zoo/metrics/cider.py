@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
@@ -64,23 +65,19 @@ def cider(captions: Sequence[str], references: Sequence[str | Sequence[str]]) ->
         [_count_ngrams(text) for text in image_counts]
         for image_counts in as_reference_lists(references)
     ]
+    num_images = len(reference_counts)
     document_counts = Counter(
         ngram for image_counts in reference_counts for ngram in set().union(*image_counts)
     )
-    idf = {
-        ngram: math.log(len(reference_counts) / count) for ngram, count in document_counts.items()
-    }
-
-    def compute_vectors(counts: Counter[Ngram]) -> TfIdfVectors:
-        return _compute_vectors(counts, idf, math.log(len(reference_counts)))
-
-    return 1000 * fmean(
-        _score_caption(
-            compute_vectors(_count_ngrams(caption)),
-            [compute_vectors(counts) for counts in image_counts],
+    idf = {ngram: math.log(num_images / count) for ngram, count in document_counts.items()}
+    compute_vectors = partial(_compute_vectors, idf=idf, unknown=math.log(num_images))
+    scores = []
+    for caption, image_counts in zip(captions, reference_counts, strict=True):
+        vectors = compute_vectors(_count_ngrams(caption))
+        scores.append(
+            fmean(_compute_similarity(vectors, compute_vectors(counts)) for counts in image_counts)
         )
-        for caption, image_counts in zip(captions, reference_counts, strict=True)
-    )
+    return 1000 * fmean(scores)
 
 
 def _count_ngrams(text: str) -> Counter[Ngram]:
@@ -102,11 +99,6 @@ def _compute_vectors(
             vectors[len(ngram) - 1][ngram] = weight
     norms = [math.hypot(*vector.values()) for vector in vectors]
     return TfIdfVectors(vectors, norms, sum(n for ngram, n in counts.items() if len(ngram) == 1))
-
-
-def _score_caption(caption: TfIdfVectors, references: list[TfIdfVectors]) -> float:
-    """Return the score of one image, 0 to 1."""
-    return fmean(_compute_similarity(caption, reference) for reference in references)
 
 
 def _compute_similarity(caption: TfIdfVectors, reference: TfIdfVectors) -> float:

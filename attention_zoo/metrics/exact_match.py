@@ -18,10 +18,6 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str | Sequence[s
         ValueError: if the lists are empty or differ in length, or a text has no reference.
     """
     check_same_length(hypotheses=hypotheses, references=references)
-    hits = sum(
-        hypothesis in text_references
-        for hypothesis, text_references in zip(
-            hypotheses, as_reference_lists(references), strict=True
-        )
-    )
+    pairs = zip(hypotheses, as_reference_lists(references), strict=True)
+    hits = sum(hypothesis in text_references for hypothesis, text_references in pairs)
     return 100.0 * hits / len(references)

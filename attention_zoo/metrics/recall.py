@@ -86,11 +86,8 @@ def _check_arguments(
         raise ValueError(f"image_of_text must be whole numbers, got {image_index.dtype}")
     is_invalid = (image_index < 0) | (image_index >= len(similarity))
     if is_invalid.any():
-        text = int(is_invalid.argmax())
-        raise ValueError(
-            f"image_of_text[{text}] must be from 0 to {len(similarity) - 1}, got"
-            f" {image_index[text]}"
-        )
+        text, last = int(is_invalid.argmax()), len(similarity) - 1
+        raise ValueError(f"image_of_text[{text}] must be from 0 to {last}, got {image_index[text]}")
     if np.isnan(similarity).any():
         raise ValueError("similarities must be numbers, got NaN")
     if not np.ndim(k) == 1 or not len(k) or min(k) < 1:

@@ -59,17 +59,11 @@ def rouge(
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
     scorer = RougeScorer(list(ROUGE_KINDS), use_stemmer=stem)
-    scores = np.empty((len(hypotheses), len(ROUGE_KINDS)))
-    for row, (text, text_references) in enumerate(
-        zip(hypotheses, as_reference_lists(references), strict=True)
-    ):
-        text_scores = scorer.score_multi(text_references, text)
-        scores[row] = [100 * text_scores[kind].fmeasure for kind in ROUGE_KINDS]
+    results = map(scorer.score_multi, as_reference_lists(references), hypotheses)
+    scores = 100 * np.array([[result[kind].fmeasure for kind in ROUGE_KINDS] for result in results])
     low, high = _compute_interval(scores, samples, seed)
-    columns = zip(scores.mean(axis=0), low, high, strict=True)
-    return {
-        kind: Rouge(*map(float, column)) for kind, column in zip(ROUGE_KINDS, columns, strict=True)
-    }
+    columns = zip(ROUGE_KINDS, scores.mean(axis=0), low, high, strict=True)
+    return {kind: Rouge(*map(float, values)) for kind, *values in columns}
 
 
 def _compute_interval(scores: np.ndarray, samples: int, seed: int) -> np.ndarray:

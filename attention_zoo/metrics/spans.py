@@ -10,8 +10,10 @@ import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
+from attention_zoo.metrics.scores import compute_f1, compute_percentage
 from attention_zoo.ops.tag_schemes import OUTSIDE, TAG_SCHEMES, TagScheme, split_tag
 
 Tags = Sequence[str]
@@ -87,22 +89,16 @@ def read_spans(tags: Tags, scheme: str) -> list[Span]:
     Raises:
         ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
-    rules, starting_letters = scheme_rules(scheme), span_letters(scheme)
+    rules, starting_letters = get_scheme_rules(scheme), get_span_letters(scheme)
     spans: list[Span] = []
-    span_type, start = None, 0
-    for position, (letter, kind) in enumerate(_parse_tags(tags, scheme)):
-        continues = span_type == kind and letter != OUTSIDE and letter not in starting_letters
-        if span_type is not None and not continues:
-            spans.append(Span(start, position, span_type))
-        if letter == OUTSIDE:
-            span_type = None
-            continue
-        start = start if continues else position
-        span_type = kind
-        if letter not in rules.continuable:
-            spans.append(Span(start, position + 1, kind))
-            span_type = None
-    return spans if span_type is None else [*spans, Span(start, len(tags), span_type)]
+    is_open = False
+    for position, (letter, label) in enumerate(_parse_tags(tags, scheme)):
+        if letter != OUTSIDE:
+            continues = is_open and spans[-1].label == label and letter not in starting_letters
+            start = spans.pop().start if continues else position
+            spans.append(Span(start, position + 1, label))
+        is_open = letter in rules.continuable
+    return spans
 
 
 def span_scores(predicted: Sequence[Tags], expected: Sequence[Tags], scheme: str) -> SpanScores:
@@ -116,23 +112,24 @@ def span_scores(predicted: Sequence[Tags], expected: Sequence[Tags], scheme: str
         ValueError: if the numbers of sentences or words differ; see also `read_spans`.
     """
     _check_same_lengths(predicted, expected)
-    num_predicted, num_expected, num_correct = Counter[str](), Counter[str](), Counter[str]()
-    for predicted_tags, expected_tags in zip(predicted, expected, strict=True):
-        predicted_spans = set(read_spans(predicted_tags, scheme))
-        expected_spans = set(read_spans(expected_tags, scheme))
-        for count, spans in (
-            (num_predicted, predicted_spans),
-            (num_expected, expected_spans),
-            (num_correct, predicted_spans & expected_spans),
-        ):
-            count.update(span.label for span in spans)
+    predicted_spans, expected_spans = (
+        {(row, span) for row, tags in enumerate(sentences) for span in read_spans(tags, scheme)}
+        for sentences in (predicted, expected)
+    )
+    num_correct, num_predicted, num_expected = (
+        Counter(span.label for _, span in spans)
+        for spans in (predicted_spans & expected_spans, predicted_spans, expected_spans)
+    )
     by_label = {
-        label: _compute_score(num_correct[label], num_predicted[label], num_expected[label])
+        label: LabelScore(
+            *compute_f1(num_correct[label], num_predicted[label], num_expected[label]),
+            num_predicted[label],
+            num_expected[label],
+        )
         for label in sorted(num_predicted.keys() | num_expected.keys())
     }
-    total = _compute_score(num_correct.total(), num_predicted.total(), num_expected.total())
-    invalid = count_invalid_sequences(predicted, scheme)
-    return SpanScores(total.precision, total.recall, total.f1, by_label, invalid)
+    scores = compute_f1(num_correct.total(), num_predicted.total(), num_expected.total())
+    return SpanScores(*scores, by_label, count_invalid_sequences(predicted, scheme))
 
 
 def count_invalid_sequences(sentences: Sequence[Tags], scheme: str) -> int:
@@ -141,7 +138,7 @@ def count_invalid_sequences(sentences: Sequence[Tags], scheme: str) -> int:
     Raises:
         ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
-    rules = scheme_rules(scheme)
+    rules = get_scheme_rules(scheme)
     return sum(not _is_valid(_parse_tags(tags, scheme), rules) for tags in sentences)
 
 
@@ -157,52 +154,47 @@ def tag_accuracy(predicted: Sequence[Tags], expected: Sequence[Tags]) -> float:
         for predicted_tags, expected_tags in zip(predicted, expected, strict=True)
         for predicted_tag, expected_tag in zip(predicted_tags, expected_tags, strict=True)
     ]
-    return _compute_percentage(sum(hits), len(hits))
+    return compute_percentage(sum(hits), len(hits))
 
 
-def scheme_rules(scheme: str) -> TagScheme:
+def get_scheme_rules(scheme: str) -> TagScheme:
     """Return the rules of a scheme; raise ValueError for an unknown one."""
     rules: TagScheme = TAG_SCHEMES.get(scheme)()
     return rules
 
 
-def span_letters(scheme: str) -> frozenset[str]:
+def get_span_letters(scheme: str) -> frozenset[str]:
     """Return the letters that start a span whatever the previous tag is."""
-    rules = scheme_rules(scheme)
+    rules = get_scheme_rules(scheme)
     return frozenset(rules.starts) - frozenset(rules.continues) | {"B"}  # IOB1's B separates spans
 
 
 def _parse_tags(tags: Tags, scheme: str) -> list[tuple[str, str]]:
     """Return the letter and type of each tag."""
     if isinstance(tags, str):
-        raise ValueError(
-            f"the tags of a sentence must be a list of strings, got the string {tags!r}"
-        )
+        raise ValueError(f"tags of a sentence must be a list of strings, got the string {tags!r}")
     return [parse_tag(tag, scheme) for tag in tags]
 
 
 @functools.lru_cache(maxsize=4096)
 def parse_tag(tag: str, scheme: str) -> tuple[str, str]:
     """Split a tag into letter and type, "B-PER" into B and PER; raise ValueError if invalid."""
-    return split_tag(tag, scheme, scheme_rules(scheme))
+    return split_tag(tag, scheme, get_scheme_rules(scheme))
 
 
 def _is_valid(tags: list[tuple[str, str]], rules: TagScheme) -> bool:
     """Return whether each tag may follow the previous one, and the last may end the sentence."""
-    previous, kind = OUTSIDE, ""
-    for letter, predicted_spans in tags:
-        may_start = letter == OUTSIDE or letter in rules.starts
-        continues = (
-            previous in rules.continuable and letter in rules.continues and kind == predicted_spans
-        )
-        if not (continues or (may_start and _may_end(previous, rules))):
-            return False
-        previous, kind = letter, predicted_spans
-    return _may_end(previous, rules)
+    outside = (OUTSIDE, "")
+    pairs = pairwise([outside, *tags, outside])
+    return all(_may_follow(tag, previous, rules) for previous, tag in pairs)
 
 
-def _may_end(letter: str, rules: TagScheme) -> bool:
-    return letter == OUTSIDE or letter in rules.closes
+def _may_follow(tag: tuple[str, str], previous: tuple[str, str], rules: TagScheme) -> bool:
+    (letter, label), (previous_letter, previous_label) = tag, previous
+    may_continue = previous_letter in rules.continuable and label == previous_label
+    may_start = letter == OUTSIDE or letter in rules.starts
+    may_end = previous_letter == OUTSIDE or previous_letter in rules.closes
+    return (may_continue and letter in rules.continues) or (may_start and may_end)
 
 
 def _check_same_lengths(predicted: Sequence[Tags], expected: Sequence[Tags]) -> None:
@@ -217,16 +209,3 @@ def _check_same_lengths(predicted: Sequence[Tags], expected: Sequence[Tags]) -> 
                 f"sentence {row} must have one predicted and one expected tag per word, got"
                 f" {len(predicted_tags)} predicted and {len(expected_tags)} expected tags"
             )
-
-
-def _compute_score(num_correct: int, predicted: int, expected: int) -> LabelScore:
-    precision, recall = (
-        _compute_percentage(num_correct, predicted),
-        _compute_percentage(num_correct, expected),
-    )
-    f1 = _compute_percentage(2 * num_correct, predicted + expected)
-    return LabelScore(precision, recall, f1, predicted, expected)
-
-
-def _compute_percentage(part: int, total: int) -> float:
-    return 100.0 * part / total if total else 0.0

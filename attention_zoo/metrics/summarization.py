@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attention_zoo.metrics.check import check_same_length
+from attention_zoo.metrics.scores import compute_f1, compute_percentage
 
 PUNCTUATION = "\"'`.,;:!?()[]{}<>“”‘’«»„…-–—*"  # punctuation that is not part of a word
 ENDS = (".", "!", "?")
@@ -58,7 +59,7 @@ def repeated_ngrams(texts: Sequence[str], n: int = 3) -> float:
         ngrams = [tuple(words[start : start + n]) for start in range(len(words) - n + 1)]
         num_ngrams += len(ngrams)
         num_distinct += len(set(ngrams))
-    return _compute_percentage(num_ngrams - num_distinct, num_ngrams)
+    return compute_percentage(num_ngrams - num_distinct, num_ngrams)
 
 
 def copied_share(texts: Sequence[str], sources: Sequence[str]) -> float:
@@ -68,13 +69,11 @@ def copied_share(texts: Sequence[str], sources: Sequence[str]) -> float:
         ValueError: if the lists are empty or differ in length.
     """
     check_same_length(texts=texts, sources=sources)
-    num_copied = words = 0
+    is_copied: list[bool] = []
     for text, source in zip(texts, sources, strict=True):
         source_words = set(_split_into_words(source))
-        text_words = _split_into_words(text)
-        num_copied += sum(word in source_words for word in text_words)
-        words += len(text_words)
-    return _compute_percentage(num_copied, words)
+        is_copied += [word in source_words for word in _split_into_words(text)]
+    return compute_percentage(sum(is_copied), len(is_copied))
 
 
 def extract_facts(text: str) -> list[str]:
@@ -89,20 +88,20 @@ def extract_facts(text: str) -> list[str]:
     titles such as "Dr.".
 
     Example:
-        >>> from attention_zoo.metrics import facts
-        >>> facts("Fire in Tromak hurts 412. Police of NYC: no word from (Ilda) yet.")
+        >>> from attention_zoo.metrics import extract_facts
+        >>> extract_facts("Fire in Tromak hurts 412. Police of NYC: no word from (Ilda) yet.")
         ['Tromak', '412', 'NYC', 'Ilda']
     """
-    found_facts, at_sentence_start = [], True
+    facts, at_sentence_start = [], True
     for word in text.split():
         stripped = word.strip(PUNCTUATION)
         if stripped:
             rest = stripped[1:] if at_sentence_start else stripped
             if any(c.isdigit() for c in stripped) or any(c.isupper() for c in rest):
-                found_facts.append(stripped)
+                facts.append(stripped)
             at_sentence_start = False
         at_sentence_start = at_sentence_start or _ends_sentence(word)
-    return found_facts
+    return facts
 
 
 def _ends_sentence(word: str) -> bool:
@@ -132,22 +131,15 @@ def fact_score(hypotheses: Sequence[str], references: Sequence[str]) -> FactScor
         ValueError: if the lists are empty or differ in length.
     """
     check_same_length(hypotheses=hypotheses, references=references)
-    num_generated = num_expected = num_correct = 0
+    num_correct = num_generated = num_expected = 0
     for text, reference in zip(hypotheses, references, strict=True):
-        generated_facts, expected_facts = (
-            Counter(extract_facts(text)),
-            Counter(extract_facts(reference)),
-        )
-        num_generated += generated_facts.total()
-        num_expected += expected_facts.total()
-        num_correct += (generated_facts & expected_facts).total()
+        generated, expected = Counter(extract_facts(text)), Counter(extract_facts(reference))
+        num_correct += (generated & expected).total()
+        num_generated += generated.total()
+        num_expected += expected.total()
     if not num_generated + num_expected:
         return FactScore(100.0, 100.0, 100.0)
-    return FactScore(
-        _compute_percentage(num_correct, num_generated),
-        _compute_percentage(num_correct, num_expected),
-        _compute_percentage(2 * num_correct, num_generated + num_expected),
-    )
+    return FactScore(*compute_f1(num_correct, num_generated, num_expected))
 
 
 def caption_words(text: str) -> list[str]:
@@ -166,7 +158,3 @@ def _split_into_words(text: str) -> list[str]:
     """Return lower-case words without punctuation around them; punctuation alone is dropped."""
     words = (word.strip(PUNCTUATION).lower() for word in text.split())
     return [word for word in words if word]
-
-
-def _compute_percentage(part: int, whole: int) -> float:
-    return 100.0 * part / whole if whole else 0.0

@@ -134,7 +134,7 @@ def test_accuracy_counts_words() -> None:
     (lambda: read_spans(["B-X", "Q-X"], "BIO"), "tag 'Q-X' is not a BIO tag: use 'O', or B, I, a"),
     (lambda: read_spans(["E-X"], "BIO"), "tag 'E-X' is not a BIO tag"),
     (lambda: read_spans(["O"], "BILOU"), "unknown tag scheme 'BILOU'"),
-    (lambda: read_spans("O", "BIO"), "the tags of a sentence must be a list of strings"),
+    (lambda: read_spans("O", "BIO"), "tags of a sentence must be a list of strings"),
     (lambda: span_scores([["O"]], [], "BIO"), "got 1 predicted and 0 expected sentences"),
     (
         lambda: tag_accuracy([["O"], ["O"]], [["O"], []]),

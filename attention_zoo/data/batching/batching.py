@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START
+from attention_zoo.ops.arguments import whole_number
 
 Integers = NDArray[np.int64]
 Row = Sequence[int] | NDArray[np.int32]
@@ -58,14 +59,11 @@ class Batches(ABC):
         bucket_width: int = 4,
         numbers: Sequence[int] | None = None,
     ) -> None:
-        for name, value, minimum in (
-            ("batch_size", batch_size, 1),
-            ("bucket_width", bucket_width, 1),
-            ("seed", seed, 0),
-        ):
-            if value < minimum:
-                raise ValueError(f"{name} must be at least {minimum}, got {value}")
-        self.batch_size, self.seed, self.bucket_width = batch_size, seed, bucket_width
+        self.batch_size, self.seed = (
+            whole_number("batch_size", batch_size),
+            whole_number("seed", seed, 0),
+        )
+        self.bucket_width = whole_number("bucket_width", bucket_width)
         self._sizes = sizes
         self._numbers = np.arange(1, len(self) + 1) if numbers is None else np.asarray(numbers)
         self._order_epoch = lru_cache(maxsize=2)(self._compute_order)
@@ -113,9 +111,8 @@ class Batches(ABC):
         if start < 0 or (stop is not None and stop < start):
             raise ValueError(f"expected 0 <= start <= stop, got start={start}, stop={stop}")
         steps = range(start, stop) if stop is not None else count(start)
-        return self._make_dataset(
-            lambda: map(self.at, steps), None if stop is None else stop - start
-        )
+        size = None if stop is None else stop - start
+        return self._make_dataset(lambda: map(self.at, steps), size)
 
     def in_order(self) -> Any:
         """Return a `tf.data.Dataset` of every example once, in corpus order, for evaluation."""
@@ -152,7 +149,7 @@ class PairBatches(Batches):
     Args:
         sources: token ids of the sources, without start and end tokens.
         targets: token ids of the targets, without start and end tokens, one per source.
-        batch_size, seed, bucket_width, numbers: see `Batches`; S and T of a batch are padded.
+        batch_size, seed, options: see `Batches`; S and T of a batch are padded.
 
     Raises:
         ValueError: no pairs, an empty source or target, different numbers of sources and targets, a
@@ -165,20 +162,17 @@ class PairBatches(Batches):
         targets: Sequence[Row],
         batch_size: int,
         seed: int,
-        bucket_width: int = 4,
-        numbers: Sequence[int] | None = None,
+        **options: Any,
     ) -> None:
         if len(sources) != len(targets):
             raise ValueError(
                 f"expected one target per source, got {len(sources)} sources and"
                 f" {len(targets)} targets"
             )
-        if not sources:
-            raise ValueError("no pairs to make batches of; the corpus is empty")
         self._sources = Ragged(sources, "the source of pair")
         self._targets = Ragged(targets, "the target of pair")
         sizes = (self._sources.lengths, self._targets.lengths + 1)
-        super().__init__(sizes, batch_size, seed, bucket_width, numbers)
+        super().__init__(sizes, batch_size, seed, **options)
 
     def batch(self, rows: Integers) -> Batch:
         """Return `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with 0.
@@ -196,24 +190,15 @@ class LineBatches(Batches):
 
     Args:
         lines: token ids, without start and end tokens.
-        batch_size, seed, bucket_width, numbers: see `Batches`; T of a batch is padded.
+        batch_size, seed, options: see `Batches`; T of a batch is padded.
 
     Raises:
         ValueError: no lines, an empty line, a size below 1.
     """
 
-    def __init__(
-        self,
-        lines: Sequence[Row],
-        batch_size: int,
-        seed: int,
-        bucket_width: int = 4,
-        numbers: Sequence[int] | None = None,
-    ) -> None:
-        if not lines:
-            raise ValueError("no lines to make batches of; the corpus is empty")
+    def __init__(self, lines: Sequence[Row], batch_size: int, seed: int, **options: Any) -> None:
         self._lines = Ragged(lines, "line")
-        super().__init__((self._lines.lengths + 1,), batch_size, seed, bucket_width, numbers)
+        super().__init__((self._lines.lengths + 1,), batch_size, seed, **options)
 
     def batch(self, rows: Integers) -> Batch:
         """Return `({"tokens": (B, T)}, labels (B, T))`, int32, padded with 0.
@@ -229,11 +214,16 @@ class Ragged:
     """Rows of token ids of different lengths, stored in one flat array.
 
     Args:
-        rows: token ids; no row is empty.
+        rows: token ids.
         name: name of a row in error messages.
+
+    Raises:
+        ValueError: no rows, or an empty row.
     """
 
     def __init__(self, rows: Sequence[Row], name: str) -> None:
+        if not len(rows):
+            raise ValueError("no examples to make batches of; the corpus is empty")
         self.lengths: Integers = np.fromiter(map(len, rows), np.int64, len(rows))
         if not self.lengths.all():
             raise ValueError(f"{name} {int(np.argmin(self.lengths))} is empty")

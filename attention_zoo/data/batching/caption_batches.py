@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ class LabelledBatches(Batches):
     Args:
         images: `(N, H, W, C)`, uint8.
         labels: class of each image, counted from 0.
-        batch_size, seed, numbers: see `Batches`.
+        batch_size, seed, options: see `Batches`.
 
     Raises:
         ValueError: no images, a different number of labels, a label that is negative or not an
@@ -46,17 +47,17 @@ class LabelledBatches(Batches):
         labels: Sequence[int] | NDArray[np.int32],
         batch_size: int,
         seed: int,
-        numbers: Sequence[int] | None = None,
+        **options: Any,
     ) -> None:
         if not len(images):
-            raise ValueError("no images to make batches of; the corpus is empty")
+            raise ValueError("no examples to make batches of; the corpus is empty")
         if len(images) != len(labels):
             raise ValueError(f"{len(images)} images but {len(labels)} labels")
         if (class_ids := check_integers("labels", labels)).min() < 0:
             raise ValueError(f"labels must be at least 0, got {class_ids.min()}")
         self._images, self._labels = images, class_ids.astype(np.int32)
         equal_sizes = np.zeros(len(images), np.int64)
-        super().__init__((equal_sizes,), batch_size, seed, numbers=numbers)
+        super().__init__((equal_sizes,), batch_size, seed, **options)
 
     def batch(self, rows: Integers) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
         """Return images `(B, H, W, C)`, uint8, and labels `(B,)`, int32."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ class ImageTextBatches(Batches):
         images: `(N, H, W, 3)`, uint8.
         texts: token ids, without start and end tokens.
         image_indices: index of each text's image, counted from 0, in any order.
-        batch_size, seed, bucket_width, numbers: see `Batches`; T of a batch is padded.
+        batch_size, seed, options: see `Batches`; T of a batch is padded.
 
     Raises:
         ValueError: no texts, an empty text, different numbers of texts and image indices, an image
@@ -38,11 +39,8 @@ class ImageTextBatches(Batches):
         image_indices: Sequence[int] | Integers,
         batch_size: int,
         seed: int,
-        bucket_width: int = 4,
-        numbers: Sequence[int] | None = None,
+        **options: Any,
     ) -> None:
-        if not len(texts):
-            raise ValueError("no texts to make batches of; the corpus is empty")
         indices = check_integers("image_indices", image_indices)
         if len(indices) != len(texts):
             raise ValueError(
@@ -59,7 +57,7 @@ class ImageTextBatches(Batches):
         self._images, self._image_indices = images, indices
         self._texts = Ragged(texts, "text")
         equal_sizes = np.zeros(len(texts), np.int64)
-        super().__init__((equal_sizes,), batch_size, seed, bucket_width, numbers)
+        super().__init__((equal_sizes,), batch_size, seed, **options)
 
     def batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
         """Return `({"image": (B, H, W, 3), "text": (B, T)}, labels (B,))`.

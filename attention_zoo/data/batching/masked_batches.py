@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attention_zoo.data.batching.batching import Batch, Batches, Integers, Ragged
 from attention_zoo.data.tokenizers.vocabulary import PAD
@@ -42,7 +41,7 @@ class MaskedBatches(Batches):
     Args:
         lines: token ids, without start and end tokens.
         ids: ids of the special tokens, and ids from which random tokens are sampled.
-        batch_size, seed, bucket_width, numbers: see `Batches`; T is the padded length.
+        batch_size, seed, options: see `Batches`; T is the padded length.
         rate: fraction of the tokens that are selected.
 
     Raises:
@@ -58,16 +57,13 @@ class MaskedBatches(Batches):
         ids: MaskingIds,
         batch_size: int,
         seed: int,
-        bucket_width: int = 4,
-        numbers: Sequence[int] | None = None,
         rate: float = SELECTION_RATE,
+        **options: Any,
     ) -> None:
-        if not lines:
-            raise ValueError("no lines to make batches of; the corpus is empty")
         if not 0 < rate <= 1:
             raise ValueError(f"rate must be above 0 and at most 1, got {rate}")
         self._lines, self._ids, self._rate = Ragged(lines, "line"), ids, rate
-        super().__init__((self._lines.lengths + 2,), batch_size, seed, bucket_width, numbers)
+        super().__init__((self._lines.lengths + 2,), batch_size, seed, **options)
 
     def at(self, step: int) -> Batch:
         """Return the training batch of a step, with a different masking in each epoch."""
@@ -91,22 +87,18 @@ class MaskedBatches(Batches):
         for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
             selected, replacement = self._sample_masking(int(row), int(length), epoch)
             labels[index, selected] = tokens[index, selected]
-            tokens[index, selected] = np.where(
-                replacement >= 0, replacement, tokens[index, selected]
-            )
+            is_replaced = replacement >= 0
+            tokens[index, selected[is_replaced]] = replacement[is_replaced]
         return {"tokens": tokens}, labels
 
-    def _sample_masking(
-        self, row: int, length: int, epoch: int
-    ) -> tuple[Integers, NDArray[np.int64]]:
+    def _sample_masking(self, row: int, length: int, epoch: int) -> tuple[Integers, Integers]:
         """Return the selected positions, from 1, and their new token ids, -1 if unchanged."""
         seeds = np.random.SeedSequence([self.seed, epoch, row])
         random_bits = np.random.Philox(seeds).random_raw((3, length))
         count = max(1, round(self._rate * length))
         selected = np.argsort(random_bits[0], kind="stable")[:count]
         fraction = random_bits[1, selected] / 2.0**64
-        random_token = self._ids.replacements[
-            random_bits[2, selected] % np.uint64(len(self._ids.replacements))
-        ]
+        choices = self._ids.replacements
+        random_token = choices[random_bits[2, selected] % np.uint64(len(choices))]
         replacement = np.where(fraction < MASK_FRACTION + RANDOM_FRACTION, random_token, -1)
         return selected + 1, np.where(fraction < MASK_FRACTION, self._ids.mask, replacement)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ class TaggedBatches(Batches):
     Args:
         sentences: encoded sentences; all or none with characters, all or none with marks.
         labels: for each sentence the tag ids of its words, from 0.
-        batch_size, seed, bucket_width, numbers: see `Batches`; a batch is padded to P tokens and W
+        batch_size, seed, options: see `Batches`; a batch is padded to P tokens and W
             words a sentence, and C characters a token.
 
     Raises:
@@ -54,11 +54,8 @@ class TaggedBatches(Batches):
         labels: Sequence[Sequence[int]],
         batch_size: int,
         seed: int,
-        bucket_width: int = 4,
-        numbers: Sequence[int] | None = None,
+        **options: Any,
     ) -> None:
-        if not sentences:
-            raise ValueError("no sentences to make batches of; the corpus is empty")
         if len(sentences) != len(labels):
             raise ValueError(
                 f"expected one label sequence per sentence, got {len(labels)} label sequences and"
@@ -71,8 +68,18 @@ class TaggedBatches(Batches):
                 )
         self._tokens = Ragged([sentence.tokens for sentence in sentences], "sentence")
         self._labels = Ragged([[tag + 1 for tag in tags] for tags in labels], "sentence")
-        self._starts, self._characters, self._marks = _make_ragged(sentences)
-        super().__init__((self._tokens.lengths,), batch_size, seed, bucket_width, numbers)
+        self._columns = {"tokens": self._tokens}
+        if not all(sentence.has_single_tokens for sentence in sentences):
+            starts = [[index + 1 for index in sentence.starts] for sentence in sentences]
+            self._columns["starts"] = Ragged(starts, "sentence")
+        if sentences[0].marks is not None:
+            marks = [sentence.marks or () for sentence in sentences]
+            self._columns["marks"] = Ragged(marks, "sentence")
+        self._characters: Ragged | None = None
+        if sentences[0].characters is not None:
+            tokens = [token for sentence in sentences for token in sentence.characters or ()]
+            self._characters = Ragged(tokens, "the character sequence of token")
+        super().__init__((self._tokens.lengths,), batch_size, seed, **options)
 
     def batch(self, rows: Integers) -> Batch:
         """Return inputs, and labels `(B, W)`, int32: the tag ids of the words, padded with -1.
@@ -81,17 +88,12 @@ class TaggedBatches(Batches):
         `(B, P, C)` and `marks` `(B, P)`, if the sentences have them. `starts` is omitted if all
         words of the corpus are single tokens; W is P then. Inputs are int32, padded with 0.
         """
-        inputs = {"tokens": self._tokens.pad(rows, self.bucket_width)}
-        if self._starts is not None:
-            inputs["starts"] = self._starts.pad(rows, self.bucket_width)
+        width = self.bucket_width
+        inputs = {name: column.pad(rows, width) for name, column in self._columns.items()}
         if self._characters is not None:
-            inputs["characters"] = self._pad_characters(
-                self._characters, rows, inputs["tokens"].shape[1]
-            )
-        if self._marks is not None:
-            inputs["marks"] = np.maximum(self._marks.pad(rows, self.bucket_width) - 1, 0)
-        labels = self._labels.pad(rows, self.bucket_width) - np.int32(1)
-        return inputs, labels
+            num_tokens = inputs["tokens"].shape[1]
+            inputs["characters"] = self._pad_characters(self._characters, rows, num_tokens)
+        return inputs, self._labels.pad(rows, width) - np.int32(1)
 
     def _pad_characters(self, characters: Ragged, rows: Integers, width: int) -> NDArray[np.int32]:
         """Return the characters `(B, P, C)` of the tokens of the sentences with indices `rows`."""
@@ -100,18 +102,3 @@ class TaggedBatches(Batches):
         index = self._tokens.starts[rows, None] + np.where(is_token, positions, 0)
         padded = characters.pad(index.ravel(), self.bucket_width)
         return np.where(is_token[..., None], padded.reshape(*index.shape, -1), np.int32(0))
-
-
-def _make_ragged(
-    sentences: Sequence[EncodedWords],
-) -> tuple[Ragged | None, Ragged | None, Ragged | None]:
-    """Return starts counted from 1, characters per token, and marks plus 1; None if not needed."""
-    first, starts, characters, marks = sentences[0], None, None, None
-    if not all(sentence.has_single_tokens for sentence in sentences):
-        starts = Ragged([[index + 1 for index in one.starts] for one in sentences], "sentence")
-    if first.characters is not None:
-        sequences = [token for sentence in sentences for token in sentence.characters or ()]
-        characters = Ragged(sequences, "the character sequence of token")
-    if first.marks is not None:
-        marks = Ragged([[1 + mark for mark in one.marks or ()] for one in sentences], "sentence")
-    return starts, characters, marks

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from attention_zoo.data.images.captions import CaptionedImages
 from attention_zoo.data.images.image_files import ImageStack, is_image, list_image_files
-from attention_zoo.data.images.images import Size, check_size, read_image
-from attention_zoo.data.text.reading import (
+from attention_zoo.data.images.images import Size, parse_size, read_image
+from attention_zoo.data.reading import (
     BadRowSkipper,
     check_not_blank,
+    check_object,
     decode_utf8,
     get_field,
     get_field_texts,
-    parse_json,
     parse_json_object,
     read_numbered_lines,
 )
@@ -58,7 +58,7 @@ def read_captions(
             repeated; an image that cannot be read (see `read_image`), has no caption, or differs in
             size from the first.
     """
-    check_size(size)
+    size = parse_size(size)
     path = Path(captions) if captions is not None else _find_captions_file(images)
     skipper, locations = BadRowSkipper(skip_bad), dict[str, str]()
     rows = []
@@ -66,18 +66,12 @@ def read_captions(
         with skipper:
             row = parse_json_object(location, decode_utf8(location, raw))
             name = _parse_image_name(location, row, "image", locations)
-            texts = get_field_texts(location, row, "captions")
-            for text in texts:
-                check_not_blank(location, text, "field 'captions'")
-            rows.append(_Entry(location, name, texts))
+            rows.append(_Entry(location, name, _get_captions(location, row, "captions")))
     return _read_images(images, path, rows, locations, size, skipper)
 
 
 def read_coco(
-    images: str | Path,
-    annotations: str | Path,
-    size: Size | None = None,
-    skip_bad: int = 0,
+    images: str | Path, annotations: str | Path, size: Size | None = None, skip_bad: int = 0
 ) -> CaptionedImages:
     """Read images from a folder or zip, with captions from a JSON file in COCO's format.
 
@@ -99,18 +93,15 @@ def read_coco(
     Reference:
         Chen et al. 2015, arXiv:1504.00325; the format is that of captions on cocodataset.org.
     """
-    check_size(size)
+    size = parse_size(size)
     lines = [decode_utf8(location, raw) for location, raw in read_numbered_lines(annotations)]
-    content = parse_json(str(annotations), "\n".join(lines))
-    if not isinstance(content, dict):
-        raise ValueError(f"{annotations}: not a JSON object; expected {{...}}")
+    content = parse_json_object(str(annotations), "\n".join(lines))
     skipper, locations = BadRowSkipper(skip_bad), dict[str, str]()
     rows: dict[Any, _Entry] = {}
     for location, entry in _list_entries(annotations, content, "images"):
         with skipper:
-            name = _parse_image_name(
-                location, _check_object(location, entry), "file_name", locations
-            )
+            check_object(location, entry)
+            name = _parse_image_name(location, entry, "file_name", locations)
             image_id = _get_id(location, entry, "id")
             if image_id in rows:
                 raise ValueError(
@@ -119,13 +110,11 @@ def read_coco(
             rows[image_id] = _Entry(location, name, [])
     for location, entry in _list_entries(annotations, content, "annotations"):
         with skipper:
-            image_id = _get_id(location, _check_object(location, entry), "image_id")
-            texts = get_field_texts(location, entry, "caption")
+            image_id = _get_id(location, check_object(location, entry), "image_id")
+            captions = _get_captions(location, entry, "caption")
             if image_id not in rows:
                 raise ValueError(f"{location}: image_id {image_id!r} is not the id of any image")
-            rows[image_id].captions.extend(
-                [check_not_blank(location, text, "field 'caption'") for text in texts]
-            )
+            rows[image_id].captions.extend(captions)
     return _read_images(images, annotations, rows.values(), locations, size, skipper)
 
 
@@ -167,12 +156,6 @@ def _list_entries(
     return ((f"{path}: {name}[{index}]", entry) for index, entry in enumerate(items))
 
 
-def _check_object(location: str, entry: Any) -> dict[str, Any]:
-    if not isinstance(entry, dict):
-        raise ValueError(f"{location}: not a JSON object; expected {{...}}")
-    return entry
-
-
 def _get_id(location: str, entry: dict[str, Any], name: str) -> int | str:
     image_id = get_field(location, entry, name)
     if not isinstance(image_id, int | str) or isinstance(image_id, bool):
@@ -180,6 +163,11 @@ def _get_id(location: str, entry: dict[str, Any], name: str) -> int | str:
             f"{location}: field {name!r} must be an integer or a string, got {image_id!r}"
         )
     return image_id
+
+
+def _get_captions(location: str, row: dict[str, Any], name: str) -> list[str]:
+    texts = get_field_texts(location, row, name)
+    return [check_not_blank(location, text, f"field {name!r}") for text in texts]
 
 
 def _read_images(
@@ -191,7 +179,7 @@ def _read_images(
     skipper: BadRowSkipper,
 ) -> CaptionedImages:
     """Read the images of the rows. All names are checked before any image is decoded."""
-    stack, available, entries = ImageStack(), list[_Entry](), list[_Entry]()
+    stack, available = ImageStack(), list[_Entry]()
     with list_image_files(images) as files:
         for row in rows:
             with skipper:
@@ -207,16 +195,15 @@ def _read_images(
         for row in available:
             with skipper:
                 location = f"{images}/{row.name}"
-                stack.add(location, read_image(files[row.name](), size, location))
-                entries.append(row)
-    if not entries:
+                stack.add(location, read_image(files[row.name](), size, location), row)
+    if not stack.entries:
         raise ValueError(
             f"{images}: no image with a caption (bad examples skipped: {skipper.count})"
         )
     return CaptionedImages(
         stack.images(),
-        [tuple(row.captions) for row in entries],
-        [row.name for row in entries],
+        [tuple(row.captions) for row in stack.entries],
+        [row.name for row in stack.entries],
         f"{images} and {captions}",
         skipper.count,
     )

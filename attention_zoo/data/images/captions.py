@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.images.images import check_stack, digest, resize_images
+from attention_zoo.data.examples import Examples
+from attention_zoo.data.images.images import check_stack, compute_digest, resize_images
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right of an image region, as fractions of the image's height and width."""
 
 
 @dataclass(frozen=True)
-class CaptionedImages:
+class CaptionedImages(Examples):
     """Images of one size, with captions.
 
     Attributes:
@@ -37,17 +38,10 @@ class CaptionedImages:
     skipped: int = 0
     boxes: list[dict[str, Box]] | None = None
 
+    columns = ("images", "captions", "names", "boxes")
+
     def __post_init__(self) -> None:
-        for name, values in (
-            ("captions", self.captions),
-            ("names", self.names),
-            ("boxes", self.boxes),
-        ):
-            if values is not None and len(values) != len(self):
-                raise ValueError(
-                    f"{self.origin}: {name} must have one entry per image, got {len(values)}"
-                    f" entries and {len(self)} images"
-                )
+        super().__post_init__()
         check_stack(self.origin, self.images, (3,))
         texts: Any
         for name, texts in zip(self.names, self.captions, strict=True):
@@ -58,13 +52,10 @@ class CaptionedImages:
             if not texts:
                 raise ValueError(f"{self.origin}: image {name} has no caption")
 
-    def __len__(self) -> int:
-        return len(self.images)
-
     def __iter__(self) -> Iterator[tuple[str, ...]]:
         """Yield a digest of each image, followed by its captions."""
         for image, captions in zip(self.images, self.captions, strict=True):
-            yield digest(image), *captions
+            yield compute_digest(image), *captions
 
     def resize(self, size: int) -> CaptionedImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""
@@ -80,17 +71,5 @@ class CaptionedImages:
             raise ValueError(f"{self.origin}: captions per image must be at least 1, got {limit}")
         sample = random.Random(seed).sample
         return replace(
-            self,
-            captions=[tuple(sample(texts, min(limit, len(texts)))) for texts in self.captions],
-        )
-
-    def take(self, rows: Iterable[int]) -> CaptionedImages:
-        """Return the images with indices `rows`, with their captions, names and boxes."""
-        rows = list(rows)
-        return replace(
-            self,
-            images=self.images[rows],
-            captions=[self.captions[row] for row in rows],
-            names=[self.names[row] for row in rows],
-            boxes=self.boxes and [self.boxes[row] for row in rows],
+            self, captions=[tuple(sample(texts, min(limit, len(texts)))) for texts in self.captions]
         )

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 ORIENTATION_TAG = 0x0112
-MOST_SEGMENTS = 1 << 14
+MAX_SEGMENTS = 1 << 14
 """Maximum number of segments of a JPEG, or chunks of a PNG, that are searched for EXIF data."""
 
 _EXIF_MARKER, _SCAN_MARKER, _FILL_BYTES = 0xFFE1, 0xFFDA, 0xFFFF
@@ -24,16 +24,16 @@ def exif_orientation(encoded: tf.Tensor) -> tf.Tensor:
     """
     raw = tf.io.decode_raw(tf.strings.join([encoded, _PADDING]), tf.uint8)
     tiff = tf.cond(raw[0] == 0xFF, lambda: _find_jpeg_exif(raw), lambda: _find_png_exif(raw))
-    little = _starts(raw, tiff, b"II*\0")
-    directory = tiff + _integer(raw, tiff + 4, 4, little)
-    count = _integer(raw, directory, 2, little)
+    little = _starts_with(raw, tiff, b"II*\0")
+    directory = tiff + _read_integer(raw, tiff + 4, 4, little)
+    count = _read_integer(raw, directory, 2, little)
     # Each entry of a directory has 12 bytes: tag, type, count and value.
-    rows = tf.clip_by_value((_length(raw) - directory - 2) // 12, 0, count)
+    rows = tf.clip_by_value((_count_bytes(raw) - directory - 2) // 12, 0, count)
     entries = tf.reshape(raw[directory + 2 :][: 12 * rows], [-1, 12])
     tags, values = combine_bytes(entries[:, :2], little), combine_bytes(entries[:, 8:10], little)
     found = tf.boolean_mask(values, tags == ORIENTATION_TAG)
     orientation = tf.concat([found, [1]], 0)[0]
-    valid = (little | _starts(raw, tiff, b"MM\0*")) & (orientation >= 1) & (orientation <= 8)
+    valid = (little | _starts_with(raw, tiff, b"MM\0*")) & (orientation >= 1) & (orientation <= 8)
     return tf.where(valid, orientation, np.int64(1))
 
 
@@ -50,26 +50,26 @@ def _find_jpeg_exif(raw: tf.Tensor) -> tf.Tensor:
     """Return the offset of the EXIF data of a JPEG, or the end of the file."""
 
     def is_exif(at: tf.Tensor) -> tf.Tensor:
-        return (_integer(raw, at, 2) == _EXIF_MARKER) & _starts(raw, at + 4, b"Exif\0\0")
+        return (_read_integer(raw, at, 2) == _EXIF_MARKER) & _starts_with(raw, at + 4, b"Exif\0\0")
 
     def is_over(at: tf.Tensor) -> tf.Tensor:
-        return (_integer(raw, at, 2) == _SCAN_MARKER) | is_exif(at)
+        return (_read_integer(raw, at, 2) == _SCAN_MARKER) | is_exif(at)
 
-    def following(at: tf.Tensor) -> tf.Tensor:
-        fill = _integer(raw, at, 2) == _FILL_BYTES
-        return at + tf.where(fill, np.int64(1), 2 + _integer(raw, at + 2, 2))
+    def find_next(at: tf.Tensor) -> tf.Tensor:
+        fill = _read_integer(raw, at, 2) == _FILL_BYTES
+        return at + tf.where(fill, np.int64(1), 2 + _read_integer(raw, at + 2, 2))
 
-    at = _skip(raw, 2, is_over, following)
-    return tf.where(is_exif(at), at + 10, _length(raw))
+    at = _find_segment(raw, 2, is_over, find_next)
+    return tf.where(is_exif(at), at + 10, _count_bytes(raw))
 
 
 def _find_png_exif(raw: tf.Tensor) -> tf.Tensor:
     """Return the offset of the EXIF data of a PNG, or the end of the file."""
-    at = _skip(
+    at = _find_segment(
         raw,
         8,
-        lambda at: _starts(raw, at + 4, b"eXIf"),
-        lambda at: at + 12 + _integer(raw, at, 4),  # length, kind, data and checksum
+        lambda at: _starts_with(raw, at + 4, b"eXIf"),
+        lambda at: at + 12 + _read_integer(raw, at, 4),  # length, kind, data and checksum
     )
     return at + 8
 
@@ -77,32 +77,32 @@ def _find_png_exif(raw: tf.Tensor) -> tf.Tensor:
 Step = Callable[[tf.Tensor], tf.Tensor]
 
 
-def _skip(raw: tf.Tensor, start: int, is_over: Step, following: Step) -> tf.Tensor:
+def _find_segment(raw: tf.Tensor, start: int, is_over: Step, find_next: Step) -> tf.Tensor:
     """Return the offset of the first segment for which `is_over`, or the end of the file."""
     (at,) = tf.while_loop(
-        lambda at: (at < _length(raw)) & ~is_over(at),
-        lambda at: (following(at),),
+        lambda at: (at < _count_bytes(raw)) & ~is_over(at),
+        lambda at: (find_next(at),),
         (tf.constant(start, tf.int64),),
-        maximum_iterations=MOST_SEGMENTS,
+        maximum_iterations=MAX_SEGMENTS,
     )
-    return tf.minimum(at, _length(raw))
+    return tf.minimum(at, _count_bytes(raw))
 
 
-def _length(raw: tf.Tensor) -> tf.Tensor:
+def _count_bytes(raw: tf.Tensor) -> tf.Tensor:
     """Return the number of bytes without padding."""
     return tf.size(raw, tf.int64) - len(_PADDING)
 
 
-def _starts(raw: tf.Tensor, at: tf.Tensor, text: bytes) -> tf.Tensor:
+def _starts_with(raw: tf.Tensor, at: tf.Tensor, text: bytes) -> tf.Tensor:
     """Return whether the bytes at an offset are `text`."""
-    return _integer(raw, at, len(text)) == int.from_bytes(text)
+    return _read_integer(raw, at, len(text)) == int.from_bytes(text)
 
 
-def _integer(
+def _read_integer(
     raw: tf.Tensor, at: tf.Tensor, size: int, little: tf.Tensor | bool = False
 ) -> tf.Tensor:
     """Return the unsigned integer of `size` bytes at an offset; past the end, bytes are 0."""
-    at = tf.minimum(at, _length(raw))
+    at = tf.minimum(at, _count_bytes(raw))
     return combine_bytes(tf.ensure_shape(raw[at : at + size], [size]), little)
 
 

@@ -104,11 +104,8 @@ class ImageStack:
 
 def _is_system_file(name: str) -> bool:
     """Return whether a file or folder is one that an operating system adds."""
-    is_system_file = name.startswith((".", "__MACOSX")) or name.lower() in (
-        "thumbs.db",
-        "desktop.ini",
-    )
-    return is_system_file and name != ".."
+    is_named_by_system = name.lower() in ("thumbs.db", "desktop.ini")
+    return is_named_by_system or (name.startswith((".", "__MACOSX")) and name != "..")
 
 
 def _walk_files(folder: Path, parents: frozenset[str] = frozenset()) -> Iterator[Path]:

@@ -19,13 +19,13 @@ Image = NDArray[np.uint8]
 Size = int | tuple[int, int]
 """The side of a square, or (height, width)."""
 
-MOST_PIXELS = 1 << 26
+MAX_PIXELS = 1 << 26
 """Maximum number of pixels of an image, as in 8192 x 8192. It is checked before decoding."""
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Maximum size of an encoded image in bytes."""
 
-MOST_SCANS = 100
+MAX_SCANS = 100
 """Maximum number of scans of a JPEG. Each scan may process all pixels; photos have about ten."""
 
 _JPEG, _PNG = SIGNATURES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
@@ -53,10 +53,10 @@ def read_image(
         where: name of the image in error messages; default: its path, or "the image".
 
     Raises:
-        ValueError: a missing file; a file of more than `MOST_BYTES`; neither JPEG nor PNG; damaged
-            or truncated data; more than `MOST_PIXELS` or `MOST_SCANS`; CMYK, alpha, transparency,
+        ValueError: a missing file; a file of more than `MAX_BYTES`; neither JPEG nor PNG; damaged
+            or truncated data; more than `MAX_PIXELS` or `MAX_SCANS`; CMYK, alpha, transparency,
             16 bits; an animation; an orientation that is only in XMP or a text; an array of another
-            dtype or shape; a size below 1 or of more than `MOST_PIXELS`. The message names the
+            dtype or shape; a size below 1 or of more than `MAX_PIXELS`. The message names the
             image.
 
     Example:
@@ -84,7 +84,7 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     """Decode an image in a `tf.function` as `read_image` does: `(H, W, 3)`, uint8.
 
     Pixels are identical for all images that `read_image` accepts. CMYK, alpha, 16 bits and more
-    than `MOST_PIXELS` or `MOST_SCANS` raise `tf.errors.InvalidArgumentError`. The graph cannot
+    than `MAX_PIXELS` or `MAX_SCANS` raise `tf.errors.InvalidArgumentError`. The graph cannot
     detect other properties: transparent colours of a PNG or its palette become opaque, an animated
     PNG gives its default image, and an orientation that is only in XMP or a text is ignored.
 
@@ -96,8 +96,8 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
 
     from attention_zoo.data.images.graph_orientation import exif_orientation, transpose_upright
 
-    sides = _height_and_width(size)
-    with tf.control_dependencies([_assertion(encoded)]):
+    sides = parse_size(size)
+    with tf.control_dependencies([_make_assertion(encoded)]):
         encoded = tf.identity(encoded)
     image = transpose_upright(_decode(encoded), exif_orientation(encoded))
     return image if sides is None else _resize(image, sides)
@@ -108,7 +108,7 @@ def resize_image(image: Image, size: Size | None) -> Image:
 
     Raises ValueError for an invalid size.
     """
-    sides = _height_and_width(size)
+    sides = parse_size(size)
     if sides is None or image.shape[:2] == sides:
         return image
     import tensorflow as tf
@@ -135,7 +135,7 @@ def check_stack(where: str, images: NDArray[Any], channels: Sequence[int]) -> No
         raise ValueError(f"{where}: images must be {shapes}, got shape {images.shape}")
 
 
-def digest(image: Image) -> str:
+def compute_digest(image: Image) -> str:
     """Return a hash of the pixels, 32 hexadecimal digits, to identify an image."""
     return hashlib.blake2b(np.ascontiguousarray(image).data, digest_size=16).hexdigest()
 
@@ -152,11 +152,11 @@ def check_array(where: str, array: NDArray[Any]) -> Image:
 
 
 def read_bytes(path: str | Path, where: str | None = None) -> bytes:
-    """Return the bytes of a file; raise ValueError if it is missing or exceeds `MOST_BYTES`."""
+    """Return the bytes of a file; raise ValueError if it is missing or exceeds `MAX_BYTES`."""
     where = where or str(path)
     try:
         with open(path, "rb") as file:
-            encoded = file.read(MOST_BYTES + 1)
+            encoded = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{where}: {error.strerror}") from None
     except ValueError:
@@ -166,9 +166,9 @@ def read_bytes(path: str | Path, where: str | None = None) -> bytes:
 
 
 def check_bytes(where: str, count: int) -> None:
-    """Raise ValueError if `count` exceeds `MOST_BYTES`."""
-    if count > MOST_BYTES:
-        raise ValueError(f"{where}: more than {MOST_BYTES} bytes; make the image smaller")
+    """Raise ValueError if `count` exceeds `MAX_BYTES`."""
+    if count > MAX_BYTES:
+        raise ValueError(f"{where}: more than {MAX_BYTES} bytes; make the image smaller")
 
 
 def _check_header(where: str, encoded: bytes) -> Any:
@@ -178,10 +178,10 @@ def _check_header(where: str, encoded: bytes) -> Any:
     """
     if not encoded.startswith((_JPEG, _PNG)):
         raise ValueError(f"{where}: {_describe_format(encoded)}; give a JPEG or PNG image")
-    header = _header(where, encoded)
+    header = _parse_header(where, encoded)
     _check_sides(where, header.height, header.width)
-    if encoded.startswith(_JPEG) and encoded.count(_SCAN) > MOST_SCANS:
-        raise ValueError(f"{where}: has more than {MOST_SCANS} scans; save it as a baseline JPEG")
+    if encoded.startswith(_JPEG) and encoded.count(_SCAN) > MAX_SCANS:
+        raise ValueError(f"{where}: has more than {MAX_SCANS} scans; save it as a baseline JPEG")
     deep = encoded.startswith(_PNG) and encoded[_DEPTH_AT] > 8
     problem = _MODES.get(header.mode) or ("16 bits per channel" if deep else None)
     if "transparency" in header.info:
@@ -201,7 +201,7 @@ def _describe_format(encoded: bytes) -> str:
     return f"is {known[0]}" if known else "is not in a known image format"
 
 
-def _header(where: str, encoded: bytes) -> Any:
+def _parse_header(where: str, encoded: bytes) -> Any:
     """Return the header that Pillow parses.
 
     Pillow's class of the format is used directly, because `Image.open` warns about large images.
@@ -213,23 +213,20 @@ def _header(where: str, encoded: bytes) -> Any:
         read: Any = PngImagePlugin.PngImageFile if png else JpegImagePlugin.JpegImageFile
         return read(io.BytesIO(encoded))
     except Exception:  # Pillow raises many classes
-        raise _damage_error(where, encoded) from None
+        raise _make_damage_error(where, encoded) from None
 
 
-def _damage_error(where: str, encoded: bytes) -> ValueError:
+def _make_damage_error(where: str, encoded: bytes) -> ValueError:
     kind = "PNG" if encoded.startswith(_PNG) else "JPEG"
     return ValueError(f"{where}: the {kind} data is damaged or truncated; download it again")
 
 
 def _check_sides(where: str, height: int, width: int) -> None:
+    sides = f"{where}: {height} x {width}"
     if not height * width:
-        raise ValueError(
-            f"{where}: {height} x {width}, an image without pixels; give a non-empty one"
-        )
-    if height * width > MOST_PIXELS:
-        raise ValueError(
-            f"{where}: {height} x {width}, more than {MOST_PIXELS} pixels; make it smaller"
-        )
+        raise ValueError(f"{sides}, an image without pixels; give a non-empty one")
+    if height * width > MAX_PIXELS:
+        raise ValueError(f"{sides}, more than {MAX_PIXELS} pixels; make it smaller")
 
 
 def _rotate_upright(where: str, image: Image, header: Any, encoded: bytes) -> Image:
@@ -270,7 +267,7 @@ def _decode_eagerly(where: str, encoded: bytes) -> Image:
         with tf.device("CPU"):
             image: Image = _decode(tf.constant(encoded)).numpy()
     except tf.errors.InvalidArgumentError:
-        raise _damage_error(where, encoded) from None
+        raise _make_damage_error(where, encoded) from None
     return image
 
 
@@ -288,12 +285,7 @@ def _resize(image: Any, sides: tuple[int, int]) -> Any:
     return tf.cast(tf.clip_by_value(tf.round(image), 0.0, 255.0), tf.uint8)
 
 
-def check_size(size: Size | None) -> None:
-    """Raise ValueError for an invalid image size."""
-    _height_and_width(size)
-
-
-def _height_and_width(size: Size | None) -> tuple[int, int] | None:
+def parse_size(size: Size | None) -> tuple[int, int] | None:
     """Return (height, width), or None if `size` is None; raise ValueError for an invalid size."""
     if size is None:
         return None
@@ -301,23 +293,23 @@ def _height_and_width(size: Size | None) -> tuple[int, int] | None:
     two = isinstance(sides, Sequence) and len(sides) == 2
     if not two or not all(type(side) is int and side >= 1 for side in sides):
         raise ValueError(f"size={size!r}: expected one side or (height, width), each at least 1")
-    if sides[0] * sides[1] > MOST_PIXELS:
-        raise ValueError(f"size={size!r}: more than {MOST_PIXELS} pixels; make it smaller")
+    if sides[0] * sides[1] > MAX_PIXELS:
+        raise ValueError(f"size={size!r}: more than {MAX_PIXELS} pixels; make it smaller")
     return sides[0], sides[1]
 
 
-def _assertion(encoded: Any) -> Any:
+def _make_assertion(encoded: Any) -> Any:
     """Return a graph assertion of the checks in `_check_header` that need only a few bytes."""
     import tensorflow as tf
 
     from attention_zoo.data.images.graph_orientation import combine_bytes
 
-    def jpeg() -> tuple[Any, Any]:
+    def read_jpeg() -> tuple[Any, Any]:
         shape = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)
         scans = tf.size(tf.strings.split(encoded[None], _SCAN).values) - 1
-        return shape[:2], ((shape[2] == 1) | (shape[2] == 3)) & (scans <= MOST_SCANS)
+        return shape[:2], ((shape[2] == 1) | (shape[2] == 3)) & (scans <= MAX_SCANS)
 
-    def png() -> tuple[Any, Any]:
+    def read_png() -> tuple[Any, Any]:
         raw = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 16, 10), tf.uint8), tf.int64)
         return combine_bytes(tf.reshape(raw[:8], [2, 4])), (raw[8] <= 8) & (raw[9] < 4)
 
@@ -326,8 +318,8 @@ def _assertion(encoded: Any) -> Any:
     message = ["the image is neither JPEG nor PNG, or its header is truncated"]
     is_known = tf.debugging.Assert(is_jpeg | (is_png & is_complete), message)
     with tf.control_dependencies([is_known]):
-        sides, plain = tf.cond(is_jpeg, jpeg, png)
-    small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MOST_PIXELS)
+        sides, plain = tf.cond(is_jpeg, read_jpeg, read_png)
+    small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MAX_PIXELS)
     reason = (
         "the image is not 8-bit grayscale or RGB without alpha, or has too many pixels or scans"
     )

@@ -11,24 +11,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attention_zoo.data.examples import Examples
 from attention_zoo.data.images.image_files import ImageStack, is_image, list_image_files
 from attention_zoo.data.images.images import (
     Size,
-    check_size,
     check_stack,
-    digest,
+    compute_digest,
+    parse_size,
     read_image,
     resize_images,
 )
-from attention_zoo.data.text.reading import BadRowSkipper
+from attention_zoo.data.reading import BadRowSkipper
 from attention_zoo.registry import did_you_mean
 
-MOST_CLASSES = 1 << 16
+MAX_CLASSES = 1 << 16
 """Maximum number of classes that have no names."""
 
 
 @dataclass(frozen=True)
-class LabelledImages:
+class LabelledImages(Examples):
     """Images of one size, with class labels.
 
     Attributes:
@@ -47,13 +48,10 @@ class LabelledImages:
     origin: str
     skipped: int = 0
 
+    columns = ("images", "labels", "names")
+
     def __post_init__(self) -> None:
-        sizes = len(self.images), len(self.labels), len(self.names)
-        if len(set(sizes)) > 1:
-            raise ValueError(
-                f"{self.origin}: expected one label and one name per image, got {sizes[0]} images,"
-                f" {sizes[1]} labels and {sizes[2]} names"
-            )
+        super().__post_init__()
         check_stack(self.origin, self.images, (1, 3))
         is_invalid = (self.labels < 0) | (self.labels >= len(self.classes))
         if is_invalid.any():
@@ -63,27 +61,14 @@ class LabelledImages:
                 f" [0, {len(self.classes)}), the range of class ids, got {self.labels[row]}"
             )
 
-    def __len__(self) -> int:
-        return len(self.images)
-
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield a digest of each image, and the name of its class."""
         for image, label in zip(self.images, self.labels, strict=True):
-            yield digest(image), self.classes[label]
+            yield compute_digest(image), self.classes[label]
 
     def resize(self, size: int) -> LabelledImages:
         """Return the images resized to squares of side `size`, in the same way as `read_image`."""
         return replace(self, images=resize_images(self.images, size))
-
-    def take(self, rows: Iterable[int]) -> LabelledImages:
-        """Return the images with indices `rows`, with their labels and names."""
-        rows = list(rows)
-        return replace(
-            self,
-            images=self.images[rows],
-            labels=self.labels[rows],
-            names=[self.names[row] for row in rows],
-        )
 
 
 def read_npz_images(
@@ -98,7 +83,7 @@ def read_npz_images(
 
     Raises:
         ValueError: a missing or damaged file, a missing array, an array of another dtype or shape,
-            no images, a label below 0 or of `MOST_CLASSES` or more.
+            no images, a label below 0 or of `MAX_CLASSES` or more.
     """
     pixels, label_array = _load_arrays(path, (images, labels))
     if pixels.ndim not in (3, 4):
@@ -115,9 +100,9 @@ def read_npz_images(
     if not label_array.size:
         raise ValueError(f"{path}: {labels!r} is empty; give one label per image")
     minimum, maximum = int(label_array.min()), int(label_array.max())
-    if minimum < 0 or maximum >= MOST_CLASSES:
+    if minimum < 0 or maximum >= MAX_CLASSES:
         raise ValueError(
-            f"{path}: {labels!r} must be from 0 to {MOST_CLASSES - 1}, got {minimum} to {maximum}"
+            f"{path}: {labels!r} must be from 0 to {MAX_CLASSES - 1}, got {minimum} to {maximum}"
         )
     with_channels = pixels[..., None] if pixels.ndim == 3 else pixels
     classes = [str(number) for number in range(maximum + 1)]
@@ -145,8 +130,8 @@ def read_class_folders(
             folder around all class folders; an image that is in no class, cannot be read (see
             `read_image`), or differs in size from the first; an invalid size.
     """
-    check_size(size)
-    stack, names, skipper = ImageStack(), list[str](), BadRowSkipper(skip_bad)
+    size = parse_size(size)
+    stack, skipper = ImageStack(), BadRowSkipper(skip_bad)
     with list_image_files(images) as files:
         image_names = [name for name in files if is_image(name, files)]
         classes = _top_folders(image_names)
@@ -163,15 +148,14 @@ def read_class_folders(
                 location = f"{images}/{name}"
                 if "/" not in name:
                     raise ValueError(f"{location}: is in no class folder; move it into one")
-                stack.add(location, read_image(files[name](), size, location))
-                names.append(name)
+                stack.add(location, read_image(files[name](), size, location), name)
+    names = stack.entries
     if not names:
         raise ValueError(
             f"{images}: no image in a class folder (bad images skipped: {skipper.count})"
         )
-    labels = [classes.index(name.partition("/")[0]) for name in names]
-    label_array = np.asarray(labels, np.int32)
-    return LabelledImages(stack.images(), label_array, classes, names, str(images), skipper.count)
+    labels = np.array([classes.index(name.partition("/")[0]) for name in names], np.int32)
+    return LabelledImages(stack.images(), labels, classes, names, str(images), skipper.count)
 
 
 def _top_folders(names: Iterable[str]) -> list[str]:

@@ -10,12 +10,12 @@ import numpy as np
 
 from attention_zoo.data.images.captions import CaptionedImages
 from attention_zoo.data.images.image_files import ImageStack
-from attention_zoo.data.images.images import Size, check_array, check_size, read_image, resize_image
+from attention_zoo.data.images.images import Size, check_array, parse_size, read_image, resize_image
 from attention_zoo.data.images.labelled_images import LabelledImages
-from attention_zoo.data.text.reading import BadRowSkipper, check_not_blank, decode_utf8
+from attention_zoo.data.reading import BadRowSkipper, check_not_blank, decode_utf8
 from attention_zoo.data.text.tfds import read_tfds_rows
 
-Rows = Iterator[tuple[str, str, dict[str, Any]]]
+Rows = Iterator[tuple[str, dict[str, Any]]]
 
 
 def read_caption_tfds(
@@ -48,22 +48,17 @@ def read_caption_tfds(
         ValueError: as `read_tfds`; a feature that is not an image or not text; an image that
             differs in size from the first.
     """
-    check_size(size)
+    size = parse_size(size)
     rows = _read_image_rows(name, split, (image, captions), data_dir)[1]
-    stack, skipper = ImageStack(), BadRowSkipper(skip_bad)
-    texts: list[tuple[str, ...]] = []
-    names: list[str] = []
-    for location, number, row in rows:
+    stack, skipper, origin = ImageStack(), BadRowSkipper(skip_bad), f"{name} {split}"
+    for number, (location, row) in enumerate(rows, 1):
         with skipper:
-            row_captions = _get_captions(location, captions, _get_value(row, captions))
-            stack.add(location, read_image(row[image], size, location))
-            texts.append(row_captions)
-            names.append(number)
-    if not names:
-        raise ValueError(
-            f"{name} {split}: no image with a caption (bad rows skipped: {skipper.count})"
-        )
-    return CaptionedImages(stack.images(), texts, names, f"{name} {split}", skipper.count)
+            texts = _get_captions(location, captions, _get_value(row, captions))
+            stack.add(location, read_image(row[image], size, location), (texts, str(number)))
+    if not stack.entries:
+        raise ValueError(f"{origin}: no image with a caption (bad rows skipped: {skipper.count})")
+    all_texts, names = map(list, zip(*stack.entries, strict=True))
+    return CaptionedImages(stack.images(), all_texts, names, origin, skipper.count)
 
 
 def read_labelled_tfds(
@@ -89,39 +84,33 @@ def read_labelled_tfds(
         ValueError: as `read_tfds`; a feature that is not an image or not a `ClassLabel`; an image
             that differs in size from the first.
     """
-    check_size(size)
+    size = parse_size(size)
     features, rows = _read_image_rows(name, split, (image, label), data_dir)
     if not hasattr(features[label], "int2str"):
         raise ValueError(f"{name}: feature {label!r} is not a ClassLabel; choose one that is")
-    stack, labels, names = ImageStack(), list[int](), list[str]()
-    skipper = BadRowSkipper(skip_bad)
-    for location, number, row in rows:
+    stack, skipper, origin = ImageStack(), BadRowSkipper(skip_bad), f"{name} {split}"
+    for number, (location, row) in enumerate(rows, 1):
         with skipper:
-            stack.add(location, resize_image(check_array(location, row[image]), size))
-            labels.append(int(row[label]))
-            names.append(number)
-    if not names:
-        raise ValueError(f"{name} {split}: contains no image (bad rows skipped: {skipper.count})")
+            pixels = resize_image(check_array(location, row[image]), size)
+            stack.add(location, pixels, (int(row[label]), str(number)))
+    if not stack.entries:
+        raise ValueError(f"{origin}: contains no image (bad rows skipped: {skipper.count})")
+    labels, names = map(list, zip(*stack.entries, strict=True))
+    classes = list(features[label].names)
     return LabelledImages(
-        stack.images(),
-        np.asarray(labels, np.int32),
-        list(features[label].names),
-        list(names),
-        f"{name} {split}",
-        skipper.count,
+        stack.images(), np.array(labels, np.int32), classes, names, origin, skipper.count
     )
 
 
 def _read_image_rows(
     name: str, split: str, required: tuple[str, str], data_dir: str | Path | None
 ) -> tuple[dict[str, Any], Rows]:
-    """Return the features of a data set, and each row's location, number (from 1) and values."""
+    """Return the features of a data set, and the location and values of each row."""
     features, rows = read_tfds_rows(name, split, required, data_dir)
     shape = features[required[0]].shape
     if not isinstance(shape, tuple) or len(shape) != 3:
         raise ValueError(f"{name}: feature {required[0]!r} is not an image; choose one that is")
-    numbered_rows = enumerate(rows, 1)
-    return features, ((f"{name} {split}: row {n}", str(n), row) for n, row in numbered_rows)
+    return features, rows
 
 
 def _get_value(row: dict[str, Any], name: str) -> Any:

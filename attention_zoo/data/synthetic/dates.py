@@ -21,16 +21,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from attention_zoo.data.synthetic.clause_templates import CLAUSE_TEMPLATES, PUNCTUATION
+from attention_zoo.data.synthetic.clause_templates import (
+    CLAUSE_TEMPLATES,
+    PUNCTUATION,
+    ClauseTemplate,
+)
 from attention_zoo.data.synthetic.slots import RandomBelow, Value
-from attention_zoo.data.synthetic.splits import Candidate, PartRange, sample_corpus
+from attention_zoo.data.synthetic.splits import Candidate, PartRange, check_known, sample_corpus
 from attention_zoo.data.text.lines import TextLines
 from attention_zoo.data.text.pairs import TextPairs
-from attention_zoo.registry import did_you_mean
 
 LANGUAGES = tuple(PUNCTUATION)
 
-Clause = tuple[int, Value]
+Clause = tuple[ClauseTemplate, Value]
 
 
 def generate_dates(
@@ -58,7 +61,10 @@ def generate_dates(
         ValueError: a size below 1, an unknown language or split, the same language twice, fewer
             than one clause, `max_phrases` above half the number of templates.
     """
-    _check_languages(source, target)
+    for name in (source, target):
+        check_known("dates: unknown language", name, LANGUAGES)
+    if source == target:
+        raise ValueError(f"dates: source and target must differ, got {source!r} for both")
 
     def sample(phrases: int, randbelow: RandomBelow) -> Candidate:
         clauses = _sample_clauses(phrases, randbelow)
@@ -75,36 +81,20 @@ def generate_dates(
     return TextPairs(list(pairs), list(pairs.values()), origin)
 
 
-def _check_languages(source: str, target: str) -> None:
-    for name in (source, target):
-        if name not in LANGUAGES:
-            raise ValueError(
-                f"dates: unknown language {name!r}{did_you_mean(name, LANGUAGES)}"
-                f" (known: {', '.join(LANGUAGES)})"
-            )
-    if source == target:
-        raise ValueError(f"dates: source and target must differ, got {source!r} for both")
-
-
 def _sample_clauses(phrases: int, randbelow: RandomBelow) -> list[Clause]:
-    """Sample different carriers, each with a value for its slot."""
-    remaining = list(range(len(CLAUSE_TEMPLATES)))
-    clauses: list[Clause] = []
-    for _ in range(phrases):
-        index = remaining.pop(randbelow(len(remaining)))
-        clauses.append((index, CLAUSE_TEMPLATES[index].slot.sample(randbelow)))
-    return clauses
+    """Sample different templates, each with a value for its slot."""
+    remaining = list(CLAUSE_TEMPLATES)
+    templates = (remaining.pop(randbelow(len(remaining))) for _ in range(phrases))
+    return [(template, template.slot.sample(randbelow)) for template in templates]
 
 
 def _format_sentence(clauses: list[Clause], language: str) -> str:
     separator, end = PUNCTUATION[language]
-    return separator.join(_format_clause(clause, language) for clause in clauses) + end
-
-
-def _format_clause(clause: Clause, language: str) -> str:
-    index, value = clause
-    template = CLAUSE_TEMPLATES[index]
-    return template.texts[language].format(template.slot.format(value, language))
+    texts = [
+        template.texts[language].format(template.slot.format(value, language))
+        for template, value in clauses
+    ]
+    return separator.join(texts) + end
 
 
 def generate_date_lines(

@@ -10,15 +10,16 @@ products, quotients and roots only, which every machine rounds in the same way.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attention_zoo.data.synthetic.slots import RandomBelow
+from attention_zoo.data.synthetic.splits import check_known, make_randbelow
 from attention_zoo.ops.arguments import whole_number
-from attention_zoo.registry import did_you_mean
 
 SIDE, INK = 28, 20.0
 """Side of a generated image, and average height of its digit, in pixels."""
@@ -38,7 +39,7 @@ class Digits(NamedTuple):
     labels: NDArray[np.int64]
 
 
-def _loop(middle: float, width: float, height: float) -> Stroke:
+def _make_loop(middle: float, width: float, height: float) -> Stroke:
     """Return a closed curve around (0.5, middle), with half-axes `width` and `height`."""
     circle = [(0.0, -1.0), (0.5, -0.866), (0.866, -0.5)]
     while len(circle) < 12:
@@ -47,26 +48,24 @@ def _loop(middle: float, width: float, height: float) -> Stroke:
     return tuple((0.5 + width * x, middle + height * y) for x, y in [*circle, circle[0]])
 
 
-_BELLY: Stroke = ((0.68, 0.53), (0.8, 0.71), (0.69, 0.9), (0.44, 0.96), (0.2, 0.86))
-_SIX: Stroke = (
-    *((0.7, 0.06), (0.46, 0.18), (0.29, 0.42), (0.23, 0.68), (0.34, 0.9), (0.55, 0.96)),
-    *((0.74, 0.86), (0.78, 0.69), (0.66, 0.54), (0.45, 0.53), (0.26, 0.66)),
-)
+def _parse_stroke(points: str) -> Stroke:
+    """Return the points of a text "x,y x,y ...", in hundredths."""
+    pairs = (point.split(",") for point in points.split())
+    return tuple((int(x) / 100, int(y) / 100) for x, y in pairs)
+
+
+_BELLY = "68,53 80,71 69,90 44,96 20,86"
+_SIX = _parse_stroke("70,6 46,18 29,42 23,68 34,90 55,96 74,86 78,69 66,54 45,53 26,66")
 STROKES: tuple[tuple[Stroke, ...], ...] = (
-    (_loop(0.5, 0.31, 0.45),),
-    (((0.34, 0.22), (0.55, 0.05), (0.55, 0.95)),),
-    (
-        (
-            *((0.2, 0.28), (0.27, 0.12), (0.46, 0.05), (0.68, 0.11), (0.76, 0.28)),
-            *((0.66, 0.48), (0.2, 0.94), (0.82, 0.94)),
-        ),
-    ),
-    (((0.22, 0.15), (0.45, 0.05), (0.69, 0.12), (0.74, 0.3), (0.62, 0.44), (0.42, 0.48), *_BELLY),),
-    (((0.6, 0.05), (0.18, 0.62), (0.86, 0.62)), ((0.64, 0.36), (0.64, 0.95))),
-    (((0.78, 0.06), (0.31, 0.06), (0.26, 0.46), (0.5, 0.41), *_BELLY),),
+    (_make_loop(0.5, 0.31, 0.45),),
+    (_parse_stroke("34,22 55,5 55,95"),),
+    (_parse_stroke("20,28 27,12 46,5 68,11 76,28 66,48 20,94 82,94"),),
+    (_parse_stroke(f"22,15 45,5 69,12 74,30 62,44 42,48 {_BELLY}"),),
+    (_parse_stroke("60,5 18,62 86,62"), _parse_stroke("64,36 64,95")),
+    (_parse_stroke(f"78,6 31,6 26,46 50,41 {_BELLY}"),),
     (_SIX,),
-    (((0.18, 0.07), (0.82, 0.07), (0.42, 0.95)),),
-    (_loop(0.27, 0.22, 0.22), _loop(0.72, 0.28, 0.23)),
+    (_parse_stroke("18,7 82,7 42,95"),),
+    (_make_loop(0.27, 0.22, 0.22), _make_loop(0.72, 0.28, 0.23)),
     (tuple((1 - x, 1 - y) for x, y in _SIX),),
 )
 """Strokes of each digit."""
@@ -90,16 +89,10 @@ def generate_digits(size: int, split: str = "train", seed: int = 1) -> Digits:
         ValueError: a size below 1, an unknown split.
     """
     whole_number("size", size)
-    if split not in SPLITS:
-        raise ValueError(
-            f"digits: unknown split {split!r}{did_you_mean(split, SPLITS)}"
-            f" (known: {', '.join(SPLITS)})"
-        )
+    check_known("digits: unknown split", split, SPLITS)
     numbers = random.Random(f"digits/{split}/{seed}").random
-    num_values = 1 + NUM_STYLE_VALUES + 2 * POINTS
-    random_values = np.array([numbers() for _ in range(size * num_values)]).reshape(
-        size, num_values
-    )
+    shape = size, 1 + NUM_STYLE_VALUES + 2 * POINTS
+    random_values = np.array([numbers() for _ in range(math.prod(shape))]).reshape(shape)
     labels = (random_values[:, 0] * len(STROKES)).astype("int64")
     images = np.zeros((size, SIDE, SIDE, 1), "uint8")
     for digit in range(len(STROKES)):
@@ -114,11 +107,9 @@ def _draw_digit(digit: int, random_values: NDArray[Any]) -> NDArray[np.uint8]:
     """Draw a digit once for each row of `random_values`, numbers from -1 to 1: `(n, 28, 28)`."""
     turn, slant, wide, high, right, down, pen, ink = random_values.T[:NUM_STYLE_VALUES, :, None]
     points = np.array([point for stroke in STROKES[digit] for point in stroke])
-    shake = 0.03 * random_values[:, NUM_STYLE_VALUES : NUM_STYLE_VALUES + 2 * len(points)].reshape(
-        -1, len(points), 2
-    )
-    x = INK * (1 + 0.2 * wide) * (points[:, 0] - 0.5 + shake[..., 0])
-    y = INK * (1 + 0.1 * high) * (points[:, 1] - 0.5 + shake[..., 1])
+    shake = random_values[:, NUM_STYLE_VALUES:][:, : points.size].reshape(-1, *points.shape)
+    x = INK * (1 + 0.2 * wide) * (points[:, 0] - 0.5 + 0.03 * shake[..., 0])
+    y = INK * (1 + 0.1 * high) * (points[:, 1] - 0.5 + 0.03 * shake[..., 1])
     x = x - 0.25 * slant * y
     half = 0.12 * turn  # the tangent of half the angle
     cosine, sine = (1 - half * half) / (1 + half * half), 2 * half / (1 + half * half)
@@ -128,9 +119,8 @@ def _draw_digit(digit: int, random_values: NDArray[Any]) -> NDArray[np.uint8]:
     first = 0
     for stroke in STROKES[digit]:
         for k in range(first, first + len(stroke) - 1):
-            squared_distance = np.minimum(
-                squared_distance, _compute_squared_distance(x[:, k : k + 2], y[:, k : k + 2])
-            )
+            ends = x[:, k : k + 2], y[:, k : k + 2]
+            squared_distance = np.minimum(squared_distance, _compute_squared_distance(*ends))
         first += len(stroke)
     intensity = np.clip(1.3 + 0.4 * pen[..., None] + 0.5 - np.sqrt(squared_distance), 0.0, 1.0)
     return np.floor(intensity * (225.0 + 30.0 * ink[..., None]) + 0.5).astype("uint8")
@@ -164,11 +154,8 @@ def translate_digits(images: Any, labels: Any, size: int = 60, seed: int = 1) ->
         ValueError: invalid images or labels, a canvas smaller than the images.
     """
     digits = _check_images(images, labels, size)
-    randbelow = _make_randbelow(f"translated/{seed}")
-    canvases = np.zeros((len(digits.images), size, size, digits.images.shape[-1]), "uint8")
-    for canvas, image in zip(canvases, digits.images, strict=True):
-        _paste(canvas, image, randbelow)
-    return Digits(canvases, digits.labels)
+    randbelow = make_randbelow(f"translated/{seed}")
+    return _scatter(digits, size, clutter=0, patch=0, randbelow=randbelow)
 
 
 def clutter_digits(
@@ -192,12 +179,17 @@ def clutter_digits(
     """
     digits = _check_images(images, labels, size)
     whole_number("clutter", clutter, low=0)
-    count, *sides, channels = digits.images.shape
-    if whole_number("patch", patch) > min(sides) and clutter:
+    height, width = digits.images.shape[1:3]
+    if whole_number("patch", patch) > min(height, width) and clutter:
         raise ValueError(
-            f"patch must not exceed the image size of {sides[0]} x {sides[1]} pixels, got {patch}"
+            f"patch must not exceed the image size of {height} x {width} pixels, got {patch}"
         )
-    randbelow = _make_randbelow(f"cluttered/{seed}")
+    return _scatter(digits, size, clutter, patch, make_randbelow(f"cluttered/{seed}"))
+
+
+def _scatter(digits: Digits, size: int, clutter: int, patch: int, randbelow: RandomBelow) -> Digits:
+    """Paste each image on a canvas, followed by `clutter` patches of other images."""
+    count, *sides, channels = digits.images.shape
     canvases = np.zeros((count, size, size, channels), "uint8")
     for row, canvas in enumerate(canvases):
         _paste(canvas, digits.images[row], randbelow)
@@ -208,15 +200,7 @@ def clutter_digits(
     return Digits(canvases, digits.labels)
 
 
-def _make_randbelow(name: str) -> Callable[[int], int]:
-    """Return a function that samples an integer from 0 to n - 1."""
-    numbers = random.Random(name).random
-    return lambda n: int(numbers() * n)
-
-
-def _paste(
-    canvas: NDArray[np.uint8], image: NDArray[np.uint8], randbelow: Callable[[int], int]
-) -> None:
+def _paste(canvas: NDArray[np.uint8], image: NDArray[np.uint8], randbelow: RandomBelow) -> None:
     """Paste an image at a random position on a canvas, by pixelwise maximum."""
     height, width = image.shape[:2]
     top, left = (randbelow(len(canvas) - side + 1) for side in (height, width))

@@ -15,81 +15,17 @@ whatever the sizes and seeds.
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
+
 from attention_zoo.data.synthetic.slots import RandomBelow
 from attention_zoo.data.synthetic.splits import Candidate, PartRange, sample_corpus
 from attention_zoo.data.text.tagged import TaggedSentences
 
 MAX_ITEMS = 20  # maximum number of items outside of `long`
 
-FIRST_NAMES = [
-    "Ada",
-    "Ben",
-    "Cleo",
-    "Dan",
-    "Eva",
-    "Finn",
-    "Gus",
-    "Ida",
-    "Jon",
-    "Kim",
-    "Lea",
-    "Max",
-    "Nina",
-    "Omar",
-    "Pia",
-    "Rosa",
-    "Sam",
-    "Tess",
-]
-LAST_NAMES = [
-    "Bell",
-    "Berg",
-    "Bowl",
-    "Cook",
-    "Cruz",
-    "Diaz",
-    "Hill",
-    "Kahn",
-    "Lamp",
-    "Lane",
-    "Moss",
-    "Pott",
-    "Reed",
-    "Rose",
-    "Stone",
-    "Wood",
-]
-STREETS = [
-    "Bell",
-    "Cook",
-    "Hill",
-    "Kettle",
-    "Lamp",
-    "Mill",
-    "Moss",
-    "Oak",
-    "Park",
-    "Rose",
-    "Stone",
-    "Wood",
-]
-STREET_TYPES = ("Lane", "Road", "Street", "Hill", "Square")
-CITIES = ("York", "Leeds", "Bath", "Ely", "Reading", "New Ross", "Stone", "Old Mill", "Hull")
-COLOURS = ("red", "blue", "green", "plain", "dark red", "light blue", "black")
-ITEMS = [
-    "bells",
-    "bowls",
-    "chairs",
-    "clocks",
-    "kettles",
-    "lamps",
-    "mills",
-    "pots",
-    "roses",
-    "stones",
-    "tables",
-]
-QUANTITIES = ("two", "five", "a dozen", "two dozen", "half a dozen", "ten", "a hundred")
+WORDS: dict[str, list[str]] = json.loads((files(__package__) / "orders.json").read_text("utf-8"))
+"""Words of the sentences by kind of word."""
 
 Span = tuple[str, str]  # words, and their label: "" for none
 
@@ -118,43 +54,36 @@ def generate_orders(
 
     part_range = PartRange("items", min_items, max_items, limit=MAX_ITEMS)
     spans_by_text = sample_corpus("orders", split, seed, size, part_range, sample)
-    sentences = [_tag_words(spans) for spans in spans_by_text.values()]
-    origin = f"orders {split} (seed {seed})"
-    return TaggedSentences(
-        [words for words, _ in sentences], [tags for _, tags in sentences], origin
-    )
+    words = [tuple(text.split(" ")) for text in spans_by_text]
+    tags = [_tag_words(spans) for spans in spans_by_text.values()]
+    return TaggedSentences(words, tags, f"orders {split} (seed {seed})")
 
 
 def _sample_spans(items: int, randbelow: RandomBelow) -> list[Span]:
     """Sample one sentence as spans."""
 
-    def choose(choices: tuple[str, ...] | list[str]) -> str:
-        return choices[randbelow(len(choices))]
+    def choose(kind: str) -> str:
+        return WORDS[kind][randbelow(len(WORDS[kind]))]
 
     def sample_party() -> str:
-        street = f"{1 + randbelow(99)} {choose(STREETS)} {choose(STREET_TYPES)}"
-        return f"{choose(FIRST_NAMES)} {choose(LAST_NAMES)} , {street} , {choose(CITIES)}"
+        street = f"{1 + randbelow(99)} {choose('street')} {choose('street_type')}"
+        return f"{choose('first_name')} {choose('last_name')} , {street} , {choose('city')}"
 
     is_return, is_reversed = randbelow(2) == 1, randbelow(2) == 1
     roles = ["SENDER", "RECEIVER"] if is_return != is_reversed else ["RECEIVER", "SENDER"]
     spans = [(f"{'return' if is_return else 'order'} {100 + randbelow(900)} :", "")]
     spans += [(sample_party(), roles[0]), ("and", ""), (sample_party(), roles[1])]
     for _ in range(items):
-        quantity = str(2 + randbelow(98)) if randbelow(2) else choose(QUANTITIES)
-        item = f"{choose(COLOURS)} {choose(ITEMS)}" if randbelow(2) else choose(ITEMS)
+        quantity = str(2 + randbelow(98)) if randbelow(2) else choose("quantity")
+        item = f"{choose('colour')} {choose('item')}" if randbelow(2) else choose("item")
         spans += [(";", ""), (quantity, "QUANTITY"), (item, "ITEM")]
     return [*spans, (", the other way round ." if is_reversed else ".", "")]
 
 
-def _tag_words(spans: list[Span]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words of the spans and their BIO tags."""
-    words: list[str] = []
+def _tag_words(spans: list[Span]) -> tuple[str, ...]:
+    """Return the BIO tags of the words of the spans."""
     tags: list[str] = []
-    for text, kind in spans:
-        span_words = text.split(" ")
-        words += span_words
-        if kind:
-            tags += [f"B-{kind}", *[f"I-{kind}"] * (len(span_words) - 1)]
-        else:
-            tags += ["O"] * len(span_words)
-    return tuple(words), tuple(tags)
+    for text, label in spans:
+        num_words = text.count(" ") + 1
+        tags += [f"B-{label}", *[f"I-{label}"] * (num_words - 1)] if label else ["O"] * num_words
+    return tuple(tags)

@@ -20,10 +20,11 @@ figures as words.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from attention_zoo.data.synthetic.events import EVENTS, Event
+from attention_zoo.data.synthetic.events import EVENTS
 from attention_zoo.data.synthetic.slots import RandomBelow
 from attention_zoo.data.synthetic.splits import Candidate, PartRange, sample_corpus
 from attention_zoo.data.text.pairs import TextPairs
@@ -39,13 +40,9 @@ SPLITS = {
 
 MAX_EVENTS = 5  # maximum number of events outside of `long`
 
-ONSETS = (
-    *("B", "Br", "D", "Dr", "F", "G", "Gr", "H", "J", "K"),
-    *("Kl", "L", "M", "N", "P", "R", "S", "St", "T", "Tr"),
-)
-FIRST_VOWELS, MIDDLES, LAST_VOWELS = "aeiou", ("b", "d", "k", "l", "m", "r", "t", "v"), "aeiou"
-ENDS = ["n", "r", "k", "sk", "th", "l", "ng", "s"]
-NAMES = 20 * 5 * 8 * 5 * 8
+ONSETS, ENDS = "B Br D Dr F G Gr H J K Kl L M N P R S St T Tr", "n r k sk th l ng s"
+NAME_PARTS = (ONSETS.split(), "aeiou", "bdklmrtv", "aeiou", ENDS.split())
+NAMES = math.prod(map(len, NAME_PARTS))
 FIGURES = range(11, 9999)
 STRIDE = 7919  # coprime to both sizes, so that consecutive numbers give distant values
 
@@ -83,7 +80,7 @@ class Values(NamedTuple):
 def make_name(number: int) -> str:
     """Return the name with a number below `NAMES`; all names are different."""
     syllables = []
-    for choices in (ENDS, LAST_VOWELS, MIDDLES, FIRST_VOWELS, ONSETS):
+    for choices in reversed(NAME_PARTS):
         number, index = divmod(number, len(choices))
         syllables.append(choices[index])
     return "".join(reversed(syllables))
@@ -98,11 +95,7 @@ VALUE_KINDS = {"test": "common", "long": "common", "unseen": "unseen"}
 
 
 def generate_reports(
-    size: int,
-    split: str = "train",
-    seed: int = 1,
-    min_events: int = 1,
-    max_events: int = 3,
+    size: int, split: str = "train", seed: int = 1, min_events: int = 1, max_events: int = 3
 ) -> TextPairs:
     """Generate reports and their summaries, all different.
 
@@ -138,48 +131,36 @@ def _sample_report(events: int, kind: str, randbelow: RandomBelow) -> tuple[str,
     used: set[str] = set()
 
     def sample_value(slot_type: str) -> str:
-        while True:
-            value = VALUES[slot_type].sample(kind, randbelow)
-            if value not in used:  # values are unique within a report
-                used.add(value)
-                return value
+        while (value := VALUES[slot_type].sample(kind, randbelow)) in used:
+            pass  # values are unique within a report
+        used.add(value)
+        return value
 
-    def sample_values(event: Event) -> dict[str, str]:
-        return {slot: sample_value(slot_type) for slot, slot_type in event.slots.items()}
-
-    def choose(choices: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-        return choices[randbelow(len(choices))]
-
-    events_with_summaries: list[tuple[list[str], str]] = []
+    stories: list[tuple[list[str], str]] = []
     for number in range(events + 2 + randbelow(3)):
-        event = EVENTS[randbelow(len(EVENTS))]
-        values = sample_values(event)
-        sentences = choose(event.statements if number < events else event.distractors)
-        summary = event.summary.format(**values) if number < events else ""
-        events_with_summaries.append(
-            ([sentence.format(**values) for sentence in sentences], summary)
-        )
-    return _interleave(events_with_summaries, randbelow)
+        event, has_happened = EVENTS[randbelow(len(EVENTS))], number < events
+        values = {slot: sample_value(slot_type) for slot, slot_type in event.slots.items()}
+        templates = event.statements if has_happened else event.distractors
+        sentences = templates[randbelow(len(templates))]
+        summary = event.summary.format(**values) if has_happened else ""
+        stories.append(([sentence.format(**values) for sentence in sentences], summary))
+    return _interleave(stories, randbelow)
 
 
-def _interleave(
-    events_with_summaries: list[tuple[list[str], str]], randbelow: RandomBelow
-) -> tuple[str, str]:
-    """Interleave the sentences of all events at random, and return the text and its summary.
+def _interleave(stories: list[tuple[list[str], str]], randbelow: RandomBelow) -> tuple[str, str]:
+    """Interleave the sentences of all stories at random, and return the text and its summary.
 
-    The sentences of an event keep their order. The summary is in order of first mention.
+    The sentences of a story keep their order. The summary is in order of first mention. The stories
+    are consumed.
     """
     sentences: list[str] = []
     summaries: list[str] = []
-    remaining = [
-        (list(event_sentences), summary) for event_sentences, summary in events_with_summaries
-    ]
-    while remaining:
-        number = randbelow(len(remaining))
-        event_sentences, summary = remaining.pop(number)
-        sentences.append(event_sentences.pop(0))
+    while stories:
+        number = randbelow(len(stories))
+        story, summary = stories.pop(number)
+        sentences.append(story.pop(0))
         if summary:
             summaries.append(summary)
-        if event_sentences:
-            remaining.insert(number, (event_sentences, ""))
+        if story:
+            stories.insert(number, (story, ""))
     return " ".join(sentences), " ".join(summaries)

@@ -19,6 +19,8 @@ contains small red objects, small circles and large red circles, but no small re
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
+from itertools import cycle, product
 from typing import NamedTuple
 
 import numpy as np
@@ -54,42 +56,28 @@ COLOURS = {
 }
 MAX_TINT = 10  # maximum deviation of each channel from `COLOURS`
 UNSEEN_KINDS = tuple(
-    (
-        tuple(SIZES)[(number + number // len(SHAPES)) % 2],
-        colour,
-        tuple(SHAPES)[number % len(SHAPES)],
-    )
-    for number, colour in enumerate(COLOURS)
+    (tuple(SIZES)[(number + number // len(SHAPES)) % 2], colour, shape)
+    for number, (colour, shape) in enumerate(zip(COLOURS, cycle(SHAPES), strict=False))
 )
 """All objects of the split `unseen`, one of each colour. No other split has them."""
-SEEN_KINDS = tuple(
-    (size, colour, shape)
-    for size in SIZES
-    for colour in COLOURS
-    for shape in SHAPES
-    if (size, colour, shape) not in UNSEEN_KINDS
-)
+SEEN_KINDS = tuple(kind for kind in product(SIZES, COLOURS, SHAPES) if kind not in UNSEEN_KINDS)
 
 GREYS, SLOPES = range(100, 151), range(-24, 25)
 """Grey level of the upper left corner, and its change to the bottom and to the right."""
 NOISE_AMPLITUDE = 8  # maximum amplitude of the pixel noise
 
-QUARTERS = {
-    "upper left": (0, 0),
-    "upper right": (0, 1),
-    "lower left": (1, 0),
-    "lower right": (1, 1),
-}
-"""Row and column of each quarter."""
+QUARTERS = ("upper left", "upper right", "lower left", "lower right")
+"""Names of the quarters; quarter 2 r + c is in row r and column c."""
 ADJACENT_QUARTERS = ((0, 1), (2, 3), (0, 2), (1, 3))
 """Pairs of adjacent quarters; a caption describes the objects of one pair."""
 DIRECTION_PHRASES = {
-    "right": ("to its right", "right of it"),
-    "left": ("to its left", "left of it"),
-    "below": ("below it", "under it"),
-    "above": ("above it", "over it"),
+    1: ("to its right", "right of it"),
+    -1: ("to its left", "left of it"),
+    2: ("below it", "under it"),
+    -2: ("above it", "over it"),
 }
-"""Two phrases for each direction from the first object of a caption to the second."""
+"""Two phrases for the direction from the first object of a caption to the second, by the difference
+of their quarters."""
 OCCUPIED_QUARTERS = {
     1: ((0,), (1,), (2,), (3,)),
     2: ADJACENT_QUARTERS,
@@ -201,13 +189,13 @@ def _make_captions(things: dict[int, Kind]) -> tuple[str, ...]:
     """Return all captions of objects, given by quarter."""
     captions = []
     for quarter, first_kind in things.items():
-        position, kind = tuple(QUARTERS)[quarter], " ".join(first_kind)
+        position, kind = QUARTERS[quarter], " ".join(first_kind)
         openings = f"at the {position} a {kind}", f"in the {position} is a {kind}"
         if len(things) == 1:
             return openings
         for other_quarter, second_kind in things.items():
             if (min(quarter, other_quarter), max(quarter, other_quarter)) in ADJACENT_QUARTERS:
-                phrases = DIRECTION_PHRASES[_find_direction(quarter, other_quarter)]
+                phrases = DIRECTION_PHRASES[other_quarter - quarter]
                 captions += [
                     f"{a} and {b} a {' '.join(second_kind)}"
                     for a, b in zip(openings, phrases, strict=True)
@@ -215,16 +203,7 @@ def _make_captions(things: dict[int, Kind]) -> tuple[str, ...]:
     return tuple(captions)
 
 
-def _find_direction(quarter: int, other_quarter: int) -> str:
-    """Return the direction from a quarter to an adjacent one."""
-    if abs(quarter - other_quarter) == 1:
-        return "right" if quarter < other_quarter else "left"
-    return "below" if quarter < other_quarter else "above"
-
-
-def _sample_kinds(
-    count: int, allowed: tuple[Kind, ...], randbelow: RandomBelow
-) -> tuple[Kind, ...]:
+def _sample_kinds(count: int, allowed: Sequence[Kind], randbelow: RandomBelow) -> tuple[Kind, ...]:
     """Sample `count` of the `allowed` kinds of object, with different shapes."""
     kinds: list[Kind] = []
     while len(kinds) < count:
@@ -234,17 +213,14 @@ def _sample_kinds(
     return tuple(kinds)
 
 
-def _sample_scene(
-    kinds: tuple[Kind, ...], quarters: tuple[int, ...], randbelow: RandomBelow
-) -> Scene:
+def _sample_scene(kinds: Iterable[Kind], quarters: Iterable[int], randbelow: RandomBelow) -> Scene:
     """Sample a background, and a position, radius and tint of each object within its quarter."""
-    side, corners = UNIT * SIDE // 2, tuple(QUARTERS.values())
-    things = []
+    side, things = UNIT * SIDE // 2, []
     for kind, quarter in zip(kinds, quarters, strict=True):
         radius = SIZES[kind[0]][randbelow(len(SIZES[kind[0]]))]
         margin = MARGIN + radius
         row, column = (
-            side * corner + margin + randbelow(side - 2 * margin + 1) for corner in corners[quarter]
+            side * half + margin + randbelow(side - 2 * margin + 1) for half in divmod(quarter, 2)
         )
         tint = tuple(randbelow(2 * MAX_TINT + 1) - MAX_TINT for _ in range(3))
         things.append(Thing(*kind, quarter, row, column, radius, tint))

@@ -10,14 +10,13 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
-Value = tuple[int | str, ...]
-Granularity = Literal["minute", "hour", "day", "week"]
+Value = tuple[Any, ...]
 RandomBelow = Callable[[int], int]  # randbelow(n) samples an integer from 0 to n - 1
 
+MAX_AMOUNT = 99
 _FIRST_DAY, _DAYS = datetime.date(1950, 1, 1), 36524  # up to 2049-12-30
 _DATE_STYLES = ("full", "long", "MMMMd", "MMMMd", "MMMMd", "MMMMd")
 _CLOCKS = {"en": "hm", "fr": "Hm", "de": "Hm", "zh": "Hm"}
@@ -44,9 +43,8 @@ class Date:
 
     def format(self, value: Value, language: str) -> str:
         style, year, month, day = value
-        weekday = datetime.date(int(year), int(month), int(day)).weekday()
-        parts = _split_at_year(str(style), weekday, int(month), int(day), language)
-        return str(year).join(parts)
+        weekday = datetime.date(year, month, day).weekday()
+        return str(year).join(_split_at_year(style, weekday, month, day, language))
 
 
 class Time:
@@ -56,36 +54,32 @@ class Time:
         return randbelow(24), randbelow(60)
 
     def format(self, value: Value, language: str) -> str:
-        return _format_time(int(value[0]), int(value[1]), language)
+        return _format_time(*value, language)
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """An amount from 1 to `largest` in one of several CLDR units ("length-kilometer")."""
+class Quantity(NamedTuple):
+    """An amount from 1 to `MAX_AMOUNT` in one of several CLDR units ("length-kilometer")."""
 
     units: tuple[str, ...]
-    largest: int
 
     def sample(self, randbelow: RandomBelow) -> Value:
-        return self.units[randbelow(len(self.units))], 1 + randbelow(self.largest)
+        return self.units[randbelow(len(self.units))], 1 + randbelow(MAX_AMOUNT)
 
     def format(self, value: Value, language: str) -> str:
-        return _format_quantity(str(value[0]), int(value[1]), language)
+        return _format_quantity(*value, language)
 
 
-@dataclass(frozen=True)
-class RelativeTime:
-    """A relative time, up to `largest` minutes, hours, days or weeks in the future or the past."""
+class RelativeTime(NamedTuple):
+    """A time up to `MAX_AMOUNT` minutes, hours, days or weeks in the future or the past."""
 
     is_future: bool
-    largest: int
 
     def sample(self, randbelow: RandomBelow) -> Value:
-        return tuple(_SECONDS)[randbelow(len(_SECONDS))], 1 + randbelow(self.largest)
+        return tuple(_SECONDS)[randbelow(len(_SECONDS))], 1 + randbelow(MAX_AMOUNT)
 
     def format(self, value: Value, language: str) -> str:
-        number = int(value[1]) if self.is_future else -int(value[1])
-        return _format_relative_time(str(value[0]), number, language)
+        unit, number = value
+        return _format_relative_time(unit, number if self.is_future else -number, language)
 
 
 @cache
@@ -93,21 +87,14 @@ def _split_at_year(style: str, weekday: int, month: int, day: int, language: str
     """Return the text before and after the year; a single text if the style has no year."""
     from babel import dates
 
-    year = next(
-        year
-        for year in range(2000, 2028)
-        if _is_day(year, month, day) and datetime.date(year, month, day).weekday() == weekday
-    )
-    date = datetime.date(year, month, day)
+    # Among the leap years of a 28-year cycle, a day has every weekday, and February 29 exists.
+    days = (datetime.date(year, month, day) for year in range(2000, 2028, 4))
+    date = next(date for date in days if date.weekday() == weekday)
     if style in ("full", "long"):
         text = dates.format_date(date, style, locale=language)
     else:
         text = dates.format_skeleton(style, date, locale=language)
-    return _normalize_spaces(text).split(str(year))
-
-
-def _is_day(year: int, month: int, day: int) -> bool:
-    return (month, day) != (2, 29) or year % 4 == 0
+    return _normalize_spaces(text).split(str(date.year))
 
 
 @cache
@@ -123,24 +110,17 @@ def _format_quantity(unit: str, number: int, language: str) -> str:
     from babel import units
 
     # The CLDR omits the long form of some Chinese units that equal the short form.
-    texts = (
-        units.format_unit(number, unit, length, locale=language) for length in ("long", "short")
-    )
+    texts = (units.format_unit(number, unit, style, locale=language) for style in ("long", "short"))
     return _normalize_spaces(next(text for text in texts if unit not in text))
 
 
 @cache
-def _format_relative_time(unit: str, number: int, language: str) -> str:
+def _format_relative_time(unit: Any, number: int, language: str) -> str:
     from babel import dates
 
+    seconds = number * _SECONDS[unit]
     # With an infinite threshold, Babel never switches to a unit larger than `unit`.
-    text = dates.format_timedelta(
-        number * _SECONDS[unit],
-        granularity=cast(Granularity, unit),
-        threshold=math.inf,
-        add_direction=True,
-        locale=language,
-    )
+    text = dates.format_timedelta(seconds, unit, math.inf, add_direction=True, locale=language)
     return _normalize_spaces(text)
 
 

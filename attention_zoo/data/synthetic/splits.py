@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from attention_zoo.data.synthetic.slots import RandomBelow
+from attention_zoo.ops.arguments import whole_number
 from attention_zoo.registry import did_you_mean
 
 SPLITS = {
@@ -63,13 +64,8 @@ def sample_corpus(
     Raises:
         ValueError: an unknown split, a size below 1, an invalid range of the number of parts.
     """
-    if split not in splits:
-        raise ValueError(
-            f"{corpus}: unknown split {split!r}{did_you_mean(split, splits)}"
-            f" (known: {', '.join(splits)})"
-        )
-    if size < 1 or size != int(size):
-        raise ValueError(f"size must be an integer of at least 1, got {size}")
+    check_known(f"{corpus}: unknown split", split, splits)
+    whole_number("size", size)
     name, minimum, maximum, limit = part_range
     if not 1 <= minimum <= maximum <= limit:
         raise ValueError(
@@ -78,21 +74,27 @@ def sample_corpus(
         )
     if split == "long":
         minimum, maximum = maximum + 1, 2 * maximum
-    numbers = random.Random(f"{corpus}/{split}/{seed}").random
-
-    def randbelow(n: int) -> int:
-        return int(numbers() * n)
-
+    randbelow = make_randbelow(f"{corpus}/{split}/{seed}")
     items: dict[Any, Any] = {}
     while len(items) < size:
         count, num_items = minimum + randbelow(maximum - minimum + 1), len(items)
         while len(items) == num_items:
             text, make = sample(count, randbelow)
-            if _compute_bucket(text) in splits[split]:
+            hashed = hashlib.blake2b(text.encode(), digest_size=8).digest()
+            if int.from_bytes(hashed) % 100 in splits[split]:
                 key, value = make()
                 items.setdefault(key, value)
     return items
 
 
-def _compute_bucket(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") % 100
+def make_randbelow(name: str) -> RandomBelow:
+    """Return a function that samples an integer from 0 to n - 1, seeded with a name."""
+    numbers = random.Random(name).random
+    return lambda n: int(numbers() * n)
+
+
+def check_known(problem: str, name: str, known: Collection[str]) -> None:
+    """Raise ValueError, beginning with `problem`, if a name is not a known one."""
+    if name not in known:
+        suggestion = did_you_mean(name, known)
+        raise ValueError(f"{problem} {name!r}{suggestion} (known: {', '.join(known)})")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from attention_zoo.data.text.reading import decode_utf8, read_numbered_lines
+from attention_zoo.data.examples import NumberedExamples
+from attention_zoo.data.reading import decode_utf8, read_numbered_lines
 
 
 @dataclass(frozen=True)
-class TextLines:
+class TextLines(NumberedExamples):
     """Texts that are independent examples: lines, sentences or documents.
 
     Attributes:
@@ -25,24 +26,10 @@ class TextLines:
     lines: list[int] | None = None
     skipped: int = 0
 
-    def __len__(self) -> int:
-        return len(self.texts)
+    columns = ("texts", "lines")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)
-
-    def take(self, rows: Iterable[int]) -> TextLines:
-        """Return the texts with indices `rows`, with their line numbers."""
-        rows, lines = list(rows), self._lines()
-        texts = [self.texts[row] for row in rows]
-        return replace(self, texts=texts, lines=[lines[row] for row in rows])
-
-    def locations(self) -> list[str]:
-        """Return the location of each text (`origin:line`), for messages."""
-        return [f"{self.origin}:{line}" for line in self._lines()]
-
-    def _lines(self) -> Sequence[int]:
-        return self.lines or range(1, len(self) + 1)
 
 
 def read_lines(path: str | Path) -> TextLines:

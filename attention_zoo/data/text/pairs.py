@@ -6,11 +6,12 @@ All files may be gzipped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from attention_zoo.data.text.reading import (
+from attention_zoo.data.examples import Examples
+from attention_zoo.data.reading import (
     BadRowSkipper,
     check_not_blank,
     decode_utf8,
@@ -24,7 +25,7 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
-class TextPairs:
+class TextPairs(Examples):
     """Source texts and their target texts, such as translations.
 
     Attributes:
@@ -42,25 +43,10 @@ class TextPairs:
     skipped: int = 0
     references: list[tuple[str, ...]] | None = None
 
-    def __post_init__(self) -> None:
-        if len(self.sources) != len(self.targets):
-            raise ValueError(
-                f"{self.origin}: expected one target per source, got {len(self.sources)} sources"
-                f" and {len(self.targets)} targets"
-            )
-
-    def __len__(self) -> int:
-        return len(self.sources)
+    columns = ("sources", "targets", "references")
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.sources, self.targets, strict=True)
-
-    def take(self, rows: Iterable[int]) -> TextPairs:
-        """Return the pairs with indices `rows`."""
-        rows = list(rows)
-        sources, targets = ([texts[row] for row in rows] for texts in (self.sources, self.targets))
-        references = self.references and [self.references[row] for row in rows]
-        return replace(self, sources=sources, targets=targets, references=references)
 
 
 def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from attention_zoo.data.text.tagged import TaggedSentences
-from attention_zoo.ops.tag_schemes import OUTSIDE, TAG_SCHEMES, TagConstraints, tag_constraints
+from attention_zoo.ops.tag_schemes import OUTSIDE, TAG_SCHEMES, split_tag, tag_constraints
 
 
 def check_tags(sentences: TaggedSentences, scheme: str, strict: bool = True) -> None:
@@ -17,40 +17,18 @@ def check_tags(sentences: TaggedSentences, scheme: str, strict: bool = True) -> 
         strict: also reject invalid sequences, such as "O I-LOC" in BIO. Otherwise, only the form of
             each tag is checked, and metrics interpret such sequences as conlleval does.
     """
-    TAG_SCHEMES.get(scheme)
-    invalid_tags = {
-        tag: message for tag in sentences.known_tags for message in _check_form(scheme, tag)
-    }
-    if invalid_tags:
-        row, word = next(
-            (row, word)
-            for row, tags in enumerate(sentences.tags)
-            for word, tag in enumerate(tags)
-            if tag in invalid_tags
-        )
-        raise ValueError(
-            f"{sentences.locate_word(row, word)}: {invalid_tags[sentences.tags[row][word]]}"
-        )
+    rules, valid_tags = TAG_SCHEMES.get(scheme)(), set[str]()
+    for row, tags in enumerate(sentences.tags):
+        for word, tag in enumerate(tags):
+            if tag not in valid_tags:
+                try:
+                    split_tag(tag, scheme, rules)
+                except ValueError as error:
+                    raise ValueError(f"{sentences.locate_word(row, word)}: {error}") from None
+                valid_tags.add(tag)
     if strict:
         for row, word in _find_violations(sentences, scheme):
             raise ValueError(_format_violation(sentences, scheme, row, word))
-
-
-def _check_form(scheme: str, tag: str) -> Iterator[str]:
-    """Yield an error message if the form of a tag is invalid."""
-    try:
-        _make_constraints(scheme, [tag])
-    except ValueError as error:
-        yield str(error)
-
-
-def _make_constraints(scheme: str, tags: Sequence[str]) -> tuple[list[str], TagConstraints]:
-    """Return the tags, completed by all other tags of their types, and their constraints."""
-    prefixes = TAG_SCHEMES.get(scheme)().letters()
-    types = {tag.partition("-")[2] for tag in tags}
-    other_tags = {f"{prefix}-{name}" if name else prefix for prefix in prefixes for name in types}
-    tag_names = sorted({OUTSIDE, *tags, *other_tags})
-    return tag_names, tag_constraints(scheme, tag_names)
 
 
 def _find_violations(sentences: TaggedSentences, scheme: str) -> Iterator[tuple[int, int]]:
@@ -58,10 +36,14 @@ def _find_violations(sentences: TaggedSentences, scheme: str) -> Iterator[tuple[
 
     The index is the number of words if the sentence ends too early.
     """
-    names, rules = _make_constraints(scheme, sentences.known_tags)
+    known_tags, prefixes = sentences.known_tags, TAG_SCHEMES.get(scheme)().letters()
+    types = {tag.partition("-")[2] for tag in known_tags}
+    other_tags = {f"{prefix}-{name}" if name else prefix for prefix in prefixes for name in types}
+    names = sorted({OUTSIDE, *known_tags, *other_tags})  # with them, every known tag can occur
+    constraints = tag_constraints(scheme, names)
     numbers = {name: number for number, name in enumerate(names)}
     for row, tags in enumerate(sentences.tags):
-        word = rules.find_first_violation([numbers[tag] for tag in tags])
+        word = constraints.find_first_violation([numbers[tag] for tag in tags])
         if word is not None:
             yield row, word
 

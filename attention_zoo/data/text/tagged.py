@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from attention_zoo.data.text.reading import decode_utf8, read_numbered_lines
+from attention_zoo.data.examples import NumberedExamples
+from attention_zoo.data.reading import decode_utf8, read_numbered_lines
 
 MAX_SENTENCE_LENGTH = 1000
 """Maximum number of words of a file without blank lines; a longer file is rejected."""
@@ -19,7 +21,7 @@ _DOCUMENT_START, _TOKEN_RANGE = "-DOCSTART-", re.compile(r"\d+[-.]\d+")
 
 
 @dataclass(frozen=True)
-class TaggedSentences:
+class TaggedSentences(NumberedExamples):
     """Sentences as words, with one tag per word.
 
     Attributes:
@@ -40,52 +42,30 @@ class TaggedSentences:
     word_lines: list[tuple[int, ...]] | None = None
     skipped: int = 0
 
+    columns = ("words", "tags", "marks", "lines", "word_lines")
+
     def __post_init__(self) -> None:
-        if len(self.words) != len(self.tags):
-            raise ValueError(
-                f"{self.origin}: expected one tag sequence per sentence, got {len(self.tags)} tag"
-                f" sequences and {len(self.words)} sentences"
-            )
+        super().__post_init__()
         for location, words, tags in zip(self.locations(), self.words, self.tags, strict=True):
             if len(words) != len(tags):
                 raise ValueError(f"{location}: {len(words)} words but {len(tags)} tags")
 
-    def __len__(self) -> int:
-        return len(self.words)
-
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], ...]]:
         """Yield the words, the tags and the indices of marked words of each sentence."""
-        for row, (words, tags) in enumerate(zip(self.words, self.tags, strict=True)):
-            marked = () if self.marks is None else _get_marked_indices(self.marks[row])
-            yield words, tags, marked
+        marks = self.marks or [()] * len(self)
+        for words, tags, word_marks in zip(self.words, self.tags, marks, strict=True):
+            yield words, tags, tuple(str(index) for index, mark in enumerate(word_marks) if mark)
 
     @property
     def known_tags(self) -> list[str]:
         """All tags that occur, sorted."""
         return sorted({tag for tags in self.tags for tag in tags})
 
-    def locations(self) -> list[str]:
-        """Return the location of each sentence (`origin:line`), for messages."""
-        lines = self.lines or range(1, len(self) + 1)
-        return [f"{self.origin}:{line}" for line in lines]
-
     def locate_word(self, row: int, word: int) -> str:
         """Return the location of a word, for messages; `row` and `word` are counted from 0."""
         if self.word_lines is not None:
             return f"{self.origin}:{self.word_lines[row][word]}"
         return f"{self.locations()[row]}, word {word + 1}"
-
-    def take(self, rows: Iterable[int]) -> TaggedSentences:
-        """Return the sentences with indices `rows`, with their line numbers."""
-        rows, lines = list(rows), self.lines or range(1, len(self) + 1)
-        return TaggedSentences(
-            [self.words[row] for row in rows],
-            [self.tags[row] for row in rows],
-            self.origin,
-            None if self.marks is None else [self.marks[row] for row in rows],
-            [lines[row] for row in rows],
-            None if self.word_lines is None else [self.word_lines[row] for row in rows],
-        )
 
 
 def read_conll(
@@ -124,21 +104,23 @@ def read_conll(
             " one after each sentence"
         )
     width = len(sentences[0][0][1])
-    columns_by_sentence: list[list[tuple[str, ...]]] = []
-    for sentence in sentences:
-        for location, cells in sentence:
-            _check_cells(location, cells, width, (words, tags, marks))
-        columns = list(zip(*(cells for _, cells in sentence), strict=True))
-        columns_by_sentence.append(columns)
+    for location, cells in chain.from_iterable(sentences):
+        _check_cells(location, cells, width, (words, tags, marks))
+
+    def get_column(column: int) -> list[tuple[str, ...]]:
+        return [tuple(cells[column] for _, cells in sentence) for sentence in sentences]
+
+    word_marks = None
+    if marks is not None:
+        mark_cells = get_column(marks)
+        word_marks = [tuple(cell.strip() not in UNMARKED for cell in cells) for cells in mark_cells]
+    word_lines = [
+        tuple(int(location.rpartition(":")[2]) for location, _ in sentence)
+        for sentence in sentences
+    ]
+    lines = [numbers[0] for numbers in word_lines]
     return TaggedSentences(
-        [columns[words] for columns in columns_by_sentence],
-        [columns[tags] for columns in columns_by_sentence],
-        str(path),
-        None
-        if marks is None
-        else [_parse_marks(columns[marks]) for columns in columns_by_sentence],
-        [_get_line_number(sentence[0][0]) for sentence in sentences],
-        [tuple(_get_line_number(location) for location, _ in sentence) for sentence in sentences],
+        get_column(words), get_column(tags), str(path), word_marks, lines, word_lines
     )
 
 
@@ -182,15 +164,3 @@ def _check_cells(
     for column, name in zip(columns[:2], ("word", "tag"), strict=True):
         if column is not None and not cells[column].strip():
             raise ValueError(f"{location}: the {name} is empty")
-
-
-def _get_line_number(location: str) -> int:
-    return int(location.rpartition(":")[2])
-
-
-def _parse_marks(cells: tuple[str, ...]) -> tuple[bool, ...]:
-    return tuple(cell.strip() not in UNMARKED for cell in cells)
-
-
-def _get_marked_indices(marks: tuple[bool, ...]) -> tuple[str, ...]:
-    return tuple(str(number) for number, marked in enumerate(marks) if marked)

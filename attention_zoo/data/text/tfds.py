@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,10 @@ def read_tfds(
     """
     _, rows = read_tfds_rows(name, split, (source, target), data_dir)
 
-    def locate_rows() -> Iterator[tuple[str, dict[str, bytes]]]:
-        for number, row in enumerate(rows, 1):
-            yield f"{name} {split}: row {number}", row
-
     def parse_row(location: str, row: dict[str, bytes]) -> tuple[str, str]:
         return row[source].decode("utf-8"), row[target].decode("utf-8")
 
-    return collect_pairs(locate_rows(), parse_row, f"{name} {split}", (source, target), skip_bad)
+    return collect_pairs(rows, parse_row, f"{name} {split}", (source, target), skip_bad)
 
 
 def read_tagged_tfds(
@@ -65,10 +62,9 @@ def read_tagged_tfds(
     features, rows = read_tfds_rows(name, split, (words, tags), data_dir)
     label: Any = getattr(features[tags], "feature", None)
     if not hasattr(label, "int2str"):
-        expected = "sequence of ClassLabel"
-        raise ValueError(f"{name}: feature {tags!r} is not a {expected}; choose one that is")
+        raise ValueError(f"{name}: feature {tags!r} is not a sequence of ClassLabel; choose one")
     texts, names, lines = [], [], []
-    for number, row in enumerate(rows, 1):
+    for number, (_, row) in enumerate(rows, 1):
         if len(row[words]):
             texts.append(tuple(word.decode("utf-8") for word in row[words]))
             names.append(tuple(label.int2str(int(tag)) for tag in row[tags]))
@@ -80,8 +76,10 @@ def read_tagged_tfds(
 
 def read_tfds_rows(
     name: str, split: str, required: tuple[str, str], data_dir: str | Path | None
-) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    """Return the features and the rows of a prepared TFDS data set; nothing is downloaded.
+) -> tuple[dict[str, Any], Iterator[tuple[str, dict[str, Any]]]]:
+    """Return the features of a prepared TFDS data set, and the location and values of each row.
+
+    Nothing is downloaded.
 
     Args:
         name: TFDS name of the data set.
@@ -117,21 +115,25 @@ def read_tfds_rows(
         ) from None
     except Exception as error:
         raise ValueError(f"{name}: no split {split!r}: {_get_first_line(error)}") from None
-    return features, _iterate_rows(f"{name} {split}", rows)
+    return features, _locate_rows(f"{name} {split}", rows)
 
 
-def _iterate_rows(location: str, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows; raise ValueError for a damaged one."""
-    num_rows = 0
-    try:
-        for row in rows:
-            yield row
-            num_rows += 1
-    except Exception as error:  # TensorFlow raises many classes
-        raise ValueError(
-            f"{location}: row {num_rows + 1} cannot be read: {_get_first_line(error)}; prepare the"
-            " data set again"
-        ) from None
+def _locate_rows(
+    origin: str, rows: Iterator[dict[str, Any]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the location and the values of each row; raise ValueError for a damaged one."""
+    for number in count(1):
+        location = f"{origin}: row {number}"
+        try:
+            row = next(rows, None)
+        except Exception as error:  # TensorFlow raises many classes
+            reason = _get_first_line(error)
+            raise ValueError(
+                f"{location} cannot be read: {reason}; prepare the data set again"
+            ) from None
+        if row is None:
+            return
+        yield location, row
 
 
 def _flatten_features(tfds: Any, features: Any) -> dict[str, Any]:
@@ -148,12 +150,9 @@ def _make_builder(tfds: Any, name: str, data_dir: str | Path | None) -> Any:
     try:
         return tfds.builder(name, data_dir=data_dir)
     except Exception as error:
-        suggestion = did_you_mean(
-            name.partition("/")[0], tfds.list_builders(with_community_datasets=False)
-        )
-        raise ValueError(
-            f"no TFDS data set {name!r}{suggestion}: {_get_first_line(error)}"
-        ) from None
+        known, reason = tfds.list_builders(with_community_datasets=False), _get_first_line(error)
+        suggestion = did_you_mean(name.partition("/")[0], known)
+        raise ValueError(f"no TFDS data set {name!r}{suggestion}: {reason}") from None
 
 
 def _get_first_line(error: Exception) -> str:

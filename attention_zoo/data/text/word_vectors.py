@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, takewhile
 from pathlib import Path
 
 import numpy as np
 
-from attention_zoo.data.text.reading import decode_utf8, read_numbered_lines
+from attention_zoo.data.reading import decode_utf8, read_numbered_lines
 from attention_zoo.data.tokenizers.vocabulary import PAD
 
 
@@ -34,7 +35,8 @@ def read_word_vectors(path: str | Path, vocabulary: Sequence[str]) -> tuple[np.n
         Pennington et al. 2014, "GloVe: Global vectors for word representation"; Mikolov et al.
         2013, arXiv 1301.3781.
     """
-    exact, lowercase = _index_vocabulary(vocabulary)
+    tokens = [(token.encode(), token.lower().encode()) for token in vocabulary]
+    wanted = {*chain(*tokens[PAD + 1 :])}
     vectors: dict[bytes, np.ndarray] = {}
     width, has_vectors = None, False
     for number, (location, raw) in enumerate(read_numbered_lines(path), 1):
@@ -44,25 +46,16 @@ def read_word_vectors(path: str | Path, vocabulary: Sequence[str]) -> tuple[np.n
         if width is None:
             width = _count_numbers(location, line)
         word, has_vectors = _parse_word(location, line, width), True
-        if word not in vectors and (word in exact or word in lowercase):
+        if word in wanted and word not in vectors:
             vectors[word] = _parse_vector(location, line, width)
     if width is None or not has_vectors:
         raise ValueError(f"{path}: contains no vectors; give one word and its numbers per line")
-    return _make_matrix(len(vocabulary), width, vectors, exact, lowercase)
-
-
-Ids = dict[bytes, list[int]]
-
-
-def _index_vocabulary(vocabulary: Sequence[str]) -> tuple[Ids, Ids]:
-    """Return the ids by token, and by the token in lower case."""
-    exact: Ids = {}
-    lowercase: Ids = {}
-    for number, token in enumerate(vocabulary):
-        if number != PAD:
-            exact.setdefault(token.encode(), []).append(number)
-            lowercase.setdefault(token.lower().encode(), []).append(number)
-    return exact, lowercase
+    matrix, is_found = np.zeros((len(tokens), width), "float32"), np.zeros(len(tokens), "bool")
+    for token_id, (token, lowercase) in enumerate(tokens):
+        vector = vectors.get(token, vectors.get(lowercase))
+        if token_id != PAD and vector is not None:
+            matrix[token_id], is_found[token_id] = vector, True
+    return matrix, is_found
 
 
 def _parse_header(line: bytes) -> int | None:
@@ -73,11 +66,7 @@ def _parse_header(line: bytes) -> int | None:
 
 def _count_numbers(location: str, line: bytes) -> int:
     """Return the number of numbers at the end of the first line."""
-    count = 0
-    for value in reversed(line.split(b" ")[1:]):
-        if not _is_number(value):
-            break
-        count += 1
+    count = sum(1 for _ in takewhile(_is_number, reversed(line.split(b" ")[1:])))
     if not count:
         raise ValueError(
             f"{location}: no vector; expected a word and its numbers, separated by spaces"
@@ -117,15 +106,3 @@ def _parse_vector(location: str, line: bytes, width: int) -> np.ndarray:
     if not np.isfinite(vector).all():
         raise ValueError(f"{location}: a number is not finite; restore the file")
     return vector
-
-
-def _make_matrix(
-    size: int, width: int, vectors: dict[bytes, np.ndarray], exact: Ids, lowercase: Ids
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the vectors by id, and whether each was found; exact matches take precedence."""
-    matrix, is_found = np.zeros((size, width), "float32"), np.zeros(size, "bool")
-    for ids_by_word in (lowercase, exact):
-        for word, ids in ids_by_word.items():
-            if word in vectors:
-                matrix[ids], is_found[ids] = vectors[word], True
-    return matrix, is_found

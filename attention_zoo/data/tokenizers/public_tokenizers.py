@@ -15,16 +15,9 @@ import tokenizers
 from tokenizers import AddedToken
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
-from attention_zoo.data.tokenizers.vocabulary import (
-    END,
-    PAD,
-    SPECIAL_TOKENS,
-    START,
-    UNKNOWN,
-)
+from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from attention_zoo.registry import Registry
 
-MARK = "▁"
 FILE = "tokenizer.json"
 END_OF_TEXT = "<|endoftext|>"
 
@@ -82,13 +75,13 @@ class PublicTokenizer(EngineTokenizer):
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return a label for each id, for plots."""
-        return [self._label(self._check_id(int(token_id))) for token_id in ids]
+        return [self._get_label(self._check_id(int(token_id))) for token_id in ids]
 
     def decode_one(self, token_id: int) -> str:
         """Return the text that one id adds, with a mark for a space."""
         if token_id in (self.pad, self.start, self.end):
             return ""
-        return self._surface(self._check_id(token_id))
+        return self._get_surface(self._check_id(token_id))
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into a folder."""
@@ -104,13 +97,13 @@ class PublicTokenizer(EngineTokenizer):
         """Convert a token id of this library to the engine's id, negative if it has none."""
         return token_id
 
-    def _label(self, token_id: int) -> str:
+    def _get_label(self, token_id: int) -> str:
         return str(self._engine.id_to_token(token_id))
 
-    def _surface(self, token_id: int) -> str:
-        return MARK + self._label(token_id)
+    def _get_surface(self, token_id: int) -> str:
+        return MARK + self._get_label(token_id)
 
-    def _special_id(self, token: str) -> int:
+    def _get_special_id(self, token: str) -> int:
         token_id = self._engine.token_to_id(token)
         if token_id is None:
             raise ValueError(f"the vocabulary has no {token}, which this kind of tokenizer needs")
@@ -130,12 +123,12 @@ class WordPieceTokenizer(PublicTokenizer):
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
         names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-        self.pad, self.unknown, self.start, self.end, self.mask = map(self._special_id, names)
+        self.pad, self.unknown, self.start, self.end, self.mask = map(self._get_special_id, names)
         if self.pad != PAD:
             raise ValueError(f"the id of [PAD] must be {PAD}, got {self.pad}")
 
-    def _surface(self, token_id: int) -> str:
-        token = self._label(token_id)
+    def _get_surface(self, token_id: int) -> str:
+        token = self._get_label(token_id)
         return token[2:] if token.startswith("##") else MARK + token
 
 
@@ -152,7 +145,7 @@ class ByteTokenizer(PublicTokenizer):
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
-        self._last = self._special_id(END_OF_TEXT)
+        self._last = self._get_special_id(END_OF_TEXT)
         size = engine.get_vocab_size(with_added_tokens=True)
         if self._last != size - 1:
             raise ValueError(
@@ -173,7 +166,7 @@ class ByteTokenizer(PublicTokenizer):
     def to_engine_id(self, token_id: int) -> int:
         return self._last if token_id == END else token_id - len(SPECIAL_TOKENS)
 
-    def _label(self, token_id: int) -> str:
+    def _get_label(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
         text = self._engine.decode([self.to_engine_id(token_id)])
@@ -181,7 +174,7 @@ class ByteTokenizer(PublicTokenizer):
             return str(self._engine.id_to_token(self.to_engine_id(token_id)))
         return text.strip(" ") or MARK
 
-    def _surface(self, token_id: int) -> str:
+    def _get_surface(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
         return str(self._engine.decode([self.to_engine_id(token_id)])).replace(" ", MARK)
@@ -190,7 +183,7 @@ class ByteTokenizer(PublicTokenizer):
 def is_public_tokenizer(folder: Path) -> bool:
     """Return whether a folder contains the files of a public tokenizer."""
     if (folder / FILE).is_file():
-        return "model" in (_json(folder / FILE) or {})
+        return "model" in (_read_json(folder / FILE) or {})
     return (folder / "vocab.txt").is_file() or (folder / "merges.txt").is_file()
 
 
@@ -215,14 +208,14 @@ def load_public_tokenizer(folder: Path) -> PublicTokenizer:
 
 def _read_vocabulary(folder: Path) -> tokenizers.Tokenizer:
     """Return the WordPiece tokenizer of a released BERT."""
-    settings = _json(folder / "tokenizer_config.json") or {}
+    settings = _read_json(folder / "tokenizer_config.json") or {}
     engine = tokenizers.BertWordPieceTokenizer.from_file(
         str(folder / "vocab.txt"),
         lowercase=settings.get("do_lower_case", True),
         strip_accents=settings.get("strip_accents"),
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
     )
-    return _with_added_tokens(engine, folder)
+    return _add_tokens(engine, folder)
 
 
 def _read_merges(folder: Path) -> tokenizers.Tokenizer:
@@ -231,13 +224,13 @@ def _read_merges(folder: Path) -> tokenizers.Tokenizer:
     engine = tokenizers.ByteLevelBPETokenizer.from_file(*files)
     if engine.token_to_id(END_OF_TEXT) is not None:
         engine.add_special_tokens([END_OF_TEXT])
-    return _with_added_tokens(engine, folder)
+    return _add_tokens(engine, folder)
 
 
-def _with_added_tokens(engine: Any, folder: Path) -> tokenizers.Tokenizer:
+def _add_tokens(engine: Any, folder: Path) -> tokenizers.Tokenizer:
     """Return a tokenizer with the tokens of `added_tokens.json`, which maps tokens to ids."""
     path = folder / "added_tokens.json"
-    added = _json(path) if path.is_file() else {}
+    added = _read_json(path) if path.is_file() else {}
     if added is None:
         raise ValueError(f"{path.name} in the same folder is damaged; copy it again")
     for token, number in sorted(added.items(), key=lambda item: item[1]):
@@ -259,7 +252,7 @@ READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
 """Readers by the name of their main file, in order of preference."""
 
 
-def _json(path: Path) -> dict[str, Any] | None:
+def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):

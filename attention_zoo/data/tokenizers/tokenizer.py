@@ -9,7 +9,7 @@ core TensorFlow ops can compute the same ids inside an exported graph:
 3. All kinds except "character": a mark is put before a text, unless it begins with a CJK character,
    so that a word is the same token at the start of a sentence as inside it.
 4. The text is split by the kind's `pattern`. For subwords and words, a piece is a run of at most
-   `LONGEST_RUN` word characters, or any other single character (digit, punctuation mark, symbol,
+   `MAX_RUN` word characters, or any other single character (digit, punctuation mark, symbol,
    CJK character), each with the mark before it if there is one. For "character", each character is
    a piece. For "whitespace", a piece is a run between white space, of any length.
 5. Pieces are looked up in the vocabulary. For "subword", a piece is split longest match first, and
@@ -24,7 +24,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
@@ -36,6 +36,7 @@ from attention_zoo.data.tokenizers.public_tokenizers import (
 )
 from attention_zoo.data.tokenizers.vocabulary import (
     END,
+    MARK,
     PAD,
     SPECIAL_TOKENS,
     START,
@@ -47,14 +48,13 @@ from attention_zoo.data.tokenizers.vocabulary import (
 )
 from attention_zoo.registry import Registry
 
-MARK = "▁"
-LONGEST_RUN = 64
+MAX_RUN = 64
 # The inside of character classes. WHITE_SPACE and CJK are valid in RE2, Oniguruma and Python.
 # WHITE_SPACE is that of `str.split()`, and the mark.
 WHITE_SPACE = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000" + MARK
 CJK = "々-〇ぁ-ヿㇰ-ㇿ㐀-䶿一-鿿\uf900-\ufaffｦ-ﾟ\U00020000-\U000323af"
 NOT_IN_WORDS = rf"{MARK}{CJK}\p{{P}}\p{{S}}\p{{N}}\p{{Cc}}\p{{Cf}}\p{{Co}}"
-WORD_PATTERN = f"{MARK}?(?:[^{NOT_IN_WORDS}]{{1,{LONGEST_RUN}}}|.)"
+WORD_PATTERN = f"{MARK}?(?:[^{NOT_IN_WORDS}]{{1,{MAX_RUN}}}|.)"
 CHARACTER_PATTERN = "."
 WHITESPACE_PATTERN = f"{MARK}?[^{MARK}]+"
 
@@ -81,8 +81,8 @@ class Tokenizer(EngineTokenizer):
     def __init__(self, vocabulary: Sequence[str], lowercase: bool = False) -> None:
         self.vocabulary = check_vocabulary(list(vocabulary), "vocabulary")
         self.lowercase = lowercase
-        self._engine = self.pipeline(lowercase)
-        self._engine.model = self.model({token: i for i, token in enumerate(self.vocabulary)})
+        self._engine = self.make_pipeline(lowercase)
+        self._engine.model = self.make_model({token: i for i, token in enumerate(self.vocabulary)})
         self._surfaces = list(self.vocabulary)
         self._surfaces[PAD] = self._surfaces[START] = self._surfaces[END] = ""
         self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
@@ -147,7 +147,7 @@ class Tokenizer(EngineTokenizer):
         (folder / "tokenizer.json").write_text(settings + "\n", encoding="utf-8")
 
     @classmethod
-    def pipeline(cls, lowercase: bool) -> tokenizers.Tokenizer:
+    def make_pipeline(cls, lowercase: bool) -> tokenizers.Tokenizer:
         """Return the engine of steps 1 to 4, with a placeholder model."""
         steps: list[Any] = [
             normalizers.Replace(Regex(f"[{WHITE_SPACE}]+"), MARK),
@@ -165,18 +165,18 @@ class Tokenizer(EngineTokenizer):
         return engine
 
     @classmethod
-    def model(cls, ids: dict[str, int]) -> models.Model:
+    def make_model(cls, ids: dict[str, int]) -> models.Model:
         """Return the model of step 5, which maps a piece to ids."""
         return models.WordLevel(ids, SPECIAL_TOKENS[UNKNOWN])
 
     @classmethod
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
         """Return at most `size` tokens: the most frequent ones, ties in code point order."""
-        engine, counts = cls.pipeline(lowercase), Counter[str]()
+        engine, counts = cls.make_pipeline(lowercase), Counter[str]()
         for text in texts:
             normal = engine.normalizer.normalize_str(text)
             counts.update(piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal))
-        return [*SPECIAL_TOKENS, *_most_frequent(counts, size - len(SPECIAL_TOKENS))]
+        return [*SPECIAL_TOKENS, *_select_most_frequent(counts, size - len(SPECIAL_TOKENS))]
 
 
 @TOKENIZERS.register("word")
@@ -214,21 +214,21 @@ class SubwordTokenizer(Tokenizer):
     kind = "subword"
 
     @classmethod
-    def model(cls, ids: dict[str, int]) -> models.Model:
+    def make_model(cls, ids: dict[str, int]) -> models.Model:
         return models.WordPiece(
             ids,
             unk_token=SPECIAL_TOKENS[UNKNOWN],
             continuing_subword_prefix="",
-            max_input_chars_per_word=LONGEST_RUN + 1,
+            max_input_chars_per_word=MAX_RUN + 1,
         )
 
     @classmethod
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
-        engine, characters = cls.pipeline(lowercase), Counter[str]()
-        engine.model = cls.model({SPECIAL_TOKENS[UNKNOWN]: 0})
+        engine, characters = cls.make_pipeline(lowercase), Counter[str]()
+        engine.model = cls.make_model({SPECIAL_TOKENS[UNKNOWN]: 0})
         for text in texts:
             characters.update(engine.normalizer.normalize_str(text))
-        alphabet = _most_frequent(characters, size - len(SPECIAL_TOKENS))
+        alphabet = _select_most_frequent(characters, size - len(SPECIAL_TOKENS))
         trainer = trainers.WordPieceTrainer(
             vocab_size=size,
             min_frequency=2,
@@ -257,7 +257,7 @@ def train_tokenizer(
     Raises:
         ValueError: an unknown kind, no text to learn from, a vocabulary size of 4 or less.
     """
-    cls = _get_class(kind)
+    cls: Any = TOKENIZERS.get(kind)
     if vocabulary_size <= len(SPECIAL_TOKENS):
         raise ValueError(
             f"vocabulary_size must be greater than {len(SPECIAL_TOKENS)}, the number of special"
@@ -267,7 +267,8 @@ def train_tokenizer(
         check_unicode(text, i)
     if not any(text.strip(f"{MARK} \n") for text in texts):
         raise ValueError("no text to learn a vocabulary from; give at least one line with words")
-    return cls(cls.learn(texts, vocabulary_size, lowercase), lowercase)
+    tokenizer: Tokenizer = cls(cls.learn(texts, vocabulary_size, lowercase), lowercase)
+    return tokenizer
 
 
 def load_tokenizer(folder: str | Path) -> Any:
@@ -295,12 +296,8 @@ def load_tokenizer(folder: str | Path) -> Any:
             f" {', '.join(TOKENIZERS.names())} and true or false"
         )
     vocabulary = read_vocabulary(Path(folder) / "vocabulary.txt")
-    return _get_class(kind)(vocabulary, lowercase)
+    return TOKENIZERS.get(kind)(vocabulary, lowercase)
 
 
-def _get_class(name: str) -> type[Tokenizer]:
-    return cast(type[Tokenizer], TOKENIZERS.get(name))
-
-
-def _most_frequent(counts: Counter[str], size: int) -> list[str]:
+def _select_most_frequent(counts: Counter[str], size: int) -> list[str]:
     return sorted(counts, key=lambda token: (-counts[token], token))[:size]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from attention_zoo.data.reading import decode_utf8
+
 PAD, UNKNOWN, START, END = range(4)
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+MARK = "▁"  # stands for a space
 
 
 def check_vocabulary(tokens: Sequence[str], location: str) -> list[str]:
@@ -42,15 +45,10 @@ def check_vocabulary(tokens: Sequence[str], location: str) -> list[str]:
 def read_vocabulary(path: Path) -> list[str]:
     """Return the tokens of a vocabulary file; raise ValueError with file:line if it is damaged."""
     try:
-        raw = path.read_bytes()
+        lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; expected a vocabulary file") from None
-    tokens = []
-    for line, token in enumerate(raw.removesuffix(b"\n").split(b"\n"), 1):
-        try:
-            tokens.append(token.decode("utf-8"))
-        except UnicodeDecodeError:
-            raise ValueError(f"{path}:{line}: not valid UTF-8; restore the file") from None
+    tokens = [decode_utf8(f"{path}:{number}", line) for number, line in enumerate(lines, 1)]
     return check_vocabulary(tokens, str(path))
 
 

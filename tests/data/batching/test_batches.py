@@ -82,6 +82,7 @@ def test_evaluation_keeps_corpus_order(cls: type) -> None:
 @refuses(
     (lambda cls: make_batches(cls, batch_size=0), "batch_size must be at least 1, got 0"),
     (lambda cls: make_batches(cls, seed=-1), "seed must be at least 0, got -1"),
+    (lambda cls: cls(*ARGUMENTS[cls], 4, 1, bucket_width=0), "bucket_width must be at least 1"),
     (lambda cls: make_batches(cls).rows(-1), "step must be at least 0, got -1"),
     (lambda cls: make_batches(cls).dataset(5, 4), "expected 0 <= start <= stop"),
     (lambda cls: make_batches(cls).dataset(-1, 3), "expected 0 <= start <= stop"),

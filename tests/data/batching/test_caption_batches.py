@@ -58,7 +58,7 @@ def test_dataset_has_static_image_sizes() -> None:
 
 
 @refuses(
-    ([], [], "no texts to make batches of"),
+    ([], [], "no examples to make batches of"),
     (TARGETS, IMAGE_INDICES[:-1], "got 20 indices and 21 texts"),
     ([[5], [6]], [0, 7], r"in \[0, 7\).*, got 7 for text 1"),
     ([[5], [6]], [-1, 2], r"in \[0, 7\).*, got -1 for text 0"),
@@ -81,6 +81,6 @@ def test_labels_match_images(channels: int) -> None:
     assert batch_labels.shape.as_list() == [None]
 
 
-@refuses((0, [], "no images to make batches of"), (7, [0, 1], "7 images but 2 labels"))
+@refuses((0, [], "no examples to make batches of"), (7, [0, 1], "7 images but 2 labels"))
 def test_invalid_labels_raise(count: int, labels: list[int]) -> None:
     LabelledBatches(IMAGES[:count], labels, 4, 1)

@@ -41,7 +41,7 @@ def test_dataset_has_static_image_sizes() -> None:
 
 
 @refuses(
-    ({"texts": [], "image_indices": []}, "no texts to make batches of"),
+    ({"texts": [], "image_indices": []}, "no examples to make batches of"),
     ({"image_indices": IMAGE_INDICES[:3]}, "got 3 indices and 21 texts"),
     ({"image_indices": IMAGE_INDICES + 1}, r"image_indices must be in \[0, 7\).*, got 7 for text"),
     ({"texts": [[], *TEXTS[1:]]}, "text 0 is empty"),

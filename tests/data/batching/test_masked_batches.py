@@ -77,7 +77,7 @@ def test_rate_of_one_selects_all_tokens() -> None:
 
 
 @refuses(
-    ([], {}, "no lines to make batches of"),
+    ([], {}, "no examples to make batches of"),
     (LINES, {"rate": 0.0}, "rate must be above 0 and at most 1"),
     (LINES, {"rate": 1.5}, "rate must be above 0 and at most 1"),
     ([[4], []], {}, "line 1 is empty"),

@@ -75,7 +75,7 @@ def test_characters_are_padded_to_the_longest_token_of_the_batch() -> None:
 
 
 @refuses(
-    ([], [], "no sentences to make batches of"),
+    ([], [], "no examples to make batches of"),
     ([make_sentence(2)], [], "got 0 label sequences and 1 sentences"),
     ([make_sentence(2), make_sentence(3)], [[0, 1], [0, 1]], "sentence 1 has 3 words but 2"),
     ([EncodedWords([], [])], [[]], "sentence 0 is empty"),

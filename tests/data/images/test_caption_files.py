@@ -143,7 +143,7 @@ SKIP = ".*skip_bad=1 or more"
 
 @refuses(
     (b"{", r"captions\.jsonl:4: not valid JSON" + SKIP),
-    (b"[]", r"captions\.jsonl:4: the line is not a JSON object" + SKIP),
+    (b"[]", r"captions\.jsonl:4: not a JSON object" + SKIP),
     (b'{"img": "c.png"}', r":4: has no field 'image'; did you mean 'img'" + SKIP),
     (b'{"image": 3, "captions": ["a"]}', r":4: field 'image' must be .*, got 3;" + SKIP),
     (b'{"image": "c.png"}', r":4: has no field 'captions' \(fields: image\)" + SKIP),
@@ -287,9 +287,9 @@ FIELDS: dict[str, Any] = {
 
 
 @refuses(
-    ({"names": ["1"]}, "^mine: names must .* per image, got 1 entries and 2 images"),
-    ({"captions": [("a",)]}, "^mine: captions must .* per image, got 1 entries and 2"),
-    ({"boxes": [{}]}, "^mine: boxes must .* per image, got 1 entries and 2 images"),
+    ({"names": ["1"]}, "^mine: .* per example, got 2 images, 2 captions, 1 names"),
+    ({"captions": [("a",)]}, "^mine: .* per example, got 2 images, 1 captions, 2 names"),
+    ({"boxes": [{}]}, "^mine: .* got 2 images, 2 captions, 2 names, 1 boxes"),
     ({"captions": [("a",), ()]}, "^mine: image 2 has no caption"),
     ({"captions": [("a",), "b"]}, "^mine: captions of image 2 must be a tuple, got a string"),
     ({"images": PIXELS / 255}, "^mine: images must be uint8, .* got float64"),

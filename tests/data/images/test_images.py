@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from attention_zoo.data import graph_image, read_image
 from attention_zoo.data.images import graph_orientation, images
 from attention_zoo.data.images.graph_orientation import ORIENTATION_TAG, exif_orientation
-from attention_zoo.data.images.images import MOST_PIXELS, MOST_SCANS, resize_image
+from attention_zoo.data.images.images import MAX_PIXELS, MAX_SCANS, resize_image
 
 RNG = np.random.default_rng(0)
 SMOOTH = np.asarray(Image.fromarray(RNG.integers(0, 256, (4, 5, 3), np.uint8)).resize((31, 17)))
@@ -217,10 +217,10 @@ BAD: dict[str, tuple[Any, str]] = {
     "turned by text": (raw_profile(8), r"has orientation 8 in XMP, a text or .*; rotate it"),
     "turned by XMP": (xmp(6), r"has orientation 6 in XMP, a text or .*; rotate it"),
     "damaged EXIF": (damaged_tags(6), r"has orientation 6 in .* damaged EXIF data; rotate it"),
-    "scans": (many_scans(MOST_SCANS), f"has more than {MOST_SCANS} scans; save it as a baseline"),
+    "scans": (many_scans(MAX_SCANS), f"has more than {MAX_SCANS} scans; save it as a baseline"),
     "no side": (png(0, 5), "the PNG data is damaged"),
-    "bomb": (png(100_000, 100_000), f"100000 x 100000, more than {MOST_PIXELS} pixels"),
-    "long": (png(MOST_PIXELS + 1, 1), "more than .* pixels; make it smaller"),
+    "bomb": (png(100_000, 100_000), f"100000 x 100000, more than {MAX_PIXELS} pixels"),
+    "long": (png(MAX_PIXELS + 1, 1), "more than .* pixels; make it smaller"),
     "JPEG bomb": (jpeg(65_000, 65_000), "65000 x 65000, more than"),
     "floats": (SMOOTH / 255, "the array must be uint8, from 0 to 255, got float64"),
     "alpha array": (np.zeros((4, 4, 4), np.uint8), r"the array must be .*, got shape \(4, 4, 4\)"),
@@ -310,7 +310,7 @@ def test_a_jpeg_is_searched_up_to_its_scan() -> None:
 def test_no_more_segments_are_searched_than_photographs_have(monkeypatch: Any) -> None:
     raw, search = turned(6, "JPEG"), exif_orientation.python_function
     assert int(search(tf.constant(raw))) == 6
-    monkeypatch.setattr(graph_orientation, "MOST_SEGMENTS", 3)
+    monkeypatch.setattr(graph_orientation, "MAX_SEGMENTS", 3)
     many = raw[:2] + b"\xff\xfe\0\x02" * 3 + raw[2:]
     assert int(search(tf.constant(many))) == 1
 
@@ -338,9 +338,9 @@ def test_missing_files_are_refused(tmp_path: Any) -> None:
 
 def test_a_file_of_too_many_bytes_is_not_read(monkeypatch: Any, tmp_path: Any) -> None:
     (tmp_path / "a.png").write_bytes(GOOD["PNG"])
-    monkeypatch.setattr(images, "MOST_BYTES", len(GOOD["PNG"]))
+    monkeypatch.setattr(images, "MAX_BYTES", len(GOOD["PNG"]))
     assert read_image(tmp_path / "a.png").shape == (17, 31, 3)
-    monkeypatch.setattr(images, "MOST_BYTES", len(GOOD["PNG"]) - 1)
+    monkeypatch.setattr(images, "MAX_BYTES", len(GOOD["PNG"]) - 1)
     with pytest.raises(ValueError, match=r"a\.png: more than \d+ bytes; make the image smaller"):
         read_image(tmp_path / "a.png")
 
@@ -353,10 +353,10 @@ def test_a_size_that_is_none_is_refused(size: Any) -> None:
         graph_image(GOOD["PNG"], size)
 
 
-@pytest.mark.parametrize("size", [1 << 20, (1, MOST_PIXELS + 1)])
+@pytest.mark.parametrize("size", [1 << 20, (1, MAX_PIXELS + 1)])
 def test_an_enormous_size_is_refused(size: Any) -> None:
     for read in (read_image, graph_image):
-        with pytest.raises(ValueError, match=rf"more than {MOST_PIXELS} pixels; make it smaller"):
+        with pytest.raises(ValueError, match=rf"more than {MAX_PIXELS} pixels; make it smaller"):
             read(GOOD["PNG"], size)
 
 

@@ -46,7 +46,7 @@ def test_read_npz_images(tmp_path: Path, shape: tuple[int, ...]) -> None:
     ({"y_train": np.eye(6, dtype=int)}, r"got int64 of shape \(6, 6\)"),
     ({"y_train": LABELS.astype(int) - 1}, "from 0 to 65535, got -1 to 3"),
     ({"y_train": LABELS.astype(int) * 99_999}, "got 0 to 399996"),
-    ({"y_train": LABELS[:5]}, "per image, got 6 images, 5 labels and 5 names"),
+    ({"y_train": LABELS[:5]}, "per example, got 6 images, 5 labels, 5 names"),
     ({"x_train": GREY[:0], "y_train": LABELS[:0]}, "'y_train' is empty"),
     ({"x_train": np.array([None])}, "contains Python objects"),
 )

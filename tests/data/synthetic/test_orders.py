@@ -72,7 +72,7 @@ def test_splits_are_disjoint() -> None:
 
 @refuses(
     ({"split": "tes"}, "orders: unknown split 'tes'; did you mean 'test'"),
-    ({"size": 0}, "size must be an integer of at least 1, got 0"),
+    ({"size": 0}, "size must be at least 1, got 0"),
     ({"min_items": 0}, "expected 1 <= min_items <= max_items <= 20, got min_items=0, max_items=6"),
     ({"max_items": 21}, "max_items=21"),
     ({"min_items": 4, "max_items": 3}, "min_items=4, max_items=3"),

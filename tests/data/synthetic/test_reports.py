@@ -116,7 +116,7 @@ def test_splits_are_disjoint(corpora: dict) -> None:
 
 @refuses(
     ({"split": "unsen"}, "reports: unknown split 'unsen'; did you mean 'unseen'"),
-    ({"size": 0}, "size must be an integer of at least 1, got 0"),
+    ({"size": 0}, "size must be at least 1, got 0"),
     (
         {"max_events": 6},
         "expected 1 <= min_events <= max_events <= 5, got min_events=1, max_events=6",

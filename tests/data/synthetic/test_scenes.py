@@ -191,7 +191,7 @@ def test_small_corpus_is_a_prefix_of_a_large_one(corpora: dict) -> None:
 
 @refuses(
     ({"split": "unsen"}, "scenes: unknown split 'unsen'; did you mean 'unseen'"),
-    ({"size": 0}, "size must be an integer of at least 1, got 0"),
+    ({"size": 0}, "size must be at least 1, got 0"),
     ({"size": 2.5}, "size must be an integer of at least 1, got 2.5"),
     (
         {"min_things": 0},

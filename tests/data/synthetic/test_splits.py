@@ -5,7 +5,7 @@ from __future__ import annotations
 from attention_zoo.data.synthetic.slots import RandomBelow
 from attention_zoo.data.synthetic.splits import SPLITS, Candidate, PartRange, sample_corpus
 
-FEW_DIGITS, THREE_DIGITS = (
+FOUR_TO_SIX_DIGITS, THREE_DIGITS = (
     PartRange("digits", minimum, maximum, 9) for minimum, maximum in ((4, 6), (3, 3))
 )
 
@@ -21,13 +21,13 @@ def test_every_hash_value_is_in_one_split() -> None:
 
 def test_small_corpus_is_a_prefix_of_a_large_one() -> None:
     small, large = (
-        sample_corpus("x", "test", 1, size, FEW_DIGITS, sample_digits) for size in (20, 60)
+        sample_corpus("x", "test", 1, size, FOUR_TO_SIX_DIGITS, sample_digits) for size in (20, 60)
     )
     assert list(large.items())[:20] == list(small.items())
     assert len(large) == 60
     assert all(len(text) == value for text, value in large.items())
     assert {*large.values()} == {4, 5, 6}
-    assert sample_corpus("y", "test", 1, 20, FEW_DIGITS, sample_digits) != small
+    assert sample_corpus("y", "test", 1, 20, FOUR_TO_SIX_DIGITS, sample_digits) != small
 
 
 def test_splits_are_disjoint() -> None:
@@ -41,5 +41,5 @@ def test_splits_are_disjoint() -> None:
 
 
 def test_long_has_longer_sentences() -> None:
-    texts = sample_corpus("x", "long", 1, 60, FEW_DIGITS, sample_digits)
+    texts = sample_corpus("x", "long", 1, 60, FOUR_TO_SIX_DIGITS, sample_digits)
     assert {*texts.values()} == {7, 8, 9, 10, 11, 12}

@@ -110,7 +110,7 @@ def test_invalid_parallel_files_raise(source, target, write_file):
 
 
 def test_different_numbers_of_sources_and_targets_raise():
-    with pytest.raises(ValueError, match=r"mine: .*, got 2 sources and 1 targets"):
+    with pytest.raises(ValueError, match=r"mine: .*, got 2 sources, 1 targets"):
         TextPairs(["a", "b"], ["c"], "mine")
 
 
@@ -145,7 +145,7 @@ def test_read_jsonl_reads_named_fields(write_file, is_gzipped):
     (b"", r":2: not valid JSON: Expecting value at character 1"),
     (b"[" * 100_000, r":2: not valid JSON: nested too deeply"),
     (b"9" * 5000, r":2: not valid JSON: a number has too many digits"),
-    (b"[1]", r":2: the line is not a JSON object; expected \{...\}"),
+    (b"[1]", r":2: not a JSON object; expected \{...\}"),
     (b'{"txt": "a"}', r":2: has no field 'text'; did you mean 'txt'\? \(fields: txt\)"),
     (b'{"text": 3, "title": "b"}', r":2: field 'text' must be a string or a list"),
     (b'{"text": "a", "title": null}', r":2: field 'title' must be a string or"),

@@ -87,7 +87,7 @@ def test_invalid_files_raise(text: str | bytes, options: dict, tmp_path: Path) -
 
 
 def test_different_numbers_of_words_and_tags_raise() -> None:
-    with pytest.raises(ValueError, match=r"here: .*, got 0 tag sequences and 1 sentences"):
+    with pytest.raises(ValueError, match=r"here: .* per example, got 1 words, 0 tags"):
         TaggedSentences([("a",)], [], "here")
     with pytest.raises(ValueError, match="here:2: 1 words but 2 tags"):
         TaggedSentences([("a",), ("b",)], [("O",), ("O", "O")], "here")

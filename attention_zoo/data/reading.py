@@ -6,8 +6,8 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from attention_zoo.registry import did_you_mean
@@ -72,21 +72,23 @@ def parse_json(location: str, text: str) -> Any:
         raise ValueError(f"{location}: not valid JSON: nested too deeply") from None
 
 
-def parse_json_object(location: str, line: str) -> dict[str, Any]:
-    """Return the JSON object of a line; raise ValueError if there is none."""
-    row = parse_json(location, line)
-    if not isinstance(row, dict):
-        raise ValueError(f"{location}: the line is not a JSON object; expected {{...}}")
-    return row
+def parse_json_object(location: str, text: str) -> dict[str, Any]:
+    """Return the JSON object of a text; raise ValueError if there is none."""
+    return check_object(location, parse_json(location, text))
+
+
+def check_object(location: str, value: Any) -> dict[str, Any]:
+    """Return a value of a JSON text; raise ValueError if it is not an object."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{location}: not a JSON object; expected {{...}}")
+    return value
 
 
 def get_field(location: str, row: dict[str, Any], name: str) -> Any:
     """Return a field of a JSON object; raise ValueError, listing the fields, if it is missing."""
     if name not in row:
-        suggestion = did_you_mean(name, row)
-        raise ValueError(
-            f"{location}: has no field {name!r}{suggestion} (fields: {', '.join(row)})"
-        )
+        fields = f"{did_you_mean(name, row)} (fields: {', '.join(row)})"
+        raise ValueError(f"{location}: has no field {name!r}{fields}")
     return row[name]
 
 
@@ -106,7 +108,7 @@ def get_field_texts(location: str, row: dict[str, Any], name: str) -> list[str]:
     return texts
 
 
-class BadRowSkipper:
+class BadRowSkipper(AbstractContextManager[Any]):
     """Context manager that skips and counts bad rows, with one `with` block per row.
 
     Args:
@@ -120,15 +122,7 @@ class BadRowSkipper:
         self.limit = limit
         self.count = 0
 
-    def __enter__(self) -> None:
-        """Start a row."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool:
         if not isinstance(problem, ValueError):
             return False
         self.count += 1

@@ -1,0 +1,61 @@
+"""Base classes of corpora: columns with one entry per example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+
+
+class Examples:
+    """Base class of corpora, which are frozen dataclasses.
+
+    Attributes:
+        columns: names of the fields with one entry per example; an optional one may be None.
+        origin: source of the data, for display and for saved results.
+    """
+
+    columns: ClassVar[tuple[str, ...]]
+    origin: str
+
+    def __post_init__(self) -> None:
+        sizes = {name: len(values) for name, values in self._columns().items()}
+        if len({*sizes.values()}) > 1:
+            counts = ", ".join(f"{size} {name}" for name, size in sizes.items())
+            raise ValueError(f"{self.origin}: expected one of each per example, got {counts}")
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.columns[0]))
+
+    def take(self, rows: Iterable[int]) -> Self:
+        """Return the examples with indices `rows`."""
+        rows = list(rows)
+        taken = {
+            name: values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
+            for name, values in self._columns().items()
+        }
+        return cast(Self, replace(cast(Any, self), **taken))
+
+    def _columns(self) -> dict[str, Any]:
+        columns = {name: getattr(self, name) for name in self.columns}
+        return {name: values for name, values in columns.items() if values is not None}
+
+
+class NumberedExamples(Examples):
+    """Base class of corpora whose examples have line numbers.
+
+    Attributes:
+        lines: line number of each example in its file; if None, examples are counted from 1.
+    """
+
+    lines: list[int] | None
+
+    def locations(self) -> list[str]:
+        """Return the location of each example (`origin:line`), for messages."""
+        return [f"{self.origin}:{line}" for line in self._columns()["lines"]]
+
+    def _columns(self) -> dict[str, Any]:
+        columns = super()._columns()
+        return columns | {"lines": columns.get("lines", range(1, len(self) + 1))}
