@@ -21,7 +21,7 @@ class HierarchicalAttention(keras.layers.Layer):
     `h = encoder(x)`, `x' = pooling(h)`, level by level. With words, sentences and GRUs this is the
     document vector of the hierarchical attention network (HAN).
 
-    Use it for documents: words, sentences, texts.
+    Use it for documents: words form sentences, and sentences form a text.
 
     Args:
         levels: list of pairs `(encoder, pooling)`, innermost level first. An encoder, such as
