@@ -31,7 +31,9 @@ def test_a_trained_translator(
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     exec(BLOCKS[1].replace(ENTRY, (ROOT / ENTRY).as_posix()), {})
-    assert capsys.readouterr().out.startswith("ils arrivent le lundi 3 mars 2031 ; le dîner est à 17:04.")
+    assert capsys.readouterr().out.startswith(
+        "ils arrivent le lundi 3 mars 2031 ; le dîner est à 17:04."
+    )
     assert (tmp_path / "attention.png").stat().st_size > 1000
 
 
