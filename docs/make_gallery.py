@@ -211,18 +211,18 @@ def of_stack() -> Picture:
 
 
 def of_feature_map() -> Picture:
-    """The matrix that both maps are made of."""
+    """Draw the attention matrix from which both maps are computed."""
     query, value = pair()
     outputs = layers.AttentionFeatureMap(len(SOURCE))(query, value, return_attention_scores=True)
     return outputs[-1][0], TARGET, SOURCE
 
 
 def of_windows() -> Picture:
-    """What each word of the source counts in every window of three: its mean over the target."""
+    """Draw the mean weight over the target of each source word, for each window of three words."""
     query, value = pair()
     outputs = layers.AttentionWeightedPooling(3)(query, value, return_attention_scores=True)
-    place, first = np.arange(len(SOURCE)), np.arange(len(SOURCE) - 2)[:, None]
-    weights = ops.where((place >= first) & (place < first + 3), ops.mean(outputs[-1][0], axis=0), 0)
+    word, first = np.arange(len(SOURCE)), np.arange(len(SOURCE) - 2)[:, None]
+    weights = ops.where((word >= first) & (word < first + 3), ops.mean(outputs[-1][0], axis=0), 0)
     return weights, [f"window {number + 1}" for number in range(len(first))], SOURCE
 
 
@@ -309,10 +309,12 @@ def sections() -> dict[str, Entries]:
 
 INTRODUCTION = {
     "Scores": "Similarity of query and key. The pictures use a softmax alignment.",
-    "Alignments": "From scores to weights. The pictures use the general score, in inference.",
-    "Relative positions": "The weights of one of eight heads when all words are equal.",
-    "Structures": "Layers built from scores and alignments, and absolute positions at the end: "
-    "the similarity of the vectors of two positions.",
+    "Alignments": "Functions from scores to weights. The pictures use the general score, at "
+    "inference.",
+    "Relative positions": "Weights of the first of eight heads on six identical word vectors, so "
+    "that only the positions differ.",
+    "Structures": "Layers built from scores and alignments. The last two are positional encodings; "
+    "their pictures show the similarity of the vectors of each pair of positions.",
 }
 
 
@@ -320,6 +322,13 @@ def section_of(doc: str, name: str) -> str:
     """Return a section of a docstring as one line."""
     found = re.search(rf"^{name}:\n((?:    .*\n|\n)+)", doc, re.M)
     return " ".join(found.group(1).split()) if found else ""
+
+
+def symbols_of(doc: str) -> str:
+    """Return the symbols that stand for arguments and weights, such as "A is `units`"."""
+    text = f"{section_of(doc, 'Args')} {section_of(doc, 'Weights')}"
+    symbols = re.findall(r"\b(\w+): ([A-Za-z]\w?)[,;]", text)
+    return "; ".join(f"{symbol} is `{name}`" for name, symbol in symbols if symbol != name)
 
 
 def paragraph_of(doc: str, pattern: str) -> str:
@@ -339,6 +348,7 @@ def describe(name: str, cls: type) -> list[str]:
         f"### {name}",
         f"![{name}](gallery/{name}.png)",
         f"`layers.{cls.__name__}`. {doc.splitlines()[0]} {paragraph_of(doc, '`')}",
+        f"*Symbols:* {symbols}." if (symbols := symbols_of(doc)) else "",
         f"*Cost:* {section_of(doc, 'Cost')}",
         paragraph_of(doc, "^Use it "),
     ]
@@ -350,12 +360,13 @@ def page(names: Collection[str] | None = None) -> str:
     lines = [
         "# Attention gallery",
         "",
-        'Every mechanism on the same pair of sentences, "the red hat of the woman" and',
-        '"le chapeau rouge de la femme". Rows are queries, columns are source words, dark is a',
-        "high weight. Words that translate each other have similar vectors. The word",
+        'Most pictures show attention between two sentences, "the red hat of the woman" and',
+        '"le chapeau rouge de la femme". Rows are queries, columns are source words, and darker',
+        "means a larger weight. A word and its translation have similar vectors. The word",
         '"the" occurs twice, so content alone does not distinguish the two positions. Layers with',
-        "weights were trained briefly on this pair; layers over a single sequence use the first",
-        "sentence. `make docs` generates the page from the docstrings.",
+        "trainable variables were fitted to this pair; layers of one sequence show the first",
+        "sentence. Shapes are those of the [glossary](glossary.md). `make docs` generates this",
+        "page from the docstrings.",
         "",
     ]
     for title, entries in sections().items():

@@ -139,7 +139,7 @@ def test_every_name_of_ours_on_the_page_exists() -> None:
 
 
 def test_every_name_of_theirs_is_on_the_page() -> None:
-    table = TFA.read_text("utf-8").split("## Names")[1].split("## Weights")[0]
+    table = TFA.read_text("utf-8").split("## Names")[1].split("## Convert weights")[0]
     left = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     words = {word for cell in left for word in re.findall(r"\w+", cell)}
     assert [name for name in TFA_NAMES.split() if name not in words] == []
@@ -216,10 +216,10 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
     translator().save(tmp_path / "run")
     names = run_page("search-and-export.md", folder=tmp_path / "run")
     assert len(names["ruled"].tokens) == 3
-    assert len(names["answer"].alternatives) == 2
-    assert names["answers"]["text"].shape == (1, 1)
+    assert len(names["result"].alternatives) == 2
+    assert names["outputs"]["text"].shape == (1, 1)
     (want,) = names["task"].predict(["at 5:04 PM."])
-    assert names["answers"]["text"][0, 0].numpy().decode() == want.text
+    assert names["outputs"]["text"][0, 0].numpy().decode() == want.text
 
 
 @pytest.mark.slow
@@ -240,23 +240,23 @@ def test_training(run_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 def test_tagging(run_page: Any) -> None:
     names = run_page("tagging.md")
-    answer, split = names["answer"], names["split"]
-    assert answer.words == split.words
+    result, split = names["result"], names["split"]
+    assert result.words == split.words
     assert len(split.alternatives) == 2
-    assert not any(tags[0].startswith("I-") for tags in (answer.tags, split.tags))
+    assert not any(tags[0].startswith("I-") for tags in (result.tags, split.tags))
     assert "York" in Path("page.html").read_text("utf-8")
 
 
 @pytest.mark.slow
 def test_summarization(run_page: Any) -> None:
     names = run_page("summarization.md")
-    answer, report = names["answer"], names["reports"].sources[0]
-    assert list(answer.source_tokens) == report.split()
-    assert 3 <= len(answer.tokens) == len(answer.copied) == len(answer.origins)
-    told = f"{sum(place >= 0 for place in answer.origins)} of {len(answer.tokens)} words copied"
-    assert told in Path("page.html").read_text("utf-8")
-    assert Path("heat.png").read_bytes().startswith(b"\x89PNG")
-    log_probs = names["mine"]([np.array([[2, 50]]), np.array([[4, 50, 0]])])
+    result, report = names["result"], names["reports"].sources[0]
+    assert list(result.source_tokens) == report.split()
+    assert 3 <= len(result.tokens) == len(result.copied) == len(result.origins)
+    count = f"{sum(at >= 0 for at in result.origins)} of {len(result.tokens)} words copied"
+    assert count in Path("page.html").read_text("utf-8")
+    assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
+    log_probs = names["model"]([np.array([[2, 50]]), np.array([[4, 50, 0]])])
     np.testing.assert_allclose(np.exp(array(log_probs)).sum(-1), 1, atol=1e-5)
     assert (array(log_probs)[..., 51:] < -60).all(), "no source has these"
     assert (array(log_probs)[..., 50] > -20).all()
@@ -265,10 +265,10 @@ def test_summarization(run_page: Any) -> None:
 @pytest.mark.slow
 def test_captioning(run_page: Any) -> None:
     names = run_page("captioning.md")
-    answer, served = names["answer"], names["answers"]
-    assert answer.image.shape == (32, 32, 3)
-    assert len(answer.tokens) >= 2
-    assert answer.attention.shape == (len(answer.tokens), 8, 8)
+    result, served = names["result"], names["outputs"]
+    assert result.image.shape == (32, 32, 3)
+    assert len(result.tokens) >= 2
+    assert result.attention.shape == (len(result.tokens), 8, 8)
     assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
     assert Path("page.html").read_text("utf-8").count("<article") == 1
     (want,) = names["task"].predict([names["image"]])
@@ -279,8 +279,8 @@ def test_captioning(run_page: Any) -> None:
 @pytest.mark.slow
 def test_glimpses(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     names = run_page("glimpses.md")
-    answer, other = names["answer"], names["other"]
-    assert answer.locations.shape == (6, 2)
+    result, other = names["result"], names["other"]
+    assert result.locations.shape == (6, 2)
     assert len(other.tokens) == 6
     assert Path("path.png").read_bytes().startswith(b"\x89PNG")
     assert names["votes"].shape == (2, 10)
@@ -289,7 +289,7 @@ def test_glimpses(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     predict, evaluate = commands_of("glimpses.md", "run")
     assert main(predict) == 0
-    assert capsys.readouterr().out.split() == [answer.text, other.text]
+    assert capsys.readouterr().out.split() == [result.text, other.text]
     for number in (1, 2):
         assert Path(f"path-{number}.gif").read_bytes().startswith(b"GIF")
     assert main(evaluate) == 0
@@ -299,22 +299,22 @@ def test_glimpses(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_retrieval(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     names = run_page("retrieval.md")
-    answer = names["answer"]
-    assert answer.source == names["texts"][0]
-    assert len(answer.alternatives) == 2
-    assert answer.attention.shape == (len(answer.tokens), 8, 8)
-    assert answer.score == pytest.approx(names["similarities"][answer.number, 0], abs=1e-5)
+    result = names["result"]
+    assert result.source == names["texts"][0]
+    assert len(result.alternatives) == 2
+    assert result.attention.shape == (len(result.tokens), 8, 8)
+    assert result.score == pytest.approx(names["similarities"][result.number, 0], abs=1e-5)
     assert Path("matches.png").read_bytes().startswith(b"\x89PNG")
     Path("matches.png").unlink()
     Path("FOLDER").mkdir()
     for number, image in enumerate(names["scenes"].images):
         Image.fromarray(image).save(f"FOLDER/{number}.png")
-    Path("texts.txt").write_text(answer.source)
+    Path("texts.txt").write_text(result.source)
     capsys.readouterr()
     predict, evaluate = commands_of("retrieval.md", "run")
     assert main(predict) == 0
     found = [line.split("\t")[2] for line in capsys.readouterr().out.splitlines()]
-    best = (answer, *answer.alternatives)
+    best = (result, *result.alternatives)
     assert found == [f"FOLDER/{one.number}.png" for one in best]
     assert Path("matches.png").read_bytes().startswith(b"\x89PNG")
     assert main(evaluate) == 0

@@ -252,7 +252,7 @@ def test_reports_are_learnt_and_names_that_were_never_seen_are_copied(
     expected = load(run).predict(articles, beam_width=4)
     assert capsys.readouterr().out.splitlines() == [answer.text for answer in expected]
     assert "words copied" in (tmp_path / "page.html").read_text("utf-8")
-    for name in ("heat-1.png", "heat-2.png"):
+    for name in ("attention-1.png", "attention-2.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert main(evaluate) == 0
     shown = capsys.readouterr().out

@@ -48,7 +48,7 @@ class ConstructorCalledError(Exception):
     """Raised by a constructor to end the run."""
 
 
-def test_docs_name_the_files_from_the_recipe_to_the_optimizer(
+def test_contributing_lists_the_files_from_the_recipe_to_the_optimizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files: dict[str, None] = {}
@@ -74,8 +74,8 @@ def test_docs_name_the_files_from_the_recipe_to_the_optimizer(
     )
     with pytest.raises(ConstructorCalledError, match=r"0\.5"):
         main(["train", str(tmp_path / "recipe.yaml"), f"run={tmp_path / 'run'}"])
-    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
-    section = page.partition("to the constructor of the optimizer:")[2].partition("##")[0]
+    page = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
+    section = page.partition("reaches the constructor of the optimizer:")[2].partition("##")[0]
     assert re.findall(r"^\d\. `(\S+\.py)`", section, re.MULTILINE) == list(files)
     assert len(files) <= 8
 

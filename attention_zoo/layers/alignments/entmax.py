@@ -45,7 +45,7 @@ class EntmaxAlignment(Alignment):
         Masked positions have weight exactly 0, whatever their scores.
 
     Cost:
-        O(S log S) per row for sorting, or 30 O(S) per row for bisection.
+        O(S log S) per row for sorting. For bisection, O(S) per row and step, in 30 steps.
 
     Example:
         >>> import numpy as np

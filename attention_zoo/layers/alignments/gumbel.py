@@ -28,7 +28,7 @@ class GumbelAlignment(Alignment):
     more bias, a low one more variance. At inference nothing is sampled: the greatest score gets all
     the weight.
 
-    Use it to sample one position and train by backpropagation, with a small bias.
+    Use it to sample one position and train by backpropagation; the gradient is biased.
 
     Args:
         temperature: initial temperature, above 0; start at about 1. The current one is stored in a

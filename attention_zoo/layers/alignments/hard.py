@@ -18,7 +18,7 @@ class HardAlignment(Alignment):
 
     The argmax is a step function: values get a gradient, scores get none.
 
-    Use it for inference that selects one position; scores get no gradient.
+    Use it to select one position at inference; scores get no gradient.
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.

@@ -51,8 +51,8 @@ class LocalPredictiveAlignment(Alignment):
         Masked positions of a window have weight exactly 0; a fully masked window is all 0.
 
     Cost:
-        O(T (Dq A + D)) and O(T D) scores. No tensor of size T S is created unless the weights are
-        returned.
+        O(T Dq A) for the centres and O(T D) scores. No tensor of size T S is created unless the
+        weights are returned.
 
     Example:
         >>> import numpy as np

@@ -52,7 +52,7 @@ class MochaAlignment(Alignment):
         unchanged.
 
     Cost:
-        That of `MonotonicAlignment`, of a second score, and O(S w) per row.
+        The cost of a `MonotonicAlignment` and of a second score, plus O(S w) per row.
 
     Example:
         >>> import numpy as np

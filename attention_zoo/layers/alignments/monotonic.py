@@ -21,7 +21,7 @@ READER_ARGUMENTS = ("score_bias_init", "sigmoid_noise", "form", "hard_at_inferen
 @ALIGNMENTS.register("monotonic")
 @keras.saving.register_keras_serializable("attention_zoo")
 class MonotonicAlignment(Alignment):
-    """Monotonic alignment: each step scans forward from where the previous step stopped.
+    """Monotonic alignment: each step scans forward from the stop position of the previous step.
 
     In training, expected weights: `p_j = sigmoid(score_j + r + noise_j)`,
     `q_j = (1 - p_{j-1}) q_{j-1} + previous_j`, `weights_j = p_j q_j`; at inference all weight is on
@@ -31,7 +31,7 @@ class MonotonicAlignment(Alignment):
     the scan may stop nowhere. If it stops nowhere at inference, the weights of that step are 0, and
     the next step starts where the last successful step stopped.
 
-    Use it for streaming: the output does not wait for the end of the source.
+    Use it for streaming: tokens are generated before the source is complete.
 
     Args:
         score_bias_init: initial value of r; a negative value makes the first scans longer.

@@ -37,7 +37,8 @@ class ReinforceAlignment(Alignment):
     extracts them, and `attention_zoo.losses.Reinforce` computes the gradient from them and a
     reward. At inference nothing is sampled: the greatest score gets all the weight.
 
-    Use it to sample one position and train without bias; the variance is higher than with gumbel.
+    Use it to sample one position and train with an unbiased gradient, whose variance is higher than
+    gumbel's.
 
     Args:
         expected_rate: fraction of batch rows that use softmax(scores) instead of a sample in all

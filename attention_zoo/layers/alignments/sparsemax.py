@@ -18,7 +18,7 @@ class SparsemaxAlignment(Alignment):
 
     Scores far below the greatest get weight exactly 0.
 
-    Use it for sparse weights: most positions get exactly 0, which is easier to interpret.
+    Use it for sparse weights: positions with low scores get exactly 0.
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.

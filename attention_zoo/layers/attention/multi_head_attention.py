@@ -27,7 +27,7 @@ class MultiHeadAttention(Attention):
     first arguments, and weights of the same order and shapes, so `set_weights` accepts the weights
     of Keras's layer.
 
-    Use it for several relations in parallel, as in Transformers.
+    Use it to learn several relations between positions in parallel, as in Transformers.
 
     Args:
         num_heads: H, number of heads.

@@ -89,7 +89,7 @@ class SelfAttention(SelfAttentionBase):
 
     The formulas are for the default score ("dot") and alignment ("softmax").
 
-    Use it for words that attend to their own sentence.
+    Use it when the words of a sentence attend to each other.
 
     Args:
         use_projection: whether queries, keys and values are projected.

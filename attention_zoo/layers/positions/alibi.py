@@ -21,7 +21,8 @@ class AlibiPositions(RelativePositions):
     the paper's form. The bidirectional form is the usual extension; its bias does not distinguish
     left from right.
 
-    Use it instead of rotary at a lower cost; it prefers near positions.
+    Use it for texts longer than those in training (figure 1 of the paper); near positions get a
+    higher score than distant ones.
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.

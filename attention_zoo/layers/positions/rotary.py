@@ -23,7 +23,8 @@ class RotaryPositions(RelativePositions):
     Dot products depend on positions only through the distance s - t. With another score (additive,
     concat, ...), scores depend on both positions, not only on their distance.
 
-    Use it in encoders and decoders, also for texts longer than those in training.
+    Use it in encoders and decoders up to the lengths of training. Perplexity rises on longer texts
+    (Press et al. 2021, arXiv 2108.12409, figure 1); for these use ALiBi.
 
     Args:
         max_wavelength: w; the slowest pair has a period of about 2 pi w positions.

@@ -24,7 +24,7 @@ class ShawPositions(RelativePositions):
     The heads share the vectors. With a score other than "scaled_dot", the term
     `q_t . a_{s-t} / sqrt(D)` is added to that score.
 
-    Use it for the original relative positions: learned vectors for small distances.
+    Use it to reproduce Shaw et al.: one learned vector for each distance up to n.
 
     Args:
         max_distance: n, the distance to which longer ones are clipped.

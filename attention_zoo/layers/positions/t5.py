@@ -24,7 +24,7 @@ class T5Positions(RelativePositions):
     get the same instance share its weights, as in T5 (which does not divide scores by `sqrt(D)`:
     use `score="dot"`).
 
-    Use it in Transformer encoders and decoders; it learns a bias per bucket of distances.
+    Use it in Transformer encoders and decoders to learn a bias for each bucket of distances.
 
     Args:
         bidirectional: use half of the buckets for sources after the query. When False, these all

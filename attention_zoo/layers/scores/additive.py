@@ -19,8 +19,8 @@ class AdditiveScore(Score):
 
     `score(q, k) = v . tanh(q W + k U)`; with `normalize`, `g v / ||v|| . tanh(q W + k U + b)`
 
-    Use it with small data, or when query and key have different widths; it is slower than a dot
-    product and often more accurate.
+    Use it when query and key have different widths; it costs more time and memory than a dot
+    product.
 
     Args:
         units: A, number of hidden units; the query's width when None.

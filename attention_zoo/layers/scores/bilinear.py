@@ -22,7 +22,7 @@ class BilinearScore(Score):
     equally. It has an effect only with an activation, or with an alignment that is not invariant to
     such shifts (softmax is, sigmoid is not).
 
-    Use it instead of general for a bias and a bounded activation.
+    Use it instead of general if you need a bias or a bounded activation.
 
     Args:
         activation: f, as in `keras.layers.Dense`; None for no activation.

@@ -23,7 +23,7 @@ class ConcatScore(Score):
     that the keys are projected once. It differs from the additive score in its initialization,
     which uses a single fan-in of Dq + Dk.
 
-    Use it to reproduce Luong's concat score; additive computes the same at a lower cost.
+    Use it to reproduce Luong's concat score. It is the additive score with another initialization.
 
     Args:
         units: A, number of hidden units; the query's width when None.

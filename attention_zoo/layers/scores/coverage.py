@@ -19,7 +19,7 @@ class CoverageScore(Score):
 
     `score(q_t, k_j) = v . tanh(q_t W + k_j U + c_tj w + b)`, `c_t = sum of weights_i over i < t`
 
-    Use it for long outputs without repetition, such as summaries.
+    Use it to reduce repetition in long outputs, such as summaries.
 
     Args:
         units: A, number of hidden units; the query's width when None.

@@ -21,7 +21,7 @@ class EuclideanScore(Score):
     precision where query and key are nearly equal, which is where the score is greatest. Where
     query and key are equal, the gradient is 0, the mean of the slopes in all directions.
 
-    Use it to match two sentences word by word by distance.
+    Use it to match the words of two sentences by their distance.
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.

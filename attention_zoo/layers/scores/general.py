@@ -18,7 +18,7 @@ class GeneralScore(Score):
 
     `score(q, k) = g q . (k W)`, with g = 1 unless `scale`
 
-    Use it when query and key come from different networks; a good default in a decoder.
+    Use it when query and key come from different networks, as in a decoder with an encoder.
 
     Args:
         scale: learn a scalar g, initially 1, that multiplies the scores.

@@ -22,8 +22,8 @@ class LocationScore(Score):
     The values of the keys are ignored; only their number S matters. Positions count from the
     start of the memory and include masked ones, so put padding at the end.
 
-    Use it when the alignment depends on positions only and sources have a maximum length; it is
-    cheap.
+    Use it when the alignment depends on the query and the source position, but not on the content
+    of the source. Sources have a maximum length.
 
     Args:
         max_length: length of the longest memory; W has one column per position.

@@ -16,7 +16,8 @@ class ScaledDotScore(Score):
 
     `score(q, k) = q . k / sqrt(D)`
 
-    Use it instead of dot for more than a few dozen dimensions; it is the score of Transformers.
+    Use it instead of dot for wide vectors, because the variance of a dot product grows with the
+    width; it is the score of Transformers.
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.

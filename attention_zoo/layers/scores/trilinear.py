@@ -19,7 +19,7 @@ class TrilinearScore(Score):
 
     The right-hand side is computed, so the concatenation is never created for the T S pairs.
 
-    Use it for reading comprehension, where query and key also contribute to the score separately.
+    Use it for reading comprehension; query and key also contribute to the score separately.
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.

@@ -22,7 +22,7 @@ class HierarchicalAttention(BaseLayer):
     `h = encoder(x)`, `x' = pooling(h)`, level by level. With words, sentences and GRUs this is the
     document vector of the hierarchical attention network (HAN).
 
-    Use it for documents: words, sentences, texts.
+    Use it for documents: words form sentences, and sentences form a text.
 
     Args:
         levels: list of pairs `(encoder, pooling)`, innermost level first. An encoder, such as

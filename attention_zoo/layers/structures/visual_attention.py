@@ -21,7 +21,7 @@ class VisualAttention(Attention):
 
     `context_t = beta_t sum_i weights_ti value_i`, `beta_t = sigmoid(query_t . w + b)`
 
-    Use it for captioning: it finds the image region of the next word.
+    Use it for captioning: each word attends to regions of the image.
 
     Args:
         units: A, number of hidden units of the score; the query's width when None.

@@ -167,8 +167,8 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
     def vote(self, images: Tensor, paths: int = 10) -> Tensor:
         """Return the log of the mean class probabilities over several noisy paths, `(B, K)`.
 
-        It is more accurate than one path of means, at `paths` times the cost. The noise has the
-        deviation of training, but is the same for all images, in every call.
+        It costs `paths` times as much as one path of means. The noise has the standard deviation of
+        training, but is the same for all images, in every call.
 
         Args:
             images: `(B, height, width, channels)`.
