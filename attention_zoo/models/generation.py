@@ -142,6 +142,14 @@ def mask_special_tokens(logits: Tensor) -> Tensor:
     return ops.where(is_forbidden, ops.cast(float("-inf"), logits.dtype), logits)
 
 
+def check_vocabulary_size(name: str, size: int) -> None:
+    """Raise ValueError unless a vocabulary has more than the special tokens."""
+    if size < END + 2:
+        raise ValueError(
+            f"{name} must be at least {END + 2} (4 special tokens and one more), got {size}"
+        )
+
+
 def check_source(source: Tensor, vocabulary: int | None) -> None:
     """Raise ValueError unless sources are ids `(B, S)` below `vocabulary`, if values are known."""
     if len(source.shape) != 2 or "int" not in keras.backend.standardize_dtype(source.dtype):

@@ -12,7 +12,13 @@ from attention_zoo.layers import AttentionRegularizer, CoverageAttention, Memory
 from attention_zoo.layers.recurrent.cell_steps import make_stepper
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.presets import (
+    Config,
+    add_presets,
+    check_options,
+    collect_arguments,
+    model,
+)
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
 from attention_zoo.typing import Tensor
@@ -98,16 +104,7 @@ class PointerGenerator(CopyingMixin, keras.Model):
     ) -> None:
         super().__init__(**kwargs)
         coverage = None if coverage is None else complete_coverage_options(coverage)
-        self.init_settings(
-            {
-                "vocabulary_size": vocabulary_size,
-                "embedding_dim": embedding_dim,
-                "units": units,
-                "copies": copies,
-                "coverage": coverage,
-                "dropout": dropout,
-            }
-        )
+        self.init_settings(collect_arguments(locals()))
         common = {"dtype": self.dtype_policy}
         self.embedding = layers.Embedding(vocabulary_size, embedding_dim, **common)
         self.encoder = RecurrentEncoder("lstm", 2 * units, bidirectional=True, **common)
@@ -286,10 +283,8 @@ class CoverageSwitch(keras.layers.Layer):
 
 def complete_coverage_options(given: Any) -> Config:
     """Return the coverage options with defaults filled in; raise ValueError for invalid ones."""
-    options = {"from_step": 0, "weight": 1.0}
-    if not isinstance(given, dict) or set(given) - set(options):
-        raise ValueError(f"coverage must be None or any of from_step and weight, got {given!r}")
-    options |= given
+    defaults = {"from_step": 0, "weight": 1.0}
+    options = {**defaults, **check_options("coverage", given, defaults)}
     options["from_step"] = whole_number("coverage.from_step", options["from_step"], low=0)
     if not 0 <= number(options["weight"]) < float("inf"):
         raise ValueError(f"coverage.weight must be at least 0, got {options['weight']!r}")
@@ -298,25 +293,15 @@ def complete_coverage_options(given: Any) -> Config:
 
 # config
 
+SMALL = Config(embedding_dim=128, units=128, copies=50, dropout=0.2)
 
-@preset(PointerGenerator, "pointer_generator_base")
-def pointer_generator_base() -> Config:
-    """Return the paper's sizes; coverage in the last 3000 of 233,000 steps; vocabulary 50,000."""
-    return {
-        "embedding_dim": 128,
-        "units": 256,
-        "copies": 400,
-        "coverage": {"from_step": 230_000, "weight": 1.0},
-    }
-
-
-@preset(PointerGenerator, "pointer_generator_small")
-def pointer_generator_small() -> Config:
-    """Return sizes for small data and a CPU, without coverage; not the paper's."""
-    return {"embedding_dim": 128, "units": 128, "copies": 50, "dropout": 0.2}
-
-
-@preset(PointerGenerator, "pointer_generator_coverage_small")
-def pointer_generator_coverage_small() -> Config:
-    """Return `pointer_generator_small` with coverage from step 1000 on."""
-    return {**pointer_generator_small(), "coverage": {"from_step": 1000, "weight": 1.0}}
+add_presets(
+    PointerGenerator,
+    # The paper's sizes; coverage in the last 3000 of 233,000 steps; vocabulary 50,000.
+    pointer_generator_base=Config(
+        embedding_dim=128, units=256, copies=400, coverage={"from_step": 230_000, "weight": 1.0}
+    ),
+    # Sizes for small data and a CPU, without coverage, or with it from step 1000; not the paper's.
+    pointer_generator_small=SMALL,
+    pointer_generator_coverage_small=Config(**SMALL, coverage={"from_step": 1000, "weight": 1.0}),
+)

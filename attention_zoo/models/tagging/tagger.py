@@ -123,7 +123,7 @@ class Tagger(PresetMixin, keras.Model):
         tokens = ops.cast(inputs["tokens"], "int32")
         order = zoo_ops.to_front(ops.not_equal(tokens, PAD))
         aligned = {"tokens": ops.take_along_axis(tokens, order, axis=1)}
-        if self.settings.get("characters") is not None:
+        if self.characters is not None:
             characters = ops.cast(inputs["characters"], "int32")
             aligned["characters"] = ops.take_along_axis(characters, order[..., None], axis=1)
         if self.settings["marks"]:
@@ -133,18 +133,16 @@ class Tagger(PresetMixin, keras.Model):
 
     def _check_inputs(self, inputs: Inputs) -> None:
         """Raise ValueError for missing inputs or wrong shapes."""
-        shapes: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
-        if self.settings.get("characters") is not None:
-            shapes["characters"] = ("batch", "positions", "characters")
-        if self.settings["marks"]:
-            shapes["marks"] = ("batch", "positions")
-        for name, shape in shapes.items():
+        names = ["tokens"] + ["characters"] * (self.characters is not None)
+        names += ["marks"] * self.settings["marks"]
+        for name in names:
             if not isinstance(inputs, dict) or name not in inputs:
                 raise ValueError(
-                    f"inputs must be a dict with {', '.join(shapes)}, but {name} is missing"
+                    f"inputs must be a dict with {', '.join(names)}, but {name} is missing"
                 )
             sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
-            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *shape[2:]))
+            extra = ("characters",) if name == "characters" else ()
+            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *extra))
         if inputs.get("starts") is not None:
             sizes = zoo_ops.sizes_or(("batch",), inputs["tokens"].shape[:1])
             zoo_ops.check_shape("starts", inputs["starts"].shape, (*sizes, "words"))
@@ -201,16 +199,14 @@ class Tagger(PresetMixin, keras.Model):
         Args:
             label_smoothing: of a softmax; above 0 it is a ValueError with a CRF.
         """
-        loss: keras.losses.Loss = self.head.make_loss(label_smoothing)
-        return loss
+        return self.head.make_loss(label_smoothing)
 
     # pretrained word vectors
 
     @property
     def token_embedding(self) -> keras.layers.Embedding:
         """Embedding layer of the tokens."""
-        embedding: keras.layers.Embedding = self.features.token_embedding
-        return embedding
+        return self.features.token_embedding
 
     def load_word_vectors(self, path: str | Path, vocabulary: Sequence[str]) -> int:
         """Load token embeddings from a word vector file; return the number of tokens found.
