@@ -153,9 +153,8 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         self, encoded: Encoded, batch_size: Tensor, training: bool = False
     ) -> tuple[CellConstants, CellState]:
         """Return the decoder's prepared memories and its initial state."""
-        return self.decoder.start(
-            encoded.memory, encoded.initial_state, encoded.mask, batch_size, training
-        )
+        memory, initial_state, mask, _ = encoded
+        return self.decoder.start(memory, initial_state, mask, batch_size, training)
 
     readout_fields: tuple[str, ...] = ("output",)
     """The fields of `StepRecord` that `readout` needs."""

@@ -12,7 +12,6 @@ from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttenti
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import Residual
-from attention_zoo.registry import did_you_mean
 from attention_zoo.typing import Shape, Tensor
 
 LAYER_OPTIONS = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
@@ -224,22 +223,6 @@ def make_multi_head_attention(layer: Any, width: int) -> MultiHeadAttention:
     if width % count:
         raise ValueError(f"num_heads must divide the width of the inputs, got {count} for {width}")
     return MultiHeadAttention(count, width // count, dtype=layer.dtype_policy)
-
-
-def check_layer_options(options: dict[str, Any], extra: tuple[str, ...] = ()) -> None:
-    """Raise ValueError for arguments that a model's `layer` does not accept.
-
-    Args:
-        options: the value of `layer`, arguments by name.
-        extra: names that the model accepts in addition to `LAYER_OPTIONS`.
-    """
-    known = (*LAYER_OPTIONS, *extra)
-    for name in options:
-        if name not in known:
-            raise ValueError(
-                f"layer has no option {name!r}{did_you_mean(name, known)}"
-                f" (known: {', '.join(known)})"
-            )
 
 
 def project_keys_and_values(

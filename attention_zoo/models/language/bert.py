@@ -206,9 +206,8 @@ class BERTBackboneMixin(PresetMixin):
             common = {"dtype": own["dtype"]} if "dtype" in own else {}
             bert = BERT.from_preset(name_or_folder, **{"use_pooler": False, **overrides}, **common)
             return cls(bert, **own)  # type: ignore[call-arg]
-        return load_preset_as(
-            cls, name_or_folder, **({"bert": overrides} if overrides else {}), **own
-        )
+        changes = {"bert": overrides} if overrides else {}
+        return load_preset_as(cls, name_or_folder, **changes, **own)
 
 
 # config

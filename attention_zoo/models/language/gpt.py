@@ -113,10 +113,8 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         check_layer_settings(self.settings, LEARNED)
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         layer_options = {**DEFAULT_LAYER_OPTIONS, "dropout": dropout, **self.settings["layer"]}
-        initializer = keras.initializers.RandomNormal(stddev=0.02)
-        self.token_embedding = layers.Embedding(
-            vocabulary_size, embedding_dim, initializer, **common
-        )
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        self.token_embedding = layers.Embedding(vocabulary_size, embedding_dim, normal, **common)
         is_learned = positions == LEARNED
         self.positions: Any = LearnedPositions(max_length, **common) if is_learned else None
         self.drop = Dropout(dropout, **common)
@@ -223,10 +221,8 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
 
 def _concatenate_masks(prompt_mask: Tensor, generated_mask: Tensor) -> Tensor:
     """Concatenate the masks of prompt `(B, P)` and generated tokens: `(B, 1, N, P + S)`."""
-    batch, _, count, _ = ops.shape(generated_mask)
-    repeated = ops.broadcast_to(
-        prompt_mask[:, None, None], (batch, 1, count, ops.shape(prompt_mask)[1])
-    )
+    shape = (*ops.shape(generated_mask)[:3], ops.shape(prompt_mask)[1])
+    repeated = ops.broadcast_to(prompt_mask[:, None, None], shape)
     return ops.concatenate([repeated, generated_mask], axis=-1)
 
 

@@ -73,9 +73,8 @@ class AttentionSummarizer(CopyingMixin, keras.Model):
         self.init_settings(collect_arguments(locals()))
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.source_embedding = layers.Embedding(vocabulary_size, source_dim, **common)
-        self.query_embedding, self.word_embedding = (
-            layers.Embedding(vocabulary_size, embedding_dim, **common) for _ in range(2)
-        )
+        self.query_embedding = layers.Embedding(vocabulary_size, embedding_dim, **common)
+        self.word_embedding = layers.Embedding(vocabulary_size, embedding_dim, **common)
         self.attention = Attention(score="general", **common)
         self.hidden = layers.Dense(units, activation="tanh", use_bias=False, **common)
         self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **common)
@@ -100,10 +99,8 @@ class AttentionSummarizer(CopyingMixin, keras.Model):
         """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
         num_previous = self.settings["context"] - 1
         previous_words = ops.pad(target, ((0, 0), (num_previous, 0)), constant_values=START)
-        queries, words = (
-            self.drop(embedding(previous_words), training=training)
-            for embedding in (self.query_embedding, self.word_embedding)
-        )
+        queries = self.drop(self.query_embedding(previous_words), training=training)
+        words = self.drop(self.word_embedding(previous_words), training=training)
         queries, words = (
             ops.concatenate(_make_shifts(x, num_previous), axis=-1) for x in (queries, words)
         )
@@ -141,10 +138,9 @@ class AttentionSummarizer(CopyingMixin, keras.Model):
 
         def step(tokens: Tensor, state: Tensor) -> StepOutput:
             previous_words = ops.concatenate([state, tokens[..., None]], axis=-1)
-            queries, words = (
-                ops.reshape(embedding(previous_words), (*ops.shape(previous_words)[:2], -1))
-                for embedding in (self.query_embedding, self.word_embedding)
-            )
+            flat_shape = (*ops.shape(previous_words)[:2], -1)
+            queries = ops.reshape(self.query_embedding(previous_words), flat_shape)
+            words = ops.reshape(self.word_embedding(previous_words), flat_shape)
             enc, weights, _ = self.attention.attend(queries, memory)
             projection = self._projection(words, enc)
             logits = mask_special_tokens(projection.logits())

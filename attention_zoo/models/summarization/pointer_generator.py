@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -148,18 +149,15 @@ class PointerGenerator(CopyingMixin, keras.Model):
         self, source: Tensor, target: Tensor, training: bool = False
     ) -> DecoderOutput:
         constants, state = self._encode(source, training)
-        hoisted = self._hoist(
-            self.drop(self.embedding(self.to_vocabulary_ids(target)), training=training)
-        )
+        embedded = self.embedding(self.to_vocabulary_ids(target))
+        hoisted = self._hoist(self.drop(embedded, training=training))
         mask = ops.not_equal(target, PAD)
         steps = {"hoisted": ops.swapaxes(hoisted, 0, 1), "mask": ops.transpose(mask)[..., None]}
 
         def step(state: State, step_inputs: dict[str, Tensor]) -> tuple[State, StepResult]:
             results, next_state = self._step(step_inputs["hoisted"], state, constants, training)
-            is_valid = step_inputs["mask"]
-            return keras.tree.map_structure(
-                lambda a, b: ops.where(is_valid, a, b), next_state, state
-            ), results
+            select = partial(ops.where, step_inputs["mask"])
+            return keras.tree.map_structure(select, next_state, state), results
 
         _, results = scan(step, state, steps, like=self._make_zero_results(hoisted, constants))
         results = keras.tree.map_structure(
@@ -167,10 +165,8 @@ class PointerGenerator(CopyingMixin, keras.Model):
             results,
         )
         if training and constants.use_coverage is not None:
-            covered_weights = results.weights * ops.cast(
-                constants.use_coverage, results.weights.dtype
-            )
-            self.penalty(covered_weights, mask, ops.not_equal(source, PAD))
+            use_coverage = ops.cast(constants.use_coverage, results.weights.dtype)
+            self.penalty(use_coverage * results.weights, mask, ops.not_equal(source, PAD))
         hidden = self.drop(self._compute_readout(results), training=training)
         projection = Projection(hidden, self.vocabulary.kernel, self.vocabulary.bias)
         return DecoderOutput(projection, results.weights, self._gate(results))
@@ -210,9 +206,8 @@ class PointerGenerator(CopyingMixin, keras.Model):
                 lambda coverage: ops.cast(constants.use_coverage, coverage.dtype) * coverage,
                 attention_state,
             )
-        context, weights, attention_state = self.attention.attend(
-            s, constants.memory, attention_state
-        )
+        attended = self.attention.attend(s, constants.memory, attention_state)
+        context, weights, attention_state = attended
         return StepResult(x, s, context, weights), State((h, c), context, attention_state)
 
     def _make_zero_results(self, hoisted: Tensor, constants: StepConstants) -> StepResult:
@@ -225,8 +220,7 @@ class PointerGenerator(CopyingMixin, keras.Model):
     def _compute_readout(self, results: StepResult) -> Tensor:
         """Return the readout `[s; h*] V + b`, where s is h without c."""
         h = results.state[..., : self.settings["units"]]
-        readout: Tensor = self.readout(ops.concatenate([h, results.context], axis=-1))
-        return readout
+        return self.readout(ops.concatenate([h, results.context], axis=-1))
 
     def _gate(self, results: StepResult) -> Tensor | None:
         if self.head is None:

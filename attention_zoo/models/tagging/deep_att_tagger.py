@@ -24,7 +24,7 @@ from attention_zoo.models.presets import (
     collect_arguments,
     model,
 )
-from attention_zoo.models.tagging.tagger import Tagger, self_attend
+from attention_zoo.models.tagging.tagger import Inputs, Tagger, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Tensor
@@ -43,17 +43,21 @@ STACK: Config = {
 """Default options of a `stack`: the values of the paper."""
 
 
+class Sublayer(layers.Layer):
+    """Base class of the sublayers, with the options of a `stack`."""
+
+    def __init__(self, options: Config, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.options, self.supports_masking = options, True
+
+
 @SUBLAYERS.register("recurrent")
-class RecurrentSublayer(layers.Layer):
+class RecurrentSublayer(Sublayer):
     """`LSTM(x)_t + LSTM'(x)_t`, forward and backward, each as wide as x.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers".
     """
-
-    def __init__(self, options: Config, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def build(self, inputs_shape: Any) -> None:
         width = 2 * inputs_shape[-1]
@@ -68,17 +72,13 @@ class RecurrentSublayer(layers.Layer):
 
 
 @SUBLAYERS.register("convolutional")
-class ConvolutionalSublayer(layers.Layer):
+class ConvolutionalSublayer(Sublayer):
     """`(x * W + b) sigmoid(x * V + c)`, where * is a convolution of width 3.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers"; Dauphin et al. 2016,
         arXiv 1612.08083, equation 1.
     """
-
-    def __init__(self, options: Config, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def build(self, inputs_shape: Any) -> None:
         width = inputs_shape[-1]
@@ -92,21 +92,16 @@ class ConvolutionalSublayer(layers.Layer):
 
 
 @SUBLAYERS.register("feed_forward")
-class FeedForwardSublayer(layers.Layer):
+class FeedForwardSublayer(Sublayer):
     """`ReLU(x W_1 + b_1) W_2 + b_2`.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers", without biases.
     """
 
-    def __init__(self, options: Config, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.network = FeedForward(
-            options["units"], dropout=options["inner_dropout"], dtype=self.dtype_policy
-        )
-
     def build(self, inputs_shape: Any) -> None:
+        units, rate = self.options["units"], self.options["inner_dropout"]
+        self.network = FeedForward(units, dropout=rate, dtype=self.dtype_policy)
         self.network.build(inputs_shape)
         self.built = True
 
@@ -129,9 +124,8 @@ class DeepAttLayer(layers.Layer):
         common: Config = {"dtype": self.dtype_policy}
         self.options, self.supports_masking = options, True
         self.sublayer = SUBLAYERS.get(options["sublayer"])(options, **common)
-        self.sublayer_residual, self.attention_residual = (
-            Residual(norm_first=False, dropout=dropout, **common) for _ in range(2)
-        )
+        self.sublayer_residual = Residual(norm_first=False, dropout=dropout, **common)
+        self.attention_residual = Residual(norm_first=False, dropout=dropout, **common)
 
     def build(self, inputs_shape: Any) -> None:
         heads, rate = self.options["num_heads"], self.options["attention_dropout"]
@@ -244,11 +238,7 @@ class DeepAttTagger(Tagger):
     # computation
 
     def encode(
-        self,
-        inputs: dict[str, Tensor],
-        mask: Tensor,
-        training: bool,
-        attention_weights: list[Tensor] | None = None,
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
     ) -> Tensor:
         x = self.positions(self.project(self.features(inputs, training=training)))
         x = self.drop(x, training=training)

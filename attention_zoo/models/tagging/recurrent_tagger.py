@@ -12,7 +12,7 @@ from attention_zoo.layers import MultiHeadAttention, RecurrentEncoder
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import Residual
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
-from attention_zoo.models.tagging.tagger import Tagger, self_attend
+from attention_zoo.models.tagging.tagger import Inputs, Tagger, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
 from attention_zoo.typing import Tensor
 
@@ -112,11 +112,7 @@ class RecurrentTagger(Tagger):
     # computation
 
     def encode(
-        self,
-        inputs: dict[str, Tensor],
-        mask: Tensor,
-        training: bool,
-        attention_weights: list[Tensor] | None = None,
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
     ) -> Tensor:
         x = self.features(inputs, training=training)
         nonempty_mask = zoo_ops.unmask_empty_rows(mask)
@@ -126,9 +122,8 @@ class RecurrentTagger(Tagger):
         if self.self_attention is None:
             return x
         x = zoo_ops.zero_masked(x, mask)
-        return self.attention_residual.add_output(
-            x, self_attend(self.self_attention, x, mask, training, attention_weights), training
-        )
+        context = self_attend(self.self_attention, x, mask, training, attention_weights)
+        return self.attention_residual.add_output(x, context, training)
 
 
 # config

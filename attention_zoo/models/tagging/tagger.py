@@ -67,11 +67,7 @@ class Tagger(PresetMixin, keras.Model):
         self.build()
 
     def encode(
-        self,
-        inputs: Inputs,
-        mask: Tensor,
-        training: bool,
-        attention_weights: list[Tensor] | None = None,
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
     ) -> Tensor:
         """Return the states of the tokens, `(B, P, D)`; those of padding are ignored.
 
@@ -105,7 +101,7 @@ class Tagger(PresetMixin, keras.Model):
 
     def call(self, inputs: Inputs, training: bool | None = None) -> Tensor:
         aligned, mask, order = self._left_align(inputs)
-        states = self.encode(aligned, mask, bool(training))
+        states = self.encode(aligned, mask, bool(training), None)
         starts = inputs.get("starts")
         if starts is None:
             starts = ops.arange(1, ops.shape(order)[1] + 1, dtype="int32")
@@ -119,33 +115,33 @@ class Tagger(PresetMixin, keras.Model):
 
         So distances count tokens only, adjacent words stay adjacent, and cuDNN accepts the masks.
         """
-        self._check_inputs(inputs)
-        tokens = ops.cast(inputs["tokens"], "int32")
-        order = zoo_ops.to_front(ops.not_equal(tokens, PAD))
-        aligned = {"tokens": ops.take_along_axis(tokens, order, axis=1)}
-        if self.characters is not None:
-            characters = ops.cast(inputs["characters"], "int32")
-            aligned["characters"] = ops.take_along_axis(characters, order[..., None], axis=1)
-        if self.settings["marks"]:
-            marks = ops.cast(inputs["marks"], "int32")
-            aligned["marks"] = ops.take_along_axis(marks, order, axis=1)
+        names = self._check_inputs(inputs)
+        tensors = {name: ops.cast(inputs[name], "int32") for name in names}
+        order = zoo_ops.to_front(ops.not_equal(tensors["tokens"], PAD))
+        aligned = {
+            name: ops.take_along_axis(x, order[..., None] if len(x.shape) == 3 else order, axis=1)
+            for name, x in tensors.items()
+        }
         return aligned, ops.not_equal(aligned["tokens"], PAD), order
 
-    def _check_inputs(self, inputs: Inputs) -> None:
-        """Raise ValueError for missing inputs or wrong shapes."""
-        names = ["tokens"] + ["characters"] * (self.characters is not None)
-        names += ["marks"] * self.settings["marks"]
-        for name in names:
+    def _check_inputs(self, inputs: Inputs) -> list[str]:
+        """Return the names of the token inputs; ValueError for missing ones or wrong shapes."""
+        axes = {"tokens": ("batch", "positions")}
+        if self.characters is not None:
+            axes["characters"] = ("batch", "positions", "characters")
+        if self.settings["marks"]:
+            axes["marks"] = ("batch", "positions")
+        for name, expected in axes.items():
             if not isinstance(inputs, dict) or name not in inputs:
                 raise ValueError(
-                    f"inputs must be a dict with {', '.join(names)}, but {name} is missing"
+                    f"inputs must be a dict with {', '.join(axes)}, but {name} is missing"
                 )
             sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
-            extra = ("characters",) if name == "characters" else ()
-            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *extra))
+            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *expected[2:]))
         if inputs.get("starts") is not None:
             sizes = zoo_ops.sizes_or(("batch",), inputs["tokens"].shape[:1])
             zoo_ops.check_shape("starts", inputs["starts"].shape, (*sizes, "words"))
+        return list(axes)
 
     def attention(self, inputs: Inputs) -> Tensor | None:
         """Return the weights of all L self-attentions, `(B, L, H, P, P)`, None if there are none.
@@ -253,9 +249,8 @@ def _map_positions(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:
     is_valid = ops.logical_and(starts > 0, starts <= length)
     inverse_order = ops.cast(ops.argsort(order, axis=1), "int32")
     is_token = ops.take_along_axis(mask, inverse_order, axis=1)
-    return _gather_one_based(
-        ops.where(is_token, inverse_order + 1, 0)[..., None], ops.where(is_valid, starts, 0)
-    )[..., 0]
+    positions = ops.where(is_token, inverse_order + 1, 0)[..., None]
+    return _gather_one_based(positions, ops.where(is_valid, starts, 0))[..., 0]
 
 
 def _gather_one_based(x: Tensor, positions: Tensor) -> Tensor:

@@ -23,7 +23,6 @@ from attention_zoo.models.generation import (
     DecoderStart,
     GenerationMixin,
     check_vocabulary_size,
-    mask_special_tokens,
 )
 from attention_zoo.models.positional_encoding import check_layer_settings, make_self_attention
 from attention_zoo.models.presets import (
@@ -152,9 +151,8 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
 
     def build(self, input_shape: Any = None) -> None:
         shape = (None, None, self.settings["embedding_dim"])
-        for embedding in (self.source_embedding, self.target_embedding):
-            if not embedding.built:
-                embedding.build(None)
+        self.source_embedding.build(None)
+        self.target_embedding.build(None)  # does nothing if it is the same layer
         for layer in (self.positions, *self.encoder, *self.norms):
             if layer is not None:
                 layer.build(shape)
@@ -223,15 +221,8 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
 
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state."""
-        start = self.start_decoding_memory(
-            self.encode(source), ops.not_equal(source, PAD), width, max_steps
-        )
-
-        def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            output = start.step(tokens, state)
-            return output._replace(logits=mask_special_tokens(output.logits))
-
-        return start._replace(step=step)
+        memory, mask = self.encode(source), ops.not_equal(source, PAD)
+        return self.start_decoding_memory(memory, mask, width, max_steps).mask_special_tokens()
 
     def start_decoding_memory(
         self, memory: Tensor, mask: Tensor, width: int, max_steps: Any

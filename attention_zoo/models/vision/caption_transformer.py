@@ -7,12 +7,7 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-from attention_zoo.decoding import StepOutput
-from attention_zoo.models.generation import (
-    DecoderStart,
-    check_vocabulary_size,
-    mask_special_tokens,
-)
+from attention_zoo.models.generation import DecoderStart, check_vocabulary_size
 from attention_zoo.models.presets import (
     Config,
     PresetMixin,
@@ -130,15 +125,9 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode images once and return the decoder's step function and initial state."""
         memory = self.encode(source)
-        start = self.transformer.start_decoding_memory(
-            memory, _make_full_mask(memory), width, max_steps
-        )
-
-        def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            output = start.step(tokens, state)
-            return output._replace(logits=mask_special_tokens(output.logits))
-
-        return self.make_image_start(source, memory, step, start.state)
+        mask = _make_full_mask(memory)
+        start = self.transformer.start_decoding_memory(memory, mask, width, max_steps)
+        return self.make_image_start(source, memory, start.mask_special_tokens())
 
 
 def _encode_grid_positions(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:

@@ -23,6 +23,7 @@ from attention_zoo.models.presets import (
 from attention_zoo.models.vision.image_encoders import (
     check_image,
     complete_encoder_options,
+    compute_grid_shape,
     drop_initial_weights,
     make_encoder,
 )
@@ -105,7 +106,7 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         check_vocabulary_size("vocabulary_size", vocabulary_size)
         zoo_ops.rate("dropout", dropout)
         check_arguments(HardestNegatives, ranking)
-        self.settings = {**size, "encoder": drop_initial_weights(encoder)}
+        self.settings = {**size, "encoder": drop_initial_weights(size["encoder"])}
         self.make_loss()  # raises for invalid values
         common: Config = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
@@ -169,18 +170,14 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         words, mask = texts
         weights_per_pair = max(1, int(images.shape[1]) * int(words.shape[1]))
         side = max(1, int((MAX_BLOCK_WEIGHTS / weights_per_pair) ** 0.5))
-        rows = [
-            ops.concatenate(
-                [
-                    self.matching.similarities(
-                        words[n : n + side], images[i : i + side], mask[n : n + side]
-                    )
-                    for n in _make_block_starts(len(words), side)
-                ],
-                axis=1,
-            )
-            for i in _make_block_starts(len(images), side)
-        ]
+        rows = []
+        for i in _make_block_starts(len(images), side):
+            block = images[i : i + side]
+            row = [
+                self.matching.similarities(words[n : n + side], block, mask[n : n + side])
+                for n in _make_block_starts(len(words), side)
+            ]
+            rows.append(ops.concatenate(row, axis=1))
         return ops.concatenate(rows, axis=0)
 
     def attention_weights(self, image: Tensor, text: Tensor) -> Tensor:
@@ -195,8 +192,7 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         """
         grid = self._grid(image, False)
         weights = self.encoded_attention_weights(self._regions(grid), self.encode_texts(text))
-        batch, count = ops.shape(weights)[:2]
-        return ops.reshape(weights, (batch, count, *ops.shape(grid)[1:3]))
+        return ops.reshape(weights, (*ops.shape(weights)[:2], *ops.shape(grid)[1:3]))
 
     def encoded_attention_weights(self, images: Tensor, texts: EncodedTexts) -> Tensor:
         """Return the attention weights `(B, T, S)` for B encoded images and texts."""
@@ -207,9 +203,7 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
         """Return the height and width of the grid of images `(B, H, W, 3)`, or of such a shape."""
-        shape = tuple(getattr(image, "shape", image))
-        height, width = self.encoder.compute_output_shape(shape)[1:3]
-        return height, width
+        return compute_grid_shape(self.encoder, image)
 
     # training
 

@@ -59,10 +59,7 @@ class ConvolutionalEncoder(layers.Layer):
     channels = 3
 
     def __init__(
-        self,
-        filters: Sequence[int] = (32, 64, 128),
-        weights: str | None = None,
-        **kwargs: Any,
+        self, filters: Sequence[int] = (32, 64, 128), weights: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         if not isinstance(filters, list | tuple):
@@ -171,9 +168,6 @@ class KerasApplication(layers.Layer):
         self.model = model
         self.model.trainable = trainable
 
-    def build(self, image_shape: Shape) -> None:
-        self.built = True
-
     def call(self, image: Tensor, training: bool = False) -> Tensor:
         self.compute_output_shape(image.shape)
         pixels = self.preprocess(ops.cast(_pad_empty_batch(image), "float32"))
@@ -220,6 +214,13 @@ def check_image(image: Tensor, channels: int) -> None:
     check_shape("image", image.shape, ("batch", "height", "width", channels))
     if 0 in image.shape[1:]:
         raise ValueError(f"image has shape {tuple(image.shape)}: height or width is 0")
+
+
+def compute_grid_shape(encoder: Any, image: Any) -> tuple[int, int]:
+    """Return the height and width of an encoder's grid of images, or of images of such a shape."""
+    shape = tuple(getattr(image, "shape", image))
+    height, width = encoder.compute_output_shape(shape)[1:3]
+    return height, width
 
 
 def _get_constructor(kind: str) -> Any:
@@ -272,9 +273,8 @@ def _build_application(constructor: Any, weights: str | None) -> Any:
         if weights is None:
             raise
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(
-            f"encoder {constructor.__name__}: no weights from {weights!r}: {reason}"
-        ) from None
+        name = constructor.__name__
+        raise ValueError(f"encoder {name}: no weights from {weights!r}: {reason}") from None
     scales = [layer.scale for layer in model.layers if isinstance(layer, layers.Rescaling)]
     return _fold_second_rescaling(constructor, model, scales[1]) if len(scales) > 1 else model
 
@@ -330,5 +330,4 @@ def _make_coordinates(grid: Tensor) -> Tensor:
         for size in (height, width)
     )
     both = ops.stack(ops.meshgrid(rows, columns, indexing="ij"), axis=-1)
-    shape = (batch, height, width, 2)
-    return ops.cast(ops.broadcast_to(both, shape), grid.dtype)
+    return ops.cast(ops.broadcast_to(both, (batch, height, width, 2)), grid.dtype)

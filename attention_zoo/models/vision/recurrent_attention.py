@@ -117,9 +117,8 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         self.seed_generator = noise_generator(seed)
         self.sensor = GlimpseSensor(size["glimpse_size"], size["glimpse_scales"], **common)
         width = size["glimpse_units"]
-        self.patch_encoder, self.location_encoder = (
-            layers.Dense(width, "relu", **common) for _ in range(2)
-        )
+        self.patch_encoder = layers.Dense(width, "relu", **common)
+        self.location_encoder = layers.Dense(width, "relu", **common)
         self.glimpse, self.core = (layers.Dense(size["units"], "relu", **common) for _ in range(2))
         # First locations are near the centre: scattered ones are slow to unlearn.
         initializer = keras.initializers.TruncatedNormal(stddev=0.01)
@@ -156,9 +155,8 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
     def glimpse_path(self, images: Tensor) -> GlimpsePath:
         """Return the glimpse path for images `(B, height, width, channels)`."""
         glimpses = self._take_glimpses(ops.convert_to_tensor(images), None)
-        return GlimpsePath(
-            glimpses.locations, glimpses.patches, self.classifier(glimpses.states[:, 1:])
-        )
+        logits = self.classifier(glimpses.states[:, 1:])
+        return GlimpsePath(glimpses.locations, glimpses.patches, logits)
 
     def vote(self, images: Tensor, paths: int = 10) -> Tensor:
         """Return the log of the mean class probabilities over several noisy paths, `(B, K)`.
@@ -196,9 +194,8 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
             samples = ops.stop_gradient(samples)
             location = ops.clip(samples, -1.0, 1.0)
             patches = self.sensor(images, location)
-            state = self.core(
-                ops.concatenate([state, self._encode_glimpse(patches, location)], axis=-1)
-            )
+            glimpse = self._encode_glimpse(patches, location)
+            state = self.core(ops.concatenate([state, glimpse], axis=-1))
             states.append(state)
             steps.append((mean, samples, location, patches))
         return _Glimpses(ops.stack(states, 1), *(ops.stack(x, 1) for x in zip(*steps, strict=True)))
@@ -220,13 +217,9 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
 
     def _encode_glimpse(self, patches: Tensor, location: Tensor) -> Tensor:
         """Return g_t `(B, D)` for patches and location."""
-        flat = ops.reshape(patches, (-1, math.prod(patches.shape[1:])))
-        cast_location = ops.cast(location, self.compute_dtype)
-        return self.glimpse(
-            ops.concatenate(
-                [self.patch_encoder(flat), self.location_encoder(cast_location)], axis=-1
-            )
-        )
+        what = self.patch_encoder(ops.reshape(patches, (-1, math.prod(patches.shape[1:]))))
+        where = self.location_encoder(ops.cast(location, self.compute_dtype))
+        return self.glimpse(ops.concatenate([what, where], axis=-1))
 
     def _log_probabilities(self, glimpses: _Glimpses) -> Tensor:
         """Return `log p(l_t)` `(B, G)`, float32 at least, with a gradient to the means."""

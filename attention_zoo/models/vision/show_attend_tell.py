@@ -120,9 +120,7 @@ class HardCaptionAttention(CaptionAttention):
     ) -> None:
         super().__init__(**kwargs)
         self.expected_rate = expected_rate
-        self.reinforce = Reinforce(
-            coefficient=coefficient, entropy_bonus=entropy_bonus, dtype=self.dtype_policy
-        )
+        self.reinforce = Reinforce(0.9, coefficient, entropy_bonus, dtype=self.dtype_policy)
 
     def alignment(self) -> Any:
         return ReinforceAlignment(self.expected_rate, dtype=self.dtype_policy)
@@ -135,9 +133,7 @@ class HardCaptionAttention(CaptionAttention):
         reward_per_word = reward() / ops.maximum(words, 1.0)
         path_log_probs = words * ops.cast(choice.log_probability, "float32")
         nonempty = ops.any(mask, axis=1)
-        return self.reinforce(
-            reward_per_word, path_log_probs, choice.entropy, nonempty, training=True
-        )
+        return self.reinforce(reward_per_word, path_log_probs, choice.entropy, nonempty, True)
 
 
 @CAPTION_ATTENTIONS.register("pooled")
@@ -267,10 +263,9 @@ class ShowAttendTell(Captioner, EncoderDecoder):
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
-        projected = self.state_projection(record["hidden"]) + self.context_projection(
-            record["context"]
-        )
-        return self.drop(ops.tanh(embedded + projected), training=training)
+        hidden = self.state_projection(record["hidden"])
+        context = self.context_projection(record["context"])
+        return self.drop(ops.tanh(embedded + (hidden + context)), training=training)
 
     def add_auxiliary_losses(
         self, record: dict[str, Any], state: CellState, target: Tensor, projection: Projection
@@ -282,9 +277,8 @@ class ShowAttendTell(Captioner, EncoderDecoder):
             losses = smoothed_cross_entropy(_labels(target), logits, 0.0)
             return -ops.sum(ops.where(mask, losses, 0.0), axis=1)
 
-        auxiliary = self.attention.auxiliary_loss(
-            record["weights"][0], mask, state.alignments[0], reward
-        )
+        weights, alignment_state = record["weights"][0], state.alignments[0]
+        auxiliary = self.attention.auxiliary_loss(weights, mask, alignment_state, reward)
         captions = ops.sum(ops.cast(ops.any(mask, axis=1), "float32"))
         captions_per_token = captions / ops.maximum(ops.sum(ops.cast(mask, "float32")), 1.0)
         self.add_loss(ops.cast(auxiliary, "float32") * captions_per_token)
@@ -292,8 +286,8 @@ class ShowAttendTell(Captioner, EncoderDecoder):
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode images once and return the decoder's step function and initial state."""
         encoded = self.encode(source, False)
-        step, state = self.make_decoder_start(encoded, ops.shape(source)[0])[:2]
-        return self.make_image_start(source, encoded.memory, step, state)
+        start = self.make_decoder_start(encoded, ops.shape(source)[0])
+        return self.make_image_start(source, encoded.memory, start)
 
 
 def _labels(target: Tensor) -> Tensor:
