@@ -14,14 +14,6 @@ from attention_zoo.layers import POSITIONS, LearnedPositions, TransformerEncoder
 from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import make_final_norm
-from attention_zoo.models.positional_encoding import (
-    LEARNED,
-    check_layer_settings,
-    check_length,
-    make_self_attention,
-    make_sizes,
-    run_left_aligned,
-)
 from attention_zoo.models.presets import (
     PRESETS,
     Config,
@@ -30,6 +22,14 @@ from attention_zoo.models.presets import (
     collect_arguments,
     load_preset_as,
     model,
+)
+from attention_zoo.models.transformer_options import (
+    LEARNED,
+    check_layer_settings,
+    check_length,
+    make_self_attention,
+    make_sizes,
+    run_left_aligned,
 )
 from attention_zoo.typing import Tensor
 

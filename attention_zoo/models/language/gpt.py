@@ -25,20 +25,20 @@ from attention_zoo.models.generation import (
     check_vocabulary_size,
     mask_special_tokens,
 )
-from attention_zoo.models.positional_encoding import (
-    LEARNED,
-    check_layer_settings,
-    check_length,
-    make_self_attention,
-    make_sizes,
-    run_left_aligned,
-)
 from attention_zoo.models.presets import (
     Config,
     PresetMixin,
     add_presets,
     collect_arguments,
     model,
+)
+from attention_zoo.models.transformer_options import (
+    LEARNED,
+    check_layer_settings,
+    check_length,
+    make_self_attention,
+    make_sizes,
+    run_left_aligned,
 )
 from attention_zoo.typing import Tensor
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from attention_zoo.models.language.bert import BERT
 from attention_zoo.models.language.masked_lm import MaskedLM
-from attention_zoo.models.positional_encoding import LEARNED
 from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.weight_mapping import (
@@ -19,6 +18,7 @@ from attention_zoo.models.public.weight_mapping import (
     map_table,
     map_vector,
 )
+from attention_zoo.models.transformer_options import LEARNED
 
 NAMES = {
     "vocabulary_size": "vocab_size",

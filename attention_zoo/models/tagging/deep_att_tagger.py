@@ -24,7 +24,7 @@ from attention_zoo.models.presets import (
     collect_arguments,
     model,
 )
-from attention_zoo.models.tagging.tagger import Inputs, Tagger, self_attend
+from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Tensor
@@ -238,7 +238,7 @@ class DeepAttTagger(Tagger):
     # computation
 
     def encode(
-        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList = None
     ) -> Tensor:
         x = self.positions(self.project(self.features(inputs, training=training)))
         x = self.drop(x, training=training)

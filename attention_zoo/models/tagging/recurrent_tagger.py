@@ -12,7 +12,7 @@ from attention_zoo.layers import MultiHeadAttention, RecurrentEncoder
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import Residual
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
-from attention_zoo.models.tagging.tagger import Inputs, Tagger, self_attend
+from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
 from attention_zoo.typing import Tensor
 
@@ -112,7 +112,7 @@ class RecurrentTagger(Tagger):
     # computation
 
     def encode(
-        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList = None
     ) -> Tensor:
         x = self.features(inputs, training=training)
         nonempty_mask = zoo_ops.unmask_empty_rows(mask)

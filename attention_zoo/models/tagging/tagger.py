@@ -18,6 +18,8 @@ from attention_zoo.models.tagging.word_features import complete_character_option
 from attention_zoo.typing import Tensor
 
 Inputs = dict[str, Any]
+WeightList = list[Tensor] | None
+"""A list to which every self-attention appends its weights, or None."""
 
 PAD = 0
 
@@ -67,7 +69,7 @@ class Tagger(PresetMixin, keras.Model):
         self.build()
 
     def encode(
-        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList = None
     ) -> Tensor:
         """Return the states of the tokens, `(B, P, D)`; those of padding are ignored.
 
@@ -101,7 +103,7 @@ class Tagger(PresetMixin, keras.Model):
 
     def call(self, inputs: Inputs, training: bool | None = None) -> Tensor:
         aligned, mask, order = self._left_align(inputs)
-        states = self.encode(aligned, mask, bool(training), None)
+        states = self.encode(aligned, mask, bool(training))
         starts = inputs.get("starts")
         if starts is None:
             starts = ops.arange(1, ops.shape(order)[1] + 1, dtype="int32")
@@ -229,7 +231,7 @@ class Tagger(PresetMixin, keras.Model):
 
 
 def self_attend(
-    heads: Any, x: Tensor, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
+    heads: Any, x: Tensor, mask: Tensor, training: bool, attention_weights: WeightList
 ) -> Tensor:
     """Apply self-attention to `x (B, P, D)`; append its weights to the list, if given."""
     masks = {"query_mask": mask, "value_mask": mask}

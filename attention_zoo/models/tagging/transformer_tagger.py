@@ -10,7 +10,7 @@ import keras
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
 from attention_zoo.models.presets import Config, collect_arguments, model
-from attention_zoo.models.tagging.tagger import Inputs, Tagger
+from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList
 from attention_zoo.typing import Tensor
 
 
@@ -94,7 +94,7 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
     # computation
 
     def encode(
-        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList = None
     ) -> Tensor:
         bert_inputs = {"tokens": inputs["tokens"]}
         if self.settings["marks"]:

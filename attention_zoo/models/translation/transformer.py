@@ -24,7 +24,6 @@ from attention_zoo.models.generation import (
     GenerationMixin,
     check_vocabulary_size,
 )
-from attention_zoo.models.positional_encoding import check_layer_settings, make_self_attention
 from attention_zoo.models.presets import (
     Config,
     PresetMixin,
@@ -32,6 +31,7 @@ from attention_zoo.models.presets import (
     collect_arguments,
     model,
 )
+from attention_zoo.models.transformer_options import check_layer_settings, make_self_attention
 from attention_zoo.ops import Projection
 from attention_zoo.typing import Tensor
 

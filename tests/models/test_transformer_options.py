@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.layers import POSITIONS, MultiHeadAttention, TransformerEncoderLayer
-from attention_zoo.models.positional_encoding import check_positions, make_self_attention
+from attention_zoo.models.transformer_options import check_positions, make_self_attention
 
 
 @pytest.mark.parametrize("name", POSITIONS.names())
