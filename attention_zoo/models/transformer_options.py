@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
@@ -93,17 +93,26 @@ def make_sizes(embedding_dim: int, num_layers: int) -> Config:
     }
 
 
-def run_left_aligned(run: Callable[[Tensor, Tensor], Tensor], x: Tensor, mask: Tensor) -> Tensor:
-    """Apply `run` with padding moved to the end, so that distances count tokens only.
+def run_layers(
+    layers: Sequence[Any], x: Tensor, mask: Tensor, positions: str, **options: Any
+) -> Tensor:
+    """Apply self-attention layers; with relative positions, distances count tokens only.
+
+    Padding is moved to the end for them.
 
     Args:
-        run: takes `(B, T, D)` and its mask, and returns a tensor of the same shape.
+        layers: called with `mask` and the options.
         x: `(B, T, D)`, with padding anywhere; the result has the same order.
         mask: `(B, T)`, True at tokens.
+        positions: name of the positions.
     """
-    order = to_front(mask)
-    x = run(_reorder(x, order), ops.take_along_axis(mask, order, axis=1))
-    return _reorder(x, ops.argsort(order, axis=1))
+    is_relative = positions in POSITIONS
+    if is_relative:
+        order = to_front(mask)
+        x, mask = _reorder(x, order), ops.take_along_axis(mask, order, axis=1)
+    for layer in layers:
+        x = layer(x, mask=mask, **options)
+    return _reorder(x, ops.argsort(order, axis=1)) if is_relative else x
 
 
 def _reorder(x: Tensor, order: Tensor) -> Tensor:

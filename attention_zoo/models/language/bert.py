@@ -10,7 +10,7 @@ import keras
 from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers import POSITIONS, LearnedPositions, TransformerEncoderLayer
+from attention_zoo.layers import LearnedPositions, TransformerEncoderLayer
 from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import make_final_norm
@@ -29,7 +29,7 @@ from attention_zoo.models.transformer_options import (
     check_length,
     make_self_attention,
     make_sizes,
-    run_left_aligned,
+    run_layers,
 )
 from attention_zoo.typing import Tensor
 
@@ -109,7 +109,6 @@ class BERT(PresetMixin, keras.Model):
             for size in (vocabulary_size, num_segments)
         )
         self.positions: Any = LearnedPositions(max_length, **common) if is_learned else None
-        self.has_relative_positions = positions in POSITIONS
         self.norm = make_final_norm(**{**layer_options, "norm_first": True}, **common)
         self.drop = Dropout(dropout, **common)
         self_attention = partial(
@@ -141,13 +140,8 @@ class BERT(PresetMixin, keras.Model):
         mask = ops.not_equal(tokens, PAD)
         x = self.norm(self.embed(tokens, mask, inputs.get("segments")))
         x = self.drop(x, training=training)
-
-        def encode(x: Tensor, mask: Tensor) -> Tensor:
-            for layer in self.encoder:
-                x = layer(x, mask=mask, training=training)
-            return x
-
-        x = run_left_aligned(encode, x, mask) if self.has_relative_positions else encode(x, mask)
+        positions = self.settings["layer"].get("positions", LEARNED)
+        x = run_layers(self.encoder, x, mask, positions, training=training)
         hidden = zoo_ops.pass_mask_on(zoo_ops.zero_masked(self.final_norm(x), mask), mask)
         pooled = {} if self.pooler is None else {"pooled": self.pool(hidden, mask)}
         return {"hidden": hidden, **pooled}

@@ -11,7 +11,7 @@ from keras import layers, ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding import SearchOptions, StepOutput
 from attention_zoo.decoding.plan import get_static_value
-from attention_zoo.layers import POSITIONS, LearnedPositions, TransformerEncoderLayer
+from attention_zoo.layers import LearnedPositions, TransformerEncoderLayer
 from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
@@ -38,7 +38,7 @@ from attention_zoo.models.transformer_options import (
     check_length,
     make_self_attention,
     make_sizes,
-    run_left_aligned,
+    run_layers,
 )
 from attention_zoo.typing import Tensor
 
@@ -145,14 +145,8 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         check_length(tokens, self.settings["max_length"])
         mask = ops.not_equal(tokens, PAD)
         x = self.drop(self._embed(tokens, compute_positions(mask)), training=training)
-
-        def decode(x: Tensor, mask: Tensor) -> Tensor:
-            for layer in self.decoder:
-                x = layer(x, mask=mask, use_causal_mask=True, training=training)
-            return x
-
-        has_relative_positions = self.settings["positions"] in POSITIONS
-        x = run_left_aligned(decode, x, mask) if has_relative_positions else decode(x, mask)
+        options = {"use_causal_mask": True, "training": training}
+        x = run_layers(self.decoder, x, mask, self.settings["positions"], **options)
         projection = self.projection(self.norm(x))
         return projection.logits() if project else projection
 

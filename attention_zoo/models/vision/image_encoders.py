@@ -177,14 +177,13 @@ class KerasApplication(layers.Layer):
     def compute_output_shape(self, image_shape: Shape) -> Shape:
         """Return the grid's shape; raise ValueError if the images are too small."""
         try:
-            shape: Shape = self.model.compute_output_shape(tuple(image_shape))
+            return self.model.compute_output_shape(tuple(image_shape))
         except ValueError:
             height, width = image_shape[1:3]
             raise ValueError(
                 f"images of {height} x {width} pixels are too small for {self.kind}; give larger"
                 " ones (data.image_size) or an earlier layer"
             ) from None
-        return shape
 
 
 def complete_encoder_options(given: Config | None) -> Config:
