@@ -153,7 +153,7 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         self, encoded: Encoded, batch_size: Tensor, training: bool = False
     ) -> tuple[CellConstants, CellState]:
         """Return the decoder's prepared memories and its initial state."""
-        memory, initial_state, mask, _ = encoded
+        memory, mask, initial_state, _ = encoded
         return self.decoder.start(memory, initial_state, mask, batch_size, training)
 
     readout_fields: tuple[str, ...] = ("output",)
