@@ -215,9 +215,10 @@ def check_options(name: str, given: Any, known: Collection[str] | None = None) -
         raise ValueError(
             f"{name} must be a dict of options, as {{name: value}}, got {given!r}{hint}"
         )
+    options = dict(given or {})
     if known is not None:
-        _check_names(name, "option", given or {}, known)
-    return dict(given or {})
+        _check_names(name, "option", options, known)
+    return options
 
 
 def check_kind_options(

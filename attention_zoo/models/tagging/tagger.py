@@ -128,7 +128,7 @@ class Tagger(PresetMixin, keras.Model):
 
     def _check_inputs(self, inputs: Inputs) -> list[str]:
         """Return the names of the token inputs; ValueError for missing ones or wrong shapes."""
-        axes = {"tokens": ("batch", "positions")}
+        axes: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
         if self.characters is not None:
             axes["characters"] = ("batch", "positions", "characters")
         if self.settings["marks"]:
