@@ -242,7 +242,11 @@ def check_kind_options(
     """
     options = {"kind": kind, **check_options(name, given)}
     parameters = inspect.signature(get_constructor(options["kind"])).parameters
-    defaults = {n: x.default for n, x in parameters.items() if n not in ("kwargs", *reserved)}
+    defaults = {
+        option: parameter.default
+        for option, parameter in parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and option not in reserved
+    }
     owner = f"{name}.kind={options['kind']!r}"
     _check_names(owner, "option", options, ("kind", *defaults))
     for option, default in defaults.items():

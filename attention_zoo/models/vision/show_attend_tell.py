@@ -133,7 +133,9 @@ class HardCaptionAttention(CaptionAttention):
         reward_per_word = reward() / ops.maximum(words, 1.0)
         path_log_probs = words * ops.cast(choice.log_probability, "float32")
         nonempty = ops.any(mask, axis=1)
-        return self.reinforce(reward_per_word, path_log_probs, choice.entropy, nonempty, True)
+        return self.reinforce(
+            reward_per_word, path_log_probs, choice.entropy, nonempty, training=True
+        )
 
 
 @CAPTION_ATTENTIONS.register("pooled")
