@@ -42,8 +42,7 @@ class CopyCrossEntropy(keras.losses.Loss):
     """
 
     def __init__(self, name: str = "copy_cross_entropy", **kwargs: Any) -> None:
-        kwargs.pop("reduction", None)
-        super().__init__(name=name, reduction="sum", **kwargs)
+        super().__init__(name=name, **{**kwargs, "reduction": "sum"})
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         check_shape("y_pred", y_pred.shape, ("batch", "steps", "words"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -59,10 +60,7 @@ class CRFLoss(keras.losses.Loss):
     """
 
     def __init__(
-        self,
-        reduction: str = "sum_over_batch_size",
-        name: str = "crf_loss",
-        **kwargs: Any,
+        self, reduction: str = "sum_over_batch_size", name: str = "crf_loss", **kwargs: Any
     ) -> None:
         super().__init__(name=name, reduction=reduction, **kwargs)
 
@@ -70,10 +68,8 @@ class CRFLoss(keras.losses.Loss):
         chain = unpack(y_pred, "y_pred")
         size, positions = chain.starts.shape[0], chain.emissions.shape[1]
         positions = "positions" if positions is None else positions
-        expected_shape = (
-            ("batch", positions, size) if len(y_true.shape) == 3 else ("batch", positions)
-        )
-        check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, expected_shape)
+        axes = ("batch", positions, size) if len(y_true.shape) == 3 else ("batch", positions)
+        check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, axes)
         # This keeps the sums over a sentence small, and so exact, without changing the result.
         max_emissions = ops.max(chain.emissions, axis=-1, keepdims=True, initial=float("-inf"))
         chain = chain._replace(emissions=chain.emissions - ops.stop_gradient(max_emissions))
@@ -102,7 +98,5 @@ def _score_labels(chain: Chain, labels: Tensor) -> Tensor:
         one_hot = ops.arange(size, dtype="int32") == labels[..., None]
         return partial_score(chain, ops.logical_or(one_hot, is_unknown[..., None]))
 
-    def score_path() -> Tensor:
-        return path_score(chain, labels)
-
-    return ops.cond(ops.any(ops.logical_and(is_unknown, chain.mask)), score_tag_sets, score_path)
+    has_unknown = ops.any(ops.logical_and(is_unknown, chain.mask))
+    return ops.cond(has_unknown, score_tag_sets, partial(path_score, chain, labels))

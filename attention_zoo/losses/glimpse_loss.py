@@ -87,8 +87,5 @@ class GlimpseLoss(keras.losses.Loss):
         return losses + (surrogate - ops.stop_gradient(surrogate))
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "label_smoothing": self.label_smoothing,
-            "coefficient": self.coefficient,
-        }
+        config = {"label_smoothing": self.label_smoothing, "coefficient": self.coefficient}
+        return {**super().get_config(), **config}

@@ -70,8 +70,7 @@ class GuidedAlignment(keras.losses.Loss):
     def __init__(
         self, kind: str = "cross_entropy", name: str = "guided_alignment", **kwargs: Any
     ) -> None:
-        kwargs.pop("reduction", None)
-        super().__init__(name=name, reduction="sum", **kwargs)
+        super().__init__(name=name, **{**kwargs, "reduction": "sum"})
         self.kind = kind
         self.cost = KINDS.get(kind)
 

@@ -84,23 +84,19 @@ class HardestNegatives(keras.losses.Loss):
     ) -> Tensor:
         """Return the hinge loss of each pair against its negatives along an axis, `(B,)`."""
         lowest = ops.full((), float("-inf"), similarity.dtype)
-        hardest = ops.max(
-            ops.where(is_negative, similarity, lowest), axis=axis, initial=float("-inf")
-        )
+        scores = ops.where(is_negative, similarity, lowest)
+        hardest = ops.max(scores, axis=axis, initial=float("-inf"))
         has_negatives = ops.any(is_negative, axis=axis)
         hardest = ops.where(has_negatives, hardest, ops.zeros_like(hardest))
         if self.sharpness is not None:
             hardest = ops.stop_gradient(hardest)
-            difference = ops.where(
-                is_negative, similarity - ops.expand_dims(hardest, axis), 0 * similarity
-            )
+            difference = similarity - ops.expand_dims(hardest, axis)
+            difference = ops.where(is_negative, difference, 0 * similarity)
             negatives = ops.cast(is_negative, similarity.dtype)
             total = ops.sum(negatives * ops.exp(self.sharpness * difference), axis=axis)
             mean = total / ops.maximum(ops.sum(negatives, axis=axis), 1)
-            hardest = (
-                hardest
-                + ops.log(ops.where(has_negatives, mean, ops.ones_like(mean))) / self.sharpness
-            )
+            mean = ops.where(has_negatives, mean, ops.ones_like(mean))
+            hardest = hardest + ops.log(mean) / self.sharpness
         cost = ops.relu(self.margin - positive + hardest)
         return ops.where(has_negatives, cost, ops.zeros_like(cost))
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.ops import check_shape, number, refuse_float_mask, sizes_or
+from attention_zoo.ops import check_shape, number, rate, refuse_float_mask, sizes_or
 from attention_zoo.typing import Tensor
 
 
@@ -95,12 +95,10 @@ class Reinforce(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**{"autocast": False, **kwargs})
-        if not 0 <= number(baseline_decay) < 1:
-            raise ValueError(f"baseline_decay must be in [0, 1), got {baseline_decay!r}")
         for name, value in (("coefficient", coefficient), ("entropy_bonus", entropy_bonus)):
             if not 0 <= number(value) < math.inf:
                 raise ValueError(f"{name} must be at least 0 and finite, got {value!r}")
-        self.baseline_decay = baseline_decay
+        self.baseline_decay = rate("baseline_decay", baseline_decay)
         self.coefficient, self.entropy_bonus = coefficient, entropy_bonus
         self.baseline = self.add_weight(
             shape=(),

@@ -49,8 +49,7 @@ class SequenceCrossEntropy(keras.losses.Loss):
     def __init__(
         self, label_smoothing: float = 0.0, name: str = "sequence_cross_entropy", **kwargs: Any
     ) -> None:
-        kwargs.pop("reduction", None)
-        super().__init__(name=name, reduction="sum", **kwargs)
+        super().__init__(name=name, **{**kwargs, "reduction": "sum"})
         self.label_smoothing = check_label_smoothing(label_smoothing)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:

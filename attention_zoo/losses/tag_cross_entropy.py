@@ -52,8 +52,7 @@ class TagCrossEntropy(keras.losses.Loss):
     def __init__(
         self, label_smoothing: float = 0.0, name: str = "tag_cross_entropy", **kwargs: Any
     ) -> None:
-        kwargs.pop("reduction", None)
-        super().__init__(name=name, reduction="sum", **kwargs)
+        super().__init__(name=name, **{**kwargs, "reduction": "sum"})
         self.label_smoothing = check_label_smoothing(label_smoothing)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:

@@ -15,25 +15,24 @@ State = dict[str, Any]
 
 
 def make_empty_state(
+    model: Any,
     prompts: Sequence[KeysAndValues | None],
     batch_size: Tensor,
-    heads: tuple[int, int],
     width: int,
     max_steps: Any,
-    dtype: str,
 ) -> State:
     """Return the state before the first step, with an empty KV cache.
 
     Args:
+        model: with the settings "embedding_dim" and "num_heads".
         prompts: for each layer, the keys and values of the prompt, `(B, H, K, P)` and
             `(B, H, P, V)`, or None.
         batch_size: B.
-        heads: H, and the width of a head.
         width: W, hypotheses per source.
         max_steps: L, maximum number of steps.
-        dtype: of the cached keys and values.
     """
-    count, size = heads
+    count, dtype = model.settings["num_heads"], model.compute_dtype
+    size = model.settings["embedding_dim"] // count
     keys = ops.zeros((batch_size, count, size, max_steps * width), dtype=dtype)
     values = ops.zeros((batch_size, count, max_steps * width, size), dtype=dtype)
 

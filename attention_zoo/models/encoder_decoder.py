@@ -15,7 +15,15 @@ from attention_zoo.layers import (
     ScheduledSampling,
     StepRecord,
 )
-from attention_zoo.models.generation import END, PAD, START, DecoderStart, GenerationMixin
+from attention_zoo.models.generation import (
+    END,
+    PAD,
+    START,
+    DecoderStart,
+    GenerationMixin,
+    check_vocabulary_size,
+    mask_special_tokens,
+)
 from attention_zoo.models.presets import PresetMixin
 from attention_zoo.ops import Projection
 from attention_zoo.typing import Tensor
@@ -39,7 +47,8 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
     A subclass has a Dense layer `vocabulary` without bias and defines `encode` and `readout`. It
     overrides `decoder_inputs` if the decoder takes more than the last token, and
     `add_auxiliary_losses` for further training losses. Its constructor ends in
-    `self.set_up(settings)`. Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
+    `self.set_up(settings)`; see `presets.collect_arguments`. Token ids: 0 is padding, 1 unknown, 2
+    start, 3 end.
 
     Args:
         sampling: a `ScheduledSampling`, or its schedule, which feeds the decoder some of its own
@@ -73,11 +82,7 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
     def set_up(self, settings: dict[str, Any]) -> None:
         """Store the constructor's arguments and build all weights."""
         for name in self.vocabulary_settings:
-            if settings[name] < END + 2:
-                raise ValueError(
-                    f"{name} must be at least {END + 2} (4 special tokens and one more), "
-                    f"got {settings[name]}"
-                )
+            check_vocabulary_size(name, settings[name])
             setattr(self, name, settings[name])
         self.settings = settings
         self.build()
@@ -134,13 +139,9 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         constants, state = self.prepare_decoder(encoded, ops.shape(source)[0], bool(training))
         decoder_ids = self.make_decoder_input_ids(target, encoded) if training else target
         embedded = self.drop(self.target_embedding(decoder_ids), training=training)
+        inputs, mask = self.decoder_inputs(embedded, encoded), ops.not_equal(target, PAD)
         record, state = self.decoder.unroll(
-            self.decoder_inputs(embedded, encoded),
-            constants,
-            state,
-            ops.not_equal(target, 0),
-            self.readout_fields,
-            bool(training),
+            inputs, constants, state, mask, self.readout_fields, bool(training)
         )
         hidden = self.readout(record, embedded, encoded, bool(training))
         projection = Projection(hidden, self.vocabulary.kernel)
@@ -152,9 +153,8 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         self, encoded: Encoded, batch_size: Tensor, training: bool = False
     ) -> tuple[CellConstants, CellState]:
         """Return the decoder's prepared memories and its initial state."""
-        return self.decoder.start(
-            encoded.memory, encoded.initial_state, encoded.mask, batch_size, training
-        )
+        memory, mask, initial_state, _ = encoded
+        return self.decoder.start(memory, initial_state, mask, batch_size, training)
 
     readout_fields: tuple[str, ...] = ("output",)
     """The fields of `StepRecord` that `readout` needs."""
@@ -170,9 +170,7 @@ class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
         inputs = self.decoder_inputs(embedded, encoded)
         record, state = self.decoder.step(inputs, state, constants)
         logits = self.vocabulary(self.readout(record._asdict(), embedded, encoded, False))
-        ids = ops.arange(self.target_vocabulary_size)
-        is_forbidden = ops.logical_or(ids == PAD, ids == START)
-        return ops.where(is_forbidden, ops.cast(float("-inf"), logits.dtype), logits), record, state
+        return mask_special_tokens(logits), record, state
 
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state."""

@@ -9,15 +9,14 @@ import keras
 
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.decoding.ensemble import ensemble, mean_logits
-from attention_zoo.models import presets
 from attention_zoo.models.generation import DecoderStart, GenerationMixin
-from attention_zoo.models.presets import model
+from attention_zoo.models.presets import PresetMixin, model
 from attention_zoo.typing import Tensor
 
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class Ensemble(GenerationMixin, keras.Model):
+class Ensemble(PresetMixin, GenerationMixin, keras.Model):
     """Ensemble that averages its members' token probabilities.
 
     Formula:
@@ -54,7 +53,7 @@ class Ensemble(GenerationMixin, keras.Model):
         self.built = True
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:  # type: ignore[override]
         """The constructor's arguments as plain data."""
         return {"members": [keras.saving.serialize_keras_object(m) for m in self.members]}
 
@@ -71,10 +70,3 @@ class Ensemble(GenerationMixin, keras.Model):
         starts = [member.start_decoding(source, width, max_steps) for member in self.members]
         step = ensemble([start.step for start in starts])
         return DecoderStart(step, tuple(start.state for start in starts), starts[0].start)
-
-    def save_to_preset(self, folder: Any) -> None:
-        """Save config, weights and their sha256 to a folder that `from_preset` can load."""
-        presets.save_to_preset(self, folder)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.settings}

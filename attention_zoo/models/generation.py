@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from attention_zoo.decoding import Rule, SearchOptions, SearchResult, search
+from attention_zoo.decoding import Rule, SearchOptions, SearchResult, StepOutput, search
 from attention_zoo.decoding.plan import Vocabulary, get_static_value
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
@@ -38,6 +38,15 @@ class DecoderStart(NamedTuple):
     start: Any = START
     source_mask: Tensor | None = None
     source_keys: Tensor | None = None
+
+    def mask_special_tokens(self) -> DecoderStart:
+        """Return a start whose steps have logit -inf for padding and start."""
+
+        def step(tokens: Tensor, state: Any) -> StepOutput:
+            output = self.step(tokens, state)
+            return output._replace(logits=mask_special_tokens(output.logits))
+
+        return self._replace(step=step)
 
 
 class GenerationMixin:
@@ -140,6 +149,14 @@ def mask_special_tokens(logits: Tensor) -> Tensor:
     ids = ops.arange(logits.shape[-1])
     is_forbidden = ops.logical_or(ids == PAD, ids == START)
     return ops.where(is_forbidden, ops.cast(float("-inf"), logits.dtype), logits)
+
+
+def check_vocabulary_size(name: str, size: int) -> None:
+    """Raise ValueError unless a vocabulary has more than the special tokens."""
+    if size < END + 2:
+        raise ValueError(
+            f"{name} must be at least {END + 2} (4 special tokens and one more), got {size}"
+        )
 
 
 def check_source(source: Tensor, vocabulary: int | None) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -14,6 +16,7 @@ import numpy as np
 
 from attention_zoo.files import MANIFEST, HashedFile, check_format_version, find_damage, seal
 from attention_zoo.hub import resolve_folder
+from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry, did_you_mean
 
 Config = dict[str, Any]
@@ -24,6 +27,8 @@ PRESETS = Registry("preset")
 LOADERS: list[Callable[[Path, type | None, Config], Any]] = []
 """Loaders of folders in other formats; each returns a model, or None for an unknown format."""
 FORMAT_VERSION = 1
+MAY_BE_ZERO = ("copies", "window")
+"""Arguments of models that may be 0, unlike other integers."""
 
 
 def model(cls: M) -> M:
@@ -32,14 +37,10 @@ def model(cls: M) -> M:
     return cls
 
 
-def preset(cls: type, name: str) -> Callable[[Callable[[], Config]], Callable[[], Config]]:
-    """Register a function that returns constructor arguments of `cls` as a preset."""
-
-    def register(make_config: Callable[[], Config]) -> Callable[[], Config]:
-        PRESETS.register(name)(lambda: (cls, make_config()))
-        return make_config
-
-    return register
+def add_presets(cls: type, **configs: Config) -> None:
+    """Register presets of a model class: their constructor arguments, by name of the preset."""
+    for name, config in configs.items():
+        PRESETS.register(name)(partial(copy.deepcopy, (cls, config)))
 
 
 def list_presets() -> list[str]:
@@ -54,8 +55,7 @@ def preset_class(name: str) -> type:
 
 def preset_config(name: str) -> Config:
     """Return the constructor arguments of a preset; raise ValueError for an unknown name."""
-    config: Config = PRESETS.get(name)()[1]
-    return config
+    return dict(PRESETS.get(name)()[1])
 
 
 def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
@@ -112,11 +112,8 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     """Save config.json, model.weights.h5 and manifest.json (sha256 of both) to a folder."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    config = {
-        "format_version": FORMAT_VERSION,
-        "class": type(instance).__name__,
-        "config": instance.settings,
-    }
+    name, config = type(instance).__name__, instance.settings
+    config = {"format_version": FORMAT_VERSION, "class": name, "config": config}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     weights = _WeightsFile()
     optimizer = getattr(instance, "optimizer", None)
@@ -166,11 +163,29 @@ class _WeightsFile(io.BytesIO):
         return "model.weights.h5"  # Keras infers the format from the suffix
 
 
-def check_options_dict(name: str, given: Config | None) -> Config:
-    """Return the options in argument `name` as a dict, {} for None; ValueError if not a dict."""
-    if not isinstance(given, Mapping | None):
-        raise ValueError(f"{name} must be a dict of options, as {{name: value}}, got {given!r}")
-    return dict(given or {})
+def collect_arguments(variables: Config) -> Config:
+    """Return the arguments of a model's constructor as JSON types, given its `locals()`.
+
+    A constructor passes them to `settings`, from which `get_config` returns them:
+
+        def __init__(self, units: int, rate: float = 0.1, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.settings = collect_arguments(locals())
+
+    They are the arguments in the signature of the class whose constructor this is, without `self`
+    and `**kwargs`. Subclasses of that class add their own in `get_config`.
+
+    Raises:
+        ValueError: an argument annotated `int` that is not an integer of at least 1, or 0 for those
+            in `MAY_BE_ZERO`.
+    """
+    settings: Config = {}
+    for name, parameter in inspect.signature(variables["__class__"]).parameters.items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            settings[name] = to_json_types(variables[name])
+            if parameter.annotation == "int":
+                whole_number(name, variables[name], 0 if name in MAY_BE_ZERO else 1)
+    return settings
 
 
 def to_json_types(value: Any) -> Any:
@@ -185,10 +200,67 @@ def to_json_types(value: Any) -> Any:
 def check_arguments(cls: Callable[..., Any], given: Config) -> None:
     """Raise ValueError for an argument that the constructor of `cls` does not have."""
     known = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
+    given = {name: given[name] for name in given if name not in ("name", "dtype", "sampling")}
+    _check_names(cls.__name__, "argument", given, known)
+
+
+def check_options(name: str, given: Any, known: Collection[str] | None = None) -> Config:
+    """Return the options in argument `name` as a dict, {} for None.
+
+    Raises:
+        ValueError: not a dict, or an option that is not in `known`.
+    """
+    if not isinstance(given, Mapping | None):
+        hint = f" (known: {', '.join(known)})" if known else ""
+        raise ValueError(
+            f"{name} must be a dict of options, as {{name: value}}, got {given!r}{hint}"
+        )
+    options = dict(given or {})
+    if known is not None:
+        _check_names(name, "option", options, known)
+    return options
+
+
+def check_kind_options(
+    name: str,
+    given: Config | None,
+    kind: str,
+    get_constructor: Callable[[str], Callable[..., Any]],
+    reserved: Collection[str] = (),
+) -> tuple[Config, Config]:
+    """Return the options in argument `name` with their "kind", and the defaults of that kind.
+
+    Args:
+        name: of the argument.
+        given: its value: a dict of options, or None for none.
+        kind: default of the option "kind".
+        get_constructor: returns the constructor of a kind; its arguments are the options.
+        reserved: arguments of constructors that are not options.
+
+    Raises:
+        ValueError: not a dict, an unknown option, or a missing one.
+    """
+    options = {"kind": kind, **check_options(name, given)}
+    parameters = inspect.signature(get_constructor(options["kind"])).parameters
+    defaults = {
+        option: parameter.default
+        for option, parameter in parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and option not in reserved
+    }
+    owner = f"{name}.kind={options['kind']!r}"
+    _check_names(owner, "option", options, ("kind", *defaults))
+    for option, default in defaults.items():
+        if default is inspect.Parameter.empty and option not in options:
+            raise ValueError(f"{owner} needs the option {option!r}")
+    return options, defaults
+
+
+def _check_names(owner: str, noun: str, given: Config, known: Collection[str]) -> None:
+    """Raise ValueError for a name in `given` that is not in `known`."""
     for name in given:
-        if name not in known and name not in ("name", "dtype", "sampling"):
+        if name not in known:
             raise ValueError(
-                f"{cls.__name__} has no argument {name!r}{did_you_mean(name, known)}"
+                f"{owner} has no {noun} {name!r}{did_you_mean(name, known)}"
                 f" (known: {', '.join(known)})"
             )
 
@@ -215,10 +287,8 @@ def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
 def _verify(folder: Path) -> None:
     """Raise ValueError unless all files match the manifest."""
     damaged = find_damage(folder)
-    if damaged is None:
-        return
-    if damaged.name == MANIFEST:
+    if damaged is not None and damaged.name == MANIFEST:
         raise ValueError(f"{folder}: not a model folder ({damaged})")
-    raise ValueError(
-        f"{folder / damaged.name}: missing or damaged (sha256 differs from {MANIFEST})"
-    )
+    if damaged is not None:
+        path = folder / damaged.name
+        raise ValueError(f"{path}: missing or damaged (sha256 differs from {MANIFEST})")

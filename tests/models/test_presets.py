@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
 import attention_zoo as az
-from attention_zoo.models.presets import PRESETS, check_arguments
+from attention_zoo.models.presets import PRESETS, check_arguments, collect_arguments
 from tests.models.generation_conformance import VOCABULARY
 
 TINY = {**VOCABULARY, "embedding_dim": 4, "units": 6}
@@ -28,6 +30,57 @@ def test_preset_contains_valid_json_arguments(name: str) -> None:
     plain = [value for value in numbers.values() if not isinstance(value, dict)]
     assert all(isinstance(value, int | float | str | bool) for value in [*plain, *options])
     assert not set(VOCABULARY) & set(numbers), "vocabularies come with the data"
+
+
+class Collecting:
+    def __init__(self, units: int, copies: int = 0, rates: Any = (0.5,), **kwargs: Any) -> None:
+        super().__init__()
+        doubled = 2 * units
+        self.settings = collect_arguments(locals())
+        assert doubled == 2 * units
+
+
+class ExtendedRNNSearch(az.models.RNNSearch):
+    """A subclass as users write it."""
+
+    def __init__(self, *args: Any, extra: int = 1, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.extra = extra
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "extra": self.extra}
+
+
+def test_arguments_are_collected_as_json_types() -> None:
+    collected = Collecting(np.int64(3), rates=(np.float32(0.5), 1), name="ignored").settings
+    assert collected == {"units": 3, "copies": 0, "rates": [0.5, 1]}
+    assert [type(x) for x in (collected["units"], *collected["rates"])] == [int, float, int]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"units": 0}, "units must be at least 1, got 0"),
+        ({"units": True}, "units must be an integer of at least 1, got True"),
+        ({"units": 2, "copies": -1}, "copies must be at least 0, got -1"),
+    ],
+)
+def test_collected_sizes_are_checked(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Collecting(**arguments)
+
+
+def test_subclass_with_further_arguments_is_restored() -> None:
+    model = ExtendedRNNSearch(**TINY, extra=2)
+    assert model.settings == az.models.RNNSearch(**TINY).settings
+    with keras.saving.custom_object_scope({"ExtendedRNNSearch": ExtendedRNNSearch}):
+        restored = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(model))
+    assert (restored.extra, restored.settings) == (2, model.settings)
+
+
+def test_presets_are_not_shared() -> None:
+    az.models.preset_config("transformer_base")["layer"]["norm"] = "rms"
+    assert az.models.preset_config("transformer_base")["layer"] == {"norm_first": False}
 
 
 def test_overrides_win() -> None:

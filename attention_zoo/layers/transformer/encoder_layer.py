@@ -13,7 +13,6 @@ from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import Residual
-from attention_zoo.registry import check_known
 from attention_zoo.typing import Shape, Tensor
 
 LAYER_OPTIONS = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
@@ -210,16 +209,6 @@ def make_multi_head_attention(layer: Any, width: int) -> MultiHeadAttention:
     if width % count:
         raise ValueError(f"num_heads must divide the width of the inputs, got {count} for {width}")
     return MultiHeadAttention(count, width // count, dtype=layer.dtype_policy)
-
-
-def check_layer_options(options: dict[str, Any], extra: tuple[str, ...] = ()) -> None:
-    """Raise ValueError for arguments that a model's `layer` does not accept.
-
-    Args:
-        options: the value of `layer`, arguments by name.
-        extra: names that the model accepts in addition to `LAYER_OPTIONS`.
-    """
-    check_known("layer has no option", options, (*LAYER_OPTIONS, *extra))
 
 
 def project_keys_and_values(

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
 
 import keras
 from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers import (
-    POSITIONS,
-    LearnedPositions,
-    MultiHeadAttention,
-    TransformerEncoderLayer,
-)
+from attention_zoo.layers import LearnedPositions, TransformerEncoderLayer
 from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.layers.transformer.dropout import Dropout
-from attention_zoo.layers.transformer.encoder_layer import check_layer_options
-from attention_zoo.layers.transformer.residual import NORMS, make_final_norm
-from attention_zoo.models.positional_encoding import (
-    LEARNED,
-    check_positions,
-    make_relative_positions,
-    run_left_aligned,
+from attention_zoo.layers.transformer.residual import make_final_norm
+from attention_zoo.models.presets import (
+    PRESETS,
+    Config,
+    PresetMixin,
+    add_presets,
+    collect_arguments,
+    load_preset_as,
+    model,
 )
-from attention_zoo.models.presets import Config, PresetMixin, model, preset
+from attention_zoo.models.transformer_options import (
+    LEARNED,
+    check_layer_settings,
+    check_length,
+    make_self_attention,
+    make_sizes,
+    run_layers,
+)
 from attention_zoo.typing import Tensor
 
 PAD = 0
@@ -91,72 +97,30 @@ class BERT(PresetMixin, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        layer = dict(layer or {})
-        self.settings: dict[str, Any] = {
-            "vocabulary_size": vocabulary_size,
-            "embedding_dim": embedding_dim,
-            "units": units,
-            "num_heads": num_heads,
-            "num_layers": num_layers,
-            "max_length": max_length,
-            "num_segments": num_segments,
-            "layer": dict(layer),
-            "dropout": dropout,
-            "use_pooler": use_pooler,
-        }
-        self._check_settings()
+        self.settings = collect_arguments(locals())
+        check_layer_settings(self.settings, LEARNED)
         common: dict[str, Any] = {"dtype": self.dtype_policy}
+        layer_options = {"dropout": dropout, **self.settings["layer"]}
+        positions = layer_options.pop("positions", LEARNED)
+        is_learned = positions == LEARNED
+        initializer = partial(keras.initializers.TruncatedNormal, stddev=0.02)
         self.token_embedding, self.segment_embedding = (
-            layers.Embedding(size, embedding_dim, _make_initializer(), **common)
+            layers.Embedding(size, embedding_dim, initializer(), **common)
             for size in (vocabulary_size, num_segments)
         )
-        positions = layer.pop("positions", LEARNED)
-        has_absolute_positions = positions == LEARNED
-        self.positions: Any = (
-            LearnedPositions(max_length, **common) if has_absolute_positions else None
-        )
-        self.has_relative_positions = positions in POSITIONS
-        self.norm = NORMS.get(layer.get("norm", "layer"))(
-            epsilon=layer.get("epsilon", 1e-6), **common
-        )
+        self.positions: Any = LearnedPositions(max_length, **common) if is_learned else None
+        self.norm = make_final_norm(**{**layer_options, "norm_first": True}, **common)
         self.drop = Dropout(dropout, **common)
-        key_dim = embedding_dim // num_heads
+        self_attention = partial(
+            make_self_attention, positions, num_heads, embedding_dim, dropout, **common
+        )
         self.encoder = [
-            TransformerEncoderLayer(
-                units,
-                num_heads,
-                MultiHeadAttention(
-                    num_heads,
-                    key_dim,
-                    dropout=dropout,
-                    positions=make_relative_positions(positions, **common),
-                    **common,
-                ),
-                **{"dropout": dropout, **layer, **common},
-            )
+            TransformerEncoderLayer(units, num_heads, self_attention(), **layer_options, **common)
             for _ in range(num_layers)
         ]
-        self.final_norm = make_final_norm(**layer, **common)
+        self.final_norm = make_final_norm(**layer_options, **common)
         self.pooler: Any = layers.Dense(embedding_dim, "tanh", **common) if use_pooler else None
         self.build()
-
-    def _check_settings(self) -> None:
-        """Raise ValueError for invalid settings."""
-        settings = self.settings
-        for name in ("vocabulary_size", "embedding_dim", "units", "num_heads", "num_layers"):
-            zoo_ops.whole_number(name, settings[name])
-        for name in ("max_length", "num_segments"):
-            zoo_ops.whole_number(name, settings[name])
-        check_layer_options(settings["layer"], extra=("positions",))
-        check_positions(
-            settings["layer"].get("positions", LEARNED),
-            (LEARNED,),
-        )
-        if settings["embedding_dim"] % settings["num_heads"]:
-            raise ValueError(
-                f"num_heads must divide embedding_dim, got num_heads={settings['num_heads']}, "
-                f"embedding_dim={settings['embedding_dim']}"
-            )
 
     def build(self, input_shape: Any = None) -> None:
         width = self.settings["embedding_dim"]
@@ -176,13 +140,8 @@ class BERT(PresetMixin, keras.Model):
         mask = ops.not_equal(tokens, PAD)
         x = self.norm(self.embed(tokens, mask, inputs.get("segments")))
         x = self.drop(x, training=training)
-
-        def encode(x: Tensor, mask: Tensor) -> Tensor:
-            for layer in self.encoder:
-                x = layer(x, mask=mask, training=training)
-            return x
-
-        x = run_left_aligned(encode, x, mask) if self.has_relative_positions else encode(x, mask)
+        positions = self.settings["layer"].get("positions", LEARNED)
+        x = run_layers(self.encoder, x, mask, positions, training=training)
         hidden = zoo_ops.pass_mask_on(zoo_ops.zero_masked(self.final_norm(x), mask), mask)
         pooled = {} if self.pooler is None else {"pooled": self.pool(hidden, mask)}
         return {"hidden": hidden, **pooled}
@@ -193,12 +152,7 @@ class BERT(PresetMixin, keras.Model):
         Raises:
             ValueError: the sequences are longer than `max_length`.
         """
-        length, max_length = tokens.shape[1], self.settings["max_length"]
-        if length is not None and length > max_length:
-            raise ValueError(
-                f"sequence length {length} of tokens exceeds max_length={max_length}. Truncate the "
-                "input, or build the model with a larger max_length."
-            )
+        check_length(tokens, self.settings["max_length"])
         segments = ops.zeros_like(tokens) if segments is None else ops.cast(segments, "int32")
         x = self.token_embedding(tokens) + self.segment_embedding(segments)
         return x if self.positions is None else x + self.positions.embed(compute_positions(mask))
@@ -210,60 +164,59 @@ class BERT(PresetMixin, keras.Model):
         return zoo_ops.zero_masked(self.pooler(ops.squeeze(first_hidden, 1)), ops.any(mask, axis=1))
 
 
-def _make_initializer() -> keras.initializers.Initializer:
-    """Return the embeddings' initializer: a normal of stddev 0.02, truncated at twice that."""
-    return keras.initializers.TruncatedNormal(stddev=0.02)
+class BERTBackboneMixin(PresetMixin):
+    """Mixin for models with an argument and attribute `bert`: a `BERT`, or its arguments."""
 
+    backbone_name, backbone_fixed = "bert", ("use_pooler",)
+    own_arguments: ClassVar[tuple[str, ...]] = ("name", "dtype")
+    """Arguments of this model; all others of `from_preset` are the BERT's."""
 
-RELEASED_LAYER_OPTIONS = {"norm_first": False, "activation": "gelu", "epsilon": 1e-12}
-"""Layer options of the released models."""
+    def make_bert(self, bert: Any) -> BERT:
+        """Return the argument `bert` as a `BERT`, new ones with `use_pooler=False` by default."""
+        if isinstance(bert, dict) and "class_name" in bert:
+            bert = keras.saving.deserialize_keras_object(bert)
+        if isinstance(bert, dict):
+            dtype = self.dtype_policy  # type: ignore[attr-defined]
+            bert = BERT(**{"use_pooler": False, **bert, "dtype": dtype})
+        if not isinstance(bert, BERT):
+            raise ValueError(f"bert must be a BERT or its arguments, got {bert!r}")
+        return bert
 
+    def get_config(self) -> Config:
+        bert = keras.saving.serialize_keras_object(self.get_backbone())
+        return {**super().get_config(), "bert": bert}
 
-def _make_config(embedding_dim: int, num_layers: int) -> Config:
-    """Return the settings of a size: heads of 64, feed-forward networks four times as wide."""
-    return {
-        "embedding_dim": embedding_dim,
-        "units": 4 * embedding_dim,
-        "num_heads": embedding_dim // 64,
-        "num_layers": num_layers,
-        "layer": dict(RELEASED_LAYER_OPTIONS),
-    }
+    @classmethod
+    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
+        """Load a model of this class from a folder, or build one around a BERT preset.
+
+        Args:
+            name_or_folder: see `models.from_preset`.
+            **overrides: arguments of this class (`own_arguments`); all others are the BERT's.
+                `dtype` applies to the whole model.
+        """
+        own = {key: overrides.pop(key) for key in cls.own_arguments if key in overrides}
+        if str(name_or_folder) in PRESETS:
+            common = {"dtype": own["dtype"]} if "dtype" in own else {}
+            bert = BERT.from_preset(name_or_folder, **{"use_pooler": False, **overrides}, **common)
+            return cls(bert, **own)  # type: ignore[call-arg]
+        changes = {"bert": overrides} if overrides else {}
+        return load_preset_as(cls, name_or_folder, **changes, **own)
 
 
 # config
 
+RELEASED_LAYER_OPTIONS = {"norm_first": False, "activation": "gelu", "epsilon": 1e-12}
+"""Layer options of the released models."""
 
-@preset(BERT, "bert_tiny")
-def bert_tiny() -> Config:
-    """Return the sizes of Turc et al. 2019, arXiv 1908.08962, table 1: 2 layers of width 128."""
-    return _make_config(128, 2)
-
-
-@preset(BERT, "bert_mini")
-def bert_mini() -> Config:
-    """Return the sizes of Turc et al. 2019, table 1: 4 layers of width 256."""
-    return _make_config(256, 4)
-
-
-@preset(BERT, "bert_small")
-def bert_small() -> Config:
-    """Return the sizes of Turc et al. 2019, table 1: 4 layers of width 512."""
-    return _make_config(512, 4)
-
-
-@preset(BERT, "bert_medium")
-def bert_medium() -> Config:
-    """Return the sizes of Turc et al. 2019, table 1: 8 layers of width 512."""
-    return _make_config(512, 8)
-
-
-@preset(BERT, "bert_base")
-def bert_base() -> Config:
-    """Return the sizes of Devlin et al. 2018, section 3, "base"."""
-    return _make_config(768, 12)
-
-
-@preset(BERT, "bert_large")
-def bert_large() -> Config:
-    """Return the sizes of Devlin et al. 2018, section 3, "large"."""
-    return _make_config(1024, 24)
+add_presets(
+    BERT,
+    # The sizes of Turc et al. 2019, arXiv 1908.08962, table 1.
+    bert_tiny=Config(**make_sizes(128, 2), layer=RELEASED_LAYER_OPTIONS),
+    bert_mini=Config(**make_sizes(256, 4), layer=RELEASED_LAYER_OPTIONS),
+    bert_small=Config(**make_sizes(512, 4), layer=RELEASED_LAYER_OPTIONS),
+    bert_medium=Config(**make_sizes(512, 8), layer=RELEASED_LAYER_OPTIONS),
+    # The sizes of Devlin et al. 2018, section 3, "base" and "large".
+    bert_base=Config(**make_sizes(768, 12), layer=RELEASED_LAYER_OPTIONS),
+    bert_large=Config(**make_sizes(1024, 24), layer=RELEASED_LAYER_OPTIONS),
+)

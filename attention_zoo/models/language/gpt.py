@@ -11,33 +11,35 @@ from keras import layers, ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding import SearchOptions, StepOutput
 from attention_zoo.decoding.plan import get_static_value
-from attention_zoo.layers import (
-    POSITIONS,
-    LearnedPositions,
-    MultiHeadAttention,
-    TransformerEncoderLayer,
-)
+from attention_zoo.layers import LearnedPositions, TransformerEncoderLayer
 from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.layers.transformer.dropout import Dropout
-from attention_zoo.layers.transformer.encoder_layer import check_layer_options
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import make_final_norm
 from attention_zoo.models.caching import make_empty_state, make_next_state
 from attention_zoo.models.generation import (
-    END,
     PAD,
     START,
     DecoderStart,
     GenerationMixin,
+    check_vocabulary_size,
     mask_special_tokens,
 )
-from attention_zoo.models.positional_encoding import (
-    LEARNED,
-    check_positions,
-    make_relative_positions,
-    run_left_aligned,
+from attention_zoo.models.presets import (
+    Config,
+    PresetMixin,
+    add_presets,
+    collect_arguments,
+    model,
 )
-from attention_zoo.models.presets import Config, PresetMixin, model, preset
+from attention_zoo.models.transformer_options import (
+    LEARNED,
+    check_layer_settings,
+    check_length,
+    make_self_attention,
+    make_sizes,
+    run_layers,
+)
 from attention_zoo.typing import Tensor
 
 DEFAULT_LAYER_OPTIONS = {"activation": "gelu_tanh", "epsilon": 1e-5}
@@ -106,62 +108,25 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
     ) -> None:
         super().__init__(**kwargs)
         self.target_vocabulary_size = self.source_vocabulary_size = vocabulary_size
-        self.settings: dict[str, Any] = {
-            "vocabulary_size": vocabulary_size,
-            "embedding_dim": embedding_dim,
-            "units": units,
-            "num_heads": num_heads,
-            "num_layers": num_layers,
-            "max_length": max_length,
-            "layer": dict(layer or {}),
-            "dropout": dropout,
-            "positions": positions,
-        }
-        self._check_settings()
+        self.settings = collect_arguments(locals())
+        check_vocabulary_size("vocabulary_size", vocabulary_size)
+        check_layer_settings(self.settings, LEARNED)
         common: dict[str, Any] = {"dtype": self.dtype_policy}
-        layer_options = {**DEFAULT_LAYER_OPTIONS, **(layer or {})}
-        initializer = keras.initializers.RandomNormal(stddev=0.02)
-        self.token_embedding = layers.Embedding(
-            vocabulary_size, embedding_dim, initializer, **common
-        )
-        has_absolute_positions = positions == LEARNED
-        self.positions: Any = (
-            LearnedPositions(max_length, **common) if has_absolute_positions else None
-        )
+        layer_options = {**DEFAULT_LAYER_OPTIONS, "dropout": dropout, **self.settings["layer"]}
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        self.token_embedding = layers.Embedding(vocabulary_size, embedding_dim, normal, **common)
+        is_learned = positions == LEARNED
+        self.positions: Any = LearnedPositions(max_length, **common) if is_learned else None
         self.drop = Dropout(dropout, **common)
-        key_dim = embedding_dim // num_heads
-        make_positions = partial(make_relative_positions, positions, causal=True, **common)
+        self_attention = partial(
+            make_self_attention, positions, num_heads, embedding_dim, dropout, causal=True, **common
+        )
         self.decoder = [
-            TransformerEncoderLayer(
-                units,
-                num_heads,
-                MultiHeadAttention(
-                    num_heads, key_dim, dropout=dropout, positions=make_positions(), **common
-                ),
-                **{"dropout": dropout, **layer_options, **common},
-            )
+            TransformerEncoderLayer(units, num_heads, self_attention(), **layer_options, **common)
             for _ in range(num_layers)
         ]
         self.norm = make_final_norm(**layer_options, **common)
         self.build()
-
-    def _check_settings(self) -> None:
-        """Raise ValueError for invalid settings."""
-        settings = self.settings
-        for name in ("embedding_dim", "units", "num_heads", "num_layers", "max_length"):
-            zoo_ops.whole_number(name, settings[name])
-        if settings["vocabulary_size"] < END + 2:
-            raise ValueError(
-                f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
-                f"got {settings['vocabulary_size']}"
-            )
-        check_layer_options(settings["layer"])
-        check_positions(settings["positions"], (LEARNED,))
-        if settings["embedding_dim"] % settings["num_heads"]:
-            raise ValueError(
-                f"num_heads must divide embedding_dim, got num_heads={settings['num_heads']}, "
-                f"embedding_dim={settings['embedding_dim']}"
-            )
 
     def build(self, input_shape: Any = None) -> None:
         shape = (None, None, self.settings["embedding_dim"])
@@ -177,22 +142,11 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
     ) -> Any:
         tokens = ops.cast(inputs["tokens"], "int32")
-        length, max_length = tokens.shape[1], self.settings["max_length"]
-        if length is not None and length > max_length:
-            raise ValueError(
-                f"sequence length {length} of tokens exceeds max_length={max_length}. Truncate the "
-                "input, or build the model with a larger max_length."
-            )
+        check_length(tokens, self.settings["max_length"])
         mask = ops.not_equal(tokens, PAD)
         x = self.drop(self._embed(tokens, compute_positions(mask)), training=training)
-
-        def decode(x: Tensor, mask: Tensor) -> Tensor:
-            for layer in self.decoder:
-                x = layer(x, mask=mask, use_causal_mask=True, training=training)
-            return x
-
-        has_relative_positions = self.settings["positions"] in POSITIONS
-        x = run_left_aligned(decode, x, mask) if has_relative_positions else decode(x, mask)
+        options = {"use_causal_mask": True, "training": training}
+        x = run_layers(self.decoder, x, mask, self.settings["positions"], **options)
         projection = self.projection(self.norm(x))
         return projection.logits() if project else projection
 
@@ -220,9 +174,8 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
             length = ops.shape(prompt)[1]
-            ancestors = Ancestors(
-                state["num_steps"], state["parents"], width, length
-            ).add_current_step()
+            ancestors = Ancestors(state["num_steps"], state["parents"], width, length)
+            ancestors = ancestors.add_current_step()
             mask = _concatenate_masks(prompt_mask, ancestors.make_mask())
             updated, x = [], self._embed(tokens, (prompt_lengths + ancestors.step)[:, None])
             for layer, entries in zip(self.decoder, state["cache"].value, strict=True):
@@ -233,11 +186,7 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
             logits = mask_special_tokens(self.projection(x).logits())
             return StepOutput(logits, make_next_state(ancestors, updated), hidden=x)
 
-        heads = self.settings["num_heads"]
-        size = heads, self.settings["embedding_dim"] // heads
-        state = make_empty_state(
-            prompt_cache, ops.shape(source)[0], size, width, max_steps, self.compute_dtype
-        )
+        state = make_empty_state(self, prompt_cache, ops.shape(source)[0], width, max_steps)
         return DecoderStart(step, state, start)
 
     def _prefill(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> list[KeysAndValues]:
@@ -266,63 +215,24 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
 
 def _concatenate_masks(prompt_mask: Tensor, generated_mask: Tensor) -> Tensor:
     """Concatenate the masks of prompt `(B, P)` and generated tokens: `(B, 1, N, P + S)`."""
-    batch, _, count, _ = ops.shape(generated_mask)
-    repeated = ops.broadcast_to(
-        prompt_mask[:, None, None], (batch, 1, count, ops.shape(prompt_mask)[1])
-    )
+    shape = (*ops.shape(generated_mask)[:3], ops.shape(prompt_mask)[1])
+    repeated = ops.broadcast_to(prompt_mask[:, None, None], shape)
     return ops.concatenate([repeated, generated_mask], axis=-1)
-
-
-def _make_config(embedding_dim: int, num_layers: int) -> Config:
-    """Return the settings of a size: heads of 64, feed-forward networks four times as wide."""
-    return {
-        "embedding_dim": embedding_dim,
-        "units": 4 * embedding_dim,
-        "num_heads": embedding_dim // 64,
-        "num_layers": num_layers,
-    }
 
 
 # config
 
-
-@preset(GPT, "gpt_base")
-def gpt_base() -> Config:
-    """Return the sizes of Radford et al. 2018, section 4.1: post-norm, maximum length 512."""
-    return {**_make_config(768, 12), "max_length": 512, "layer": {"norm_first": False}}
-
-
-@preset(GPT, "gpt2_small")
-def gpt2_small() -> Config:
-    """Return the sizes of Radford et al. 2019, table 2, first row."""
-    return _make_config(768, 12)
-
-
-@preset(GPT, "gpt2_medium")
-def gpt2_medium() -> Config:
-    """Return the sizes of table 2, second row."""
-    return _make_config(1024, 24)
-
-
-@preset(GPT, "gpt2_large")
-def gpt2_large() -> Config:
-    """Return the sizes of table 2, third row."""
-    return _make_config(1280, 36)
-
-
-@preset(GPT, "gpt2_xl")
-def gpt2_xl() -> Config:
-    """Return the sizes of table 2, last row."""
-    return _make_config(1600, 48)
-
-
-@preset(GPT, "gpt_small")
-def gpt_small() -> Config:
-    """Return sizes for small data and a CPU; not the paper's."""
-    return {"embedding_dim": 256, "units": 1024, "num_heads": 4, "num_layers": 4, "max_length": 512}
-
-
-@preset(GPT, "gpt_tiny")
-def gpt_tiny() -> Config:
-    """Return sizes for tests and toy data; not the paper's."""
-    return {"embedding_dim": 128, "units": 512, "num_heads": 4, "num_layers": 2, "max_length": 256}
+add_presets(
+    GPT,
+    # The sizes of Radford et al. 2018, section 4.1: post-norm, maximum length 512.
+    gpt_base=Config(**make_sizes(768, 12), max_length=512, layer={"norm_first": False}),
+    # The sizes of Radford et al. 2019, table 2.
+    gpt2_small=make_sizes(768, 12),
+    gpt2_medium=make_sizes(1024, 24),
+    gpt2_large=make_sizes(1280, 36),
+    gpt2_xl=make_sizes(1600, 48),
+    # Sizes for small data and a CPU; not the paper's.
+    gpt_small=Config(**make_sizes(256, 4), max_length=512),
+    # Sizes for tests and toy data; not the paper's.
+    gpt_tiny=Config(embedding_dim=128, units=512, num_heads=4, num_layers=2, max_length=256),
+)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from attention_zoo.models.language.bert import BERT
 from attention_zoo.models.language.masked_lm import MaskedLM
-from attention_zoo.models.positional_encoding import LEARNED
 from attention_zoo.models.presets import merge
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.weight_mapping import (
@@ -19,6 +18,7 @@ from attention_zoo.models.public.weight_mapping import (
     map_table,
     map_vector,
 )
+from attention_zoo.models.transformer_options import LEARNED
 
 NAMES = {
     "vocabulary_size": "vocab_size",
@@ -42,40 +42,22 @@ def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     """Build `cls`, by default a `MaskedLM` if the checkpoint has its head, else a `BERT`."""
     tensors = checkpoint.tensors.renamed(_normalize_name)
     cls = cls or (MaskedLM if HEAD in tensors else BERT)
-    if cls not in BUILDERS:
+    if cls not in (BERT, MaskedLM):
         raise ValueError(f"{checkpoint.folder}: is a BERT or a MaskedLM, not a {cls.__name__}")
     if cls is MaskedLM:
         checkpoint.check_setting("tie_word_embeddings", expected=True)
-    settings = _settings(checkpoint)
-    model, bert, head = BUILDERS[cls](settings, POOLER in tensors, overrides)
+    settings, head = _settings(checkpoint), []
+    if cls is MaskedLM:
+        settings = merge(BERT, settings, overrides.get("bert", {}))
+        model = MaskedLM(**merge(MaskedLM, {}, {**overrides, "bert": settings}))
+        bert, head = model.bert, list(map_head(model))
+    else:
+        settings["use_pooler"] = POOLER in tensors
+        model = bert = BERT(**merge(BERT, settings, overrides))
     checkpoint.check_positions(bert.settings["layer"].get("positions", LEARNED))
     ignored = [*IGNORED, *([] if head else [r"cls\..*"]), *([] if bert.pooler else [r"pooler\..*"])]
     assign_weights([*map_bert(bert), *head], tensors, checkpoint.folder, ignored)
     return model
-
-
-Built = tuple[Any, BERT, list[WeightMapping]]
-
-
-def _build_bert_model(
-    settings: dict[str, Any], use_pooler: bool, overrides: dict[str, Any]
-) -> Built:
-    model = BERT(**merge(BERT, {**settings, "use_pooler": use_pooler}, overrides))
-    return model, model, []
-
-
-def _build_masked_lm(
-    settings: dict[str, Any], use_pooler: bool, overrides: dict[str, Any]
-) -> Built:
-    encoder_settings = merge(BERT, settings, overrides.get("bert", {}))
-    model = MaskedLM(**merge(MaskedLM, {}, {**overrides, "bert": encoder_settings}))
-    return model, model.bert, list(map_head(model))
-
-
-BUILDERS: dict[type, Callable[..., Built]] = {
-    BERT: _build_bert_model,
-    MaskedLM: _build_masked_lm,
-}
 
 
 def _normalize_name(name: str) -> str:
@@ -91,15 +73,13 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
     config = checkpoint.config
     checkpoint.check_setting("position_embedding_type", expected="absolute")
     checkpoint.check_setting("is_decoder", expected=False)
+    activation = checkpoint.get_activation("hidden_act", "gelu")
+    epsilon = config.get("layer_norm_eps", 1e-12)
     return {
         **checkpoint.get_numbers(NAMES),
         "num_segments": config.get("type_vocab_size", 2),
         "dropout": config.get("hidden_dropout_prob", 0.1),
-        "layer": {
-            "norm_first": False,
-            "activation": checkpoint.get_activation("hidden_act", "gelu"),
-            "epsilon": config.get("layer_norm_eps", 1e-12),
-        },
+        "layer": {"norm_first": False, "activation": activation, "epsilon": epsilon},
     }
 
 

@@ -67,16 +67,14 @@ def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
     numbers = checkpoint.get_numbers({**NAMES, "vocabulary_size": "vocab_size"})
     last = numbers["vocabulary_size"] - 1
     checkpoint.check_setting("eos_token_id", expected=last)
+    activation = checkpoint.get_activation("activation_function", "gelu_new")
+    epsilon = config.get("layer_norm_epsilon", 1e-5)
     return {
         **numbers,
         "vocabulary_size": last + NUM_SPECIAL,
         "units": config.get("n_inner") or 4 * numbers["embedding_dim"],
         "dropout": config.get("resid_pdrop", 0.1),
-        "layer": {
-            "norm_first": True,
-            "activation": checkpoint.get_activation("activation_function", "gelu_new"),
-            "epsilon": config.get("layer_norm_epsilon", 1e-5),
-        },
+        "layer": {"norm_first": True, "activation": activation, "epsilon": epsilon},
     }
 
 
@@ -94,15 +92,12 @@ def map_gpt2(model: GPT) -> Iterator[WeightMapping]:
         yield from map_norm(f"{prefix}.ln_1", layer.attention_residual.norm)
         yield WeightMapping(f"{prefix}.attn.c_attn.weight", (width, 3 * width), kernels, _split_qkv)
         yield WeightMapping(f"{prefix}.attn.c_attn.bias", (3 * width,), biases, _split_qkv)
-        yield WeightMapping(
-            f"{prefix}.attn.c_proj.weight", (width, width), [heads.output_projection]
-        )
+        output = [heads.output_projection]
+        yield WeightMapping(f"{prefix}.attn.c_proj.weight", (width, width), output)
         yield map_vector(f"{prefix}.attn.c_proj.bias", heads.output_bias)
         yield from map_norm(f"{prefix}.ln_2", layer.feed_forward_residual.norm)
-        for name, dense in (
-            ("c_fc", layer.feed_forward.first),
-            ("c_proj", layer.feed_forward.second),
-        ):
+        network = layer.feed_forward
+        for name, dense in (("c_fc", network.first), ("c_proj", network.second)):
             yield map_table(f"{prefix}.mlp.{name}.weight", dense.kernel)
             yield map_vector(f"{prefix}.mlp.{name}.bias", dense.bias)
     yield from map_norm("ln_f", model.norm)

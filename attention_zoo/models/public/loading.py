@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attention_zoo.hub import resolve_folder
-from attention_zoo.models.positional_encoding import LEARNED
 from attention_zoo.models.presets import LOADERS
 from attention_zoo.models.public.tensors import Tensors
+from attention_zoo.models.transformer_options import LEARNED
 from attention_zoo.registry import Registry
 
 FAMILIES = Registry("model_type")

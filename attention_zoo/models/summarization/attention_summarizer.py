@@ -12,7 +12,7 @@ from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import Attention
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, START, DecoderStart, mask_special_tokens
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.ops import Projection
 from attention_zoo.typing import Tensor
@@ -70,23 +70,11 @@ class AttentionSummarizer(CopyingMixin, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        sizes = {
-            "embedding_dim": embedding_dim,
-            "units": units,
-            "source_dim": source_dim,
-            "context": context,
-        }
-        for name, size in sizes.items():
-            zoo_ops.whole_number(name, size)
-        zoo_ops.whole_number("window", window, low=0)
-        self.init_settings(
-            {"vocabulary_size": vocabulary_size, **sizes, "window": window, "dropout": dropout}
-        )
+        self.init_settings(collect_arguments(locals()))
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.source_embedding = layers.Embedding(vocabulary_size, source_dim, **common)
-        self.query_embedding, self.word_embedding = (
-            layers.Embedding(vocabulary_size, embedding_dim, **common) for _ in range(2)
-        )
+        self.query_embedding = layers.Embedding(vocabulary_size, embedding_dim, **common)
+        self.word_embedding = layers.Embedding(vocabulary_size, embedding_dim, **common)
         self.attention = Attention(score="general", **common)
         self.hidden = layers.Dense(units, activation="tanh", use_bias=False, **common)
         self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **common)
@@ -111,12 +99,10 @@ class AttentionSummarizer(CopyingMixin, keras.Model):
         """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
         num_previous = self.settings["context"] - 1
         previous_words = ops.pad(target, ((0, 0), (num_previous, 0)), constant_values=START)
+        queries = self.drop(self.query_embedding(previous_words), training=training)
+        words = self.drop(self.word_embedding(previous_words), training=training)
         queries, words = (
-            ops.concatenate(
-                _make_shifts(self.drop(embedding(previous_words), training=training), num_previous),
-                -1,
-            )
-            for embedding in (self.query_embedding, self.word_embedding)
+            ops.concatenate(_make_shifts(x, num_previous), axis=-1) for x in (queries, words)
         )
         keys, values, mask = self._encode(source, training)
         enc, weights = self.attention(
@@ -152,21 +138,13 @@ class AttentionSummarizer(CopyingMixin, keras.Model):
 
         def step(tokens: Tensor, state: Tensor) -> StepOutput:
             previous_words = ops.concatenate([state, tokens[..., None]], axis=-1)
-            queries, words = (
-                ops.reshape(embedded, (*ops.shape(previous_words)[:2], -1))
-                for embedded in (
-                    self.query_embedding(previous_words),
-                    self.word_embedding(previous_words),
-                )
-            )
+            flat_shape = (*ops.shape(previous_words)[:2], -1)
+            queries = ops.reshape(self.query_embedding(previous_words), flat_shape)
+            words = ops.reshape(self.word_embedding(previous_words), flat_shape)
             enc, weights, _ = self.attention.attend(queries, memory)
             projection = self._projection(words, enc)
-            return StepOutput(
-                mask_special_tokens(projection.logits()),
-                previous_words[..., 1:],
-                weights,
-                projection.hidden,
-            )
+            logits = mask_special_tokens(projection.logits())
+            return StepOutput(logits, previous_words[..., 1:], weights, projection.hidden)
 
         num_previous = self.settings["context"] - 1
         return DecoderStart(step, ops.full((ops.shape(source)[0], num_previous), START, "int32"))
@@ -179,27 +157,18 @@ def _make_shifts(x: Tensor, num_shifts: int) -> list[Tensor]:
 
 # config
 
-
-@preset(AttentionSummarizer, "attention_summarizer_base")
-def attention_summarizer_base() -> Config:
-    """Return D, H, C and Q of section 7."""
-    return {"embedding_dim": 200, "units": 400, "source_dim": 400, "context": 5, "window": 2}
-
-
-@preset(AttentionSummarizer, "attention_summarizer_official")
-def attention_summarizer_official() -> Config:
-    """Return the sizes of the authors' NAMAS train_model.sh: bowDim 200, a pool of 5 words."""
-    return {"embedding_dim": 64, "units": 64, "source_dim": 200, "context": 5, "window": 2}
-
-
-@preset(AttentionSummarizer, "attention_summarizer_small")
-def attention_summarizer_small() -> Config:
-    """Return sizes for small data and a CPU; not the paper's."""
-    return {
-        "embedding_dim": 64,
-        "units": 128,
-        "source_dim": 128,
-        "context": 5,
-        "window": 2,
-        "dropout": 0.2,
-    }
+add_presets(
+    AttentionSummarizer,
+    # D, H, C and Q of section 7.
+    attention_summarizer_base=Config(
+        embedding_dim=200, units=400, source_dim=400, context=5, window=2
+    ),
+    # The sizes of the authors' NAMAS train_model.sh: bowDim 200, a pool of 5 words.
+    attention_summarizer_official=Config(
+        embedding_dim=64, units=64, source_dim=200, context=5, window=2
+    ),
+    # Sizes for small data and a CPU; not the paper's.
+    attention_summarizer_small=Config(
+        embedding_dim=64, units=128, source_dim=128, context=5, window=2, dropout=0.2
+    ),
+)

@@ -10,10 +10,13 @@ from keras import ops
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import MultiHeadAttention
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.models.translation.transformer import Transformer
 from attention_zoo.typing import Tensor
+
+OWN_SETTINGS = ("vocabulary_size", "copies")
+"""Arguments that are not the inner Transformer's."""
 
 
 @model
@@ -74,20 +77,13 @@ class CopyTransformer(CopyingMixin, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        layer_settings: dict[str, Any] = {
-            "embedding_dim": embedding_dim,
-            "units": units,
-            "num_heads": num_heads,
-            "num_layers": num_layers,
-            "layer": dict(layer or {}),
-            "dropout": dropout,
-            "positions": positions,
-        }
-        self.init_settings({"vocabulary_size": vocabulary_size, "copies": copies, **layer_settings})
+        self.init_settings(collect_arguments(locals()))
         common: dict[str, Any] = {"dtype": self.dtype_policy}
+        shared = {name: x for name, x in self.settings.items() if name not in OWN_SETTINGS}
         self.transformer = Transformer(
-            vocabulary_size, vocabulary_size, tie="all", **layer_settings, **common
+            vocabulary_size, vocabulary_size, tie="all", **shared, **common
         )
+        self.settings["layer"] = self.transformer.settings["layer"]  # {} for None
         self.head = self.make_copy_head()
         self.pointer = None
         if self.head is not None:
@@ -109,9 +105,8 @@ class CopyTransformer(CopyingMixin, keras.Model):
         """Decode the target `(B, T)`, which begins with 2, with the source `(B, S)` as memory."""
         source, target = self.to_vocabulary_ids(source), self.to_vocabulary_ids(target)
         memory = self.transformer.encode(source, training)
-        without_pointer = self.pointer is None
         decoded = self.transformer.decode(
-            target, memory, source, training, return_attention_scores=without_pointer
+            target, memory, source, training, return_attention_scores=self.pointer is None
         )
         projection = self.transformer.projection(decoded.hidden)
         if self.pointer is None or self.head is None:
@@ -144,23 +139,22 @@ class CopyTransformer(CopyingMixin, keras.Model):
             weights = weights[..., 0, :]
             embedded = self.transformer.target_embedding(tokens)
             head_inputs = context, output.hidden, embedded, output.logits, weights, source
-            return output._replace(
-                logits=mask_special_tokens(head(*head_inputs)), attention=weights
-            )
+            logits = mask_special_tokens(head(*head_inputs))
+            return output._replace(logits=logits, attention=weights)
 
         return start._replace(step=step)
 
 
 # config
 
-
-@preset(CopyTransformer, "copy_transformer_base")
-def copy_transformer_base() -> Config:
-    """Return the sizes of Vaswani et al. 2017, table 3, "base", pre-norm, with a pointer."""
-    return {"embedding_dim": 512, "units": 2048, "num_heads": 8, "num_layers": 6, "dropout": 0.1}
-
-
-@preset(CopyTransformer, "copy_transformer_small")
-def copy_transformer_small() -> Config:
-    """Return sizes for small data and a CPU; not the paper's."""
-    return {"embedding_dim": 128, "units": 512, "num_heads": 4, "num_layers": 3, "dropout": 0.1}
+add_presets(
+    CopyTransformer,
+    # The sizes of Vaswani et al. 2017, table 3, "base", pre-norm, with a pointer.
+    copy_transformer_base=Config(
+        embedding_dim=512, units=2048, num_heads=8, num_layers=6, dropout=0.1
+    ),
+    # Sizes for small data and a CPU; not the paper's.
+    copy_transformer_small=Config(
+        embedding_dim=128, units=512, num_heads=4, num_layers=3, dropout=0.1
+    ),
+)

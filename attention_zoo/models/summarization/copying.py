@@ -9,9 +9,9 @@ from keras import ops
 
 from attention_zoo.layers import CopyHead
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
-from attention_zoo.models.generation import END, PAD, START, GenerationMixin
+from attention_zoo.models.generation import PAD, START, GenerationMixin, check_vocabulary_size
 from attention_zoo.models.presets import PresetMixin
-from attention_zoo.ops import CopyProjection, Projection, copied_share, whole_number
+from attention_zoo.ops import CopyProjection, Projection, copied_share
 from attention_zoo.typing import Tensor
 
 UNKNOWN = 1
@@ -47,8 +47,9 @@ class CopyingMixin(PresetMixin, GenerationMixin):
     source, V + 1 for the next. Only the first C of a source get an id; the others are unknown, 1.
     Sources, targets and labels use these ids. With C = 0 there are none, and nothing is copied.
 
-    The constructor of a model calls `self.init_settings(settings)` first and sets `self.head` to
-    `self.make_copy_head()`. A model defines `decode_teacher_forced` and `start_decoding`.
+    The constructor of a model calls `self.init_settings(settings)` first, see
+    `presets.collect_arguments`, and sets `self.head` to `self.make_copy_head()`. A model defines
+    `decode_teacher_forced` and `start_decoding`.
 
     Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
     """
@@ -58,15 +59,10 @@ class CopyingMixin(PresetMixin, GenerationMixin):
 
     def init_settings(self, settings: dict[str, Any]) -> None:
         """Store the constructor's arguments: "vocabulary_size", and optionally "copies"."""
-        if settings["vocabulary_size"] < END + 2:
-            raise ValueError(
-                f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
-                f"got {settings['vocabulary_size']}"
-            )
-        whole_number("copies", settings.get("copies", 0), low=0)
+        check_vocabulary_size("vocabulary_size", settings["vocabulary_size"])
         self.settings = settings
         self.source_vocabulary_size = self.vocabulary_size + self.copies
-        self.target_vocabulary_size = self.vocabulary_size + self.copies
+        self.target_vocabulary_size = self.source_vocabulary_size
 
     def make_copy_head(self) -> CopyHead | None:
         """Return the layer that mixes generating and copying; None if nothing is copied."""
@@ -111,9 +107,8 @@ class CopyingMixin(PresetMixin, GenerationMixin):
         self, inputs: dict[str, Tensor], training: bool | None = None, project: bool = True
     ) -> Any:
         source = ops.cast(inputs["source"], "int32")
-        output = self.decode_teacher_forced(
-            source, ops.cast(inputs["target"], "int32"), bool(training)
-        )
+        target = ops.cast(inputs["target"], "int32")
+        output = self.decode_teacher_forced(source, target, bool(training))
         if output.gate is None:
             return output.projection.logits() if project else output.projection
         projection = CopyProjection(output.projection, output.gate, output.weights, source)
@@ -128,12 +123,10 @@ class CopyingMixin(PresetMixin, GenerationMixin):
         """
         source, tokens = ops.cast(source, "int32"), ops.cast(tokens, "int32")
         start = ops.full((ops.shape(tokens)[0], 1), START, "int32")
-        output = self.decode_teacher_forced(
-            source, ops.concatenate([start, tokens], axis=1)[:, :-1]
-        )
+        target = ops.concatenate([start, tokens], axis=1)[:, :-1]
+        output = self.decode_teacher_forced(source, target)
         mask = ops.not_equal(tokens, PAD)
-        weights = ops.cast(output.weights, "float32")
-        weights = ops.where(mask[..., None], weights, 0.0)
+        weights = ops.where(mask[..., None], ops.cast(output.weights, "float32"), 0.0)
         if output.gate is None:
             return Trace(weights, ops.zeros(ops.shape(tokens), "float32"))
         logits = output.projection.logits()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -12,7 +13,13 @@ from attention_zoo.layers import AttentionRegularizer, CoverageAttention, Memory
 from attention_zoo.layers.recurrent.cell_steps import make_stepper
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.presets import (
+    Config,
+    add_presets,
+    check_options,
+    collect_arguments,
+    model,
+)
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
 from attention_zoo.typing import Tensor
@@ -98,16 +105,7 @@ class PointerGenerator(CopyingMixin, keras.Model):
     ) -> None:
         super().__init__(**kwargs)
         coverage = None if coverage is None else complete_coverage_options(coverage)
-        self.init_settings(
-            {
-                "vocabulary_size": vocabulary_size,
-                "embedding_dim": embedding_dim,
-                "units": units,
-                "copies": copies,
-                "coverage": coverage,
-                "dropout": dropout,
-            }
-        )
+        self.init_settings(collect_arguments(locals()))
         common = {"dtype": self.dtype_policy}
         self.embedding = layers.Embedding(vocabulary_size, embedding_dim, **common)
         self.encoder = RecurrentEncoder("lstm", 2 * units, bidirectional=True, **common)
@@ -151,18 +149,15 @@ class PointerGenerator(CopyingMixin, keras.Model):
         self, source: Tensor, target: Tensor, training: bool = False
     ) -> DecoderOutput:
         constants, state = self._encode(source, training)
-        hoisted = self._hoist(
-            self.drop(self.embedding(self.to_vocabulary_ids(target)), training=training)
-        )
+        embedded = self.embedding(self.to_vocabulary_ids(target))
+        hoisted = self._hoist(self.drop(embedded, training=training))
         mask = ops.not_equal(target, PAD)
         steps = {"hoisted": ops.swapaxes(hoisted, 0, 1), "mask": ops.transpose(mask)[..., None]}
 
         def step(state: State, step_inputs: dict[str, Tensor]) -> tuple[State, StepResult]:
             results, next_state = self._step(step_inputs["hoisted"], state, constants, training)
-            is_valid = step_inputs["mask"]
-            return keras.tree.map_structure(
-                lambda a, b: ops.where(is_valid, a, b), next_state, state
-            ), results
+            select = partial(ops.where, step_inputs["mask"])
+            return keras.tree.map_structure(select, next_state, state), results
 
         _, results = scan(step, state, steps, like=self._make_zero_results(hoisted, constants))
         results = keras.tree.map_structure(
@@ -170,10 +165,8 @@ class PointerGenerator(CopyingMixin, keras.Model):
             results,
         )
         if training and constants.use_coverage is not None:
-            covered_weights = results.weights * ops.cast(
-                constants.use_coverage, results.weights.dtype
-            )
-            self.penalty(covered_weights, mask, ops.not_equal(source, PAD))
+            use_coverage = ops.cast(constants.use_coverage, results.weights.dtype)
+            self.penalty(use_coverage * results.weights, mask, ops.not_equal(source, PAD))
         hidden = self.drop(self._compute_readout(results), training=training)
         projection = Projection(hidden, self.vocabulary.kernel, self.vocabulary.bias)
         return DecoderOutput(projection, results.weights, self._gate(results))
@@ -213,9 +206,8 @@ class PointerGenerator(CopyingMixin, keras.Model):
                 lambda coverage: ops.cast(constants.use_coverage, coverage.dtype) * coverage,
                 attention_state,
             )
-        context, weights, attention_state = self.attention.attend(
-            s, constants.memory, attention_state
-        )
+        attended = self.attention.attend(s, constants.memory, attention_state)
+        context, weights, attention_state = attended
         return StepResult(x, s, context, weights), State((h, c), context, attention_state)
 
     def _make_zero_results(self, hoisted: Tensor, constants: StepConstants) -> StepResult:
@@ -228,8 +220,7 @@ class PointerGenerator(CopyingMixin, keras.Model):
     def _compute_readout(self, results: StepResult) -> Tensor:
         """Return the readout `[s; h*] V + b`, where s is h without c."""
         h = results.state[..., : self.settings["units"]]
-        readout: Tensor = self.readout(ops.concatenate([h, results.context], axis=-1))
-        return readout
+        return self.readout(ops.concatenate([h, results.context], axis=-1))
 
     def _gate(self, results: StepResult) -> Tensor | None:
         if self.head is None:
@@ -286,10 +277,8 @@ class CoverageSwitch(keras.layers.Layer):
 
 def complete_coverage_options(given: Any) -> Config:
     """Return the coverage options with defaults filled in; raise ValueError for invalid ones."""
-    options = {"from_step": 0, "weight": 1.0}
-    if not isinstance(given, dict) or set(given) - set(options):
-        raise ValueError(f"coverage must be None or any of from_step and weight, got {given!r}")
-    options |= given
+    defaults = {"from_step": 0, "weight": 1.0}
+    options = {**defaults, **check_options("coverage", given, defaults)}
     options["from_step"] = whole_number("coverage.from_step", options["from_step"], low=0)
     if not 0 <= number(options["weight"]) < float("inf"):
         raise ValueError(f"coverage.weight must be at least 0, got {options['weight']!r}")
@@ -298,25 +287,15 @@ def complete_coverage_options(given: Any) -> Config:
 
 # config
 
+SMALL = Config(embedding_dim=128, units=128, copies=50, dropout=0.2)
 
-@preset(PointerGenerator, "pointer_generator_base")
-def pointer_generator_base() -> Config:
-    """Return the paper's sizes; coverage in the last 3000 of 233,000 steps; vocabulary 50,000."""
-    return {
-        "embedding_dim": 128,
-        "units": 256,
-        "copies": 400,
-        "coverage": {"from_step": 230_000, "weight": 1.0},
-    }
-
-
-@preset(PointerGenerator, "pointer_generator_small")
-def pointer_generator_small() -> Config:
-    """Return sizes for small data and a CPU, without coverage; not the paper's."""
-    return {"embedding_dim": 128, "units": 128, "copies": 50, "dropout": 0.2}
-
-
-@preset(PointerGenerator, "pointer_generator_coverage_small")
-def pointer_generator_coverage_small() -> Config:
-    """Return `pointer_generator_small` with coverage from step 1000 on."""
-    return {**pointer_generator_small(), "coverage": {"from_step": 1000, "weight": 1.0}}
+add_presets(
+    PointerGenerator,
+    # The paper's sizes; coverage in the last 3000 of 233,000 steps; vocabulary 50,000.
+    pointer_generator_base=Config(
+        embedding_dim=128, units=256, copies=400, coverage={"from_step": 230_000, "weight": 1.0}
+    ),
+    # Sizes for small data and a CPU, without coverage, or with it from step 1000; not the paper's.
+    pointer_generator_small=SMALL,
+    pointer_generator_coverage_small=Config(**SMALL, coverage={"from_step": 1000, "weight": 1.0}),
+)

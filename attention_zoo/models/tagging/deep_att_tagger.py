@@ -17,9 +17,14 @@ from attention_zoo.layers import (
 )
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import Residual
-from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.tagging.tag_heads import check_options
-from attention_zoo.models.tagging.tagger import Tagger, self_attend
+from attention_zoo.models.presets import (
+    Config,
+    add_presets,
+    check_options,
+    collect_arguments,
+    model,
+)
+from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Tensor
@@ -38,17 +43,21 @@ STACK: Config = {
 """Default options of a `stack`: the values of the paper."""
 
 
+class Sublayer(layers.Layer):
+    """Base class of the sublayers, with the options of a `stack`."""
+
+    def __init__(self, options: Config, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.options, self.supports_masking = options, True
+
+
 @SUBLAYERS.register("recurrent")
-class RecurrentSublayer(layers.Layer):
+class RecurrentSublayer(Sublayer):
     """`LSTM(x)_t + LSTM'(x)_t`, forward and backward, each as wide as x.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers".
     """
-
-    def __init__(self, options: Config, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def build(self, inputs_shape: Any) -> None:
         width = 2 * inputs_shape[-1]
@@ -63,17 +72,13 @@ class RecurrentSublayer(layers.Layer):
 
 
 @SUBLAYERS.register("convolutional")
-class ConvolutionalSublayer(layers.Layer):
+class ConvolutionalSublayer(Sublayer):
     """`(x * W + b) sigmoid(x * V + c)`, where * is a convolution of width 3.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers"; Dauphin et al. 2016,
         arXiv 1612.08083, equation 1.
     """
-
-    def __init__(self, options: Config, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def build(self, inputs_shape: Any) -> None:
         width = inputs_shape[-1]
@@ -87,21 +92,16 @@ class ConvolutionalSublayer(layers.Layer):
 
 
 @SUBLAYERS.register("feed_forward")
-class FeedForwardSublayer(layers.Layer):
+class FeedForwardSublayer(Sublayer):
     """`ReLU(x W_1 + b_1) W_2 + b_2`.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers", without biases.
     """
 
-    def __init__(self, options: Config, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.network = FeedForward(
-            options["units"], dropout=options["inner_dropout"], dtype=self.dtype_policy
-        )
-
     def build(self, inputs_shape: Any) -> None:
+        units, rate = self.options["units"], self.options["inner_dropout"]
+        self.network = FeedForward(units, dropout=rate, dtype=self.dtype_policy)
         self.network.build(inputs_shape)
         self.built = True
 
@@ -124,9 +124,8 @@ class DeepAttLayer(layers.Layer):
         common: Config = {"dtype": self.dtype_policy}
         self.options, self.supports_masking = options, True
         self.sublayer = SUBLAYERS.get(options["sublayer"])(options, **common)
-        self.sublayer_residual, self.attention_residual = (
-            Residual(norm_first=False, dropout=dropout, **common) for _ in range(2)
-        )
+        self.sublayer_residual = Residual(norm_first=False, dropout=dropout, **common)
+        self.attention_residual = Residual(norm_first=False, dropout=dropout, **common)
 
     def build(self, inputs_shape: Any) -> None:
         heads, rate = self.options["num_heads"], self.options["attention_dropout"]
@@ -215,30 +214,16 @@ class DeepAttTagger(Tagger):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.init_settings(
-            {
-                "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size),
-                "tags": tags,
-                "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
-                "units": zoo_ops.whole_number("units", units),
-                "stack": _complete_stack_options(stack, units),
-                "head": head,
-                "characters": characters,
-                "dropout": dropout,
-                "word_dropout": word_dropout,
-                "marks": bool(marks),
-            }
-        )
+        self.init_settings(collect_arguments(locals()))
         common: dict[str, Any] = {"dtype": self.dtype_policy}
-        options = self.settings["stack"]
+        options = self.settings["stack"] = _complete_stack_options(stack, units)
         self.features = WordFeatures(self.settings, scale=embedding_dim**0.5, **common)
         same = self.features.width == units
         self.project: Any = layers.Identity(**common) if same else layers.Dense(units, **common)
         self.positions = SinusoidalPositions(**common)
         self.drop = Dropout(dropout, **common)
-        self.encoder = [
-            DeepAttLayer(options, dropout, **common) for _ in range(options["num_layers"])
-        ]
+        num_layers = options["num_layers"]
+        self.encoder = [DeepAttLayer(options, dropout, **common) for _ in range(num_layers)]
         self.build_head(units)
 
     def build(self, input_shape: Any = None) -> None:
@@ -253,11 +238,7 @@ class DeepAttTagger(Tagger):
     # computation
 
     def encode(
-        self,
-        inputs: dict[str, Tensor],
-        mask: Tensor,
-        training: bool,
-        attention_weights: list[Tensor] | None = None,
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList = None
     ) -> Tensor:
         x = self.positions(self.project(self.features(inputs, training=training)))
         x = self.drop(x, training=training)
@@ -272,8 +253,7 @@ class DeepAttTagger(Tagger):
 
 def _complete_stack_options(given: Config | None, units: int) -> Config:
     """Return the stack options with defaults filled in; raise ValueError for invalid ones."""
-    check_options("stack", given, STACK)
-    options = {**STACK, **(given or {})}
+    options = {**STACK, **check_options("stack", given, STACK)}
     SUBLAYERS.get(options["sublayer"])
     for name in ("num_layers", "units", "num_heads"):
         zoo_ops.whole_number(f"stack.{name}", options[name])
@@ -285,42 +265,26 @@ def _complete_stack_options(given: Config | None, units: int) -> Config:
     return options
 
 
-def _make_paper_config(sublayer: str) -> Config:
-    return {
-        "embedding_dim": 100,
-        "units": 200,
-        "stack": {"num_layers": 10, "sublayer": sublayer, "units": 800, "num_heads": 8},
-        "dropout": 0.2,
-        "marks": True,
-    }
+def _make_paper_sizes(sublayer: str) -> Config:
+    stack = {"num_layers": 10, "sublayer": sublayer, "units": 800, "num_heads": 8}
+    return Config(embedding_dim=100, units=200, stack=stack, dropout=0.2, marks=True)
 
 
-@preset(DeepAttTagger, "deep_att_ffn")
-def deep_att_ffn() -> Config:
-    """Return the sizes of Tan et al. 2017: 10 layers of 200, feed-forward 800, marks."""
-    return _make_paper_config("feed_forward")
+# config
 
-
-@preset(DeepAttTagger, "deep_att_rnn")
-def deep_att_rnn() -> Config:
-    """Return the sizes of `deep_att_ffn`, with LSTM sublayers."""
-    return _make_paper_config("recurrent")
-
-
-@preset(DeepAttTagger, "deep_att_cnn")
-def deep_att_cnn() -> Config:
-    """Return the sizes of `deep_att_ffn`, with gated convolutions."""
-    return _make_paper_config("convolutional")
-
-
-@preset(DeepAttTagger, "deep_att_small")
-def deep_att_small() -> Config:
-    """Return sizes for a CPU: 4 layers of 128 with LSTMs, a character CNN, no predicate marks."""
-    return {
-        "embedding_dim": 98,
-        "units": 128,
-        "stack": {"num_layers": 4, "sublayer": "recurrent", "num_heads": 4},
-        "characters": {"kind": "cnn", "embedding_dim": 30, "units": 30},
-        "dropout": 0.2,
-        "word_dropout": 0.1,
-    }
+add_presets(
+    DeepAttTagger,
+    # The sizes of Tan et al. 2017: 10 layers of 200, feed-forward 800, marks; its three sublayers.
+    deep_att_ffn=_make_paper_sizes("feed_forward"),
+    deep_att_rnn=_make_paper_sizes("recurrent"),
+    deep_att_cnn=_make_paper_sizes("convolutional"),
+    # Sizes for a CPU: 4 layers of 128 with LSTMs, a character CNN, no predicate marks.
+    deep_att_small=Config(
+        embedding_dim=98,
+        units=128,
+        stack={"num_layers": 4, "sublayer": "recurrent", "num_heads": 4},
+        characters={"kind": "cnn", "embedding_dim": 30, "units": 30},
+        dropout=0.2,
+        word_dropout=0.1,
+    ),
+)

@@ -11,8 +11,8 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import MultiHeadAttention, RecurrentEncoder
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import Residual
-from attention_zoo.models.presets import Config, model, preset
-from attention_zoo.models.tagging.tagger import Tagger, self_attend
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
+from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
 from attention_zoo.typing import Tensor
 
@@ -78,21 +78,10 @@ class RecurrentTagger(Tagger):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.init_settings(collect_arguments(locals()))
         widths = [units] if isinstance(units, int) else list(units)
-        self.init_settings(
-            {
-                "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size),
-                "tags": tags,
-                "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
-                "units": units if isinstance(units, int) else widths,
-                "attention": None if attention is None else dict(attention),
-                "head": head,
-                "characters": characters,
-                "dropout": dropout,
-                "word_dropout": word_dropout,
-                "marks": bool(marks),
-            }
-        )
+        if not widths:
+            raise ValueError("units must be a width, or a list of at least one")
         for width in widths:
             zoo_ops.whole_number("units", width)
         common: dict[str, Any] = {"dtype": self.dtype_policy}
@@ -100,8 +89,6 @@ class RecurrentTagger(Tagger):
         self.encoders = [
             RecurrentEncoder("lstm", width, bidirectional=True, **common) for width in widths
         ]
-        if not self.encoders:
-            raise ValueError("units must be a width, or a list of at least one")
         self.drop = Dropout(dropout, **common)
         self.self_attention: Any = None
         self.attention_residual: Any = None
@@ -125,11 +112,7 @@ class RecurrentTagger(Tagger):
     # computation
 
     def encode(
-        self,
-        inputs: dict[str, Tensor],
-        mask: Tensor,
-        training: bool,
-        attention_weights: list[Tensor] | None = None,
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList = None
     ) -> Tensor:
         x = self.features(inputs, training=training)
         nonempty_mask = zoo_ops.unmask_empty_rows(mask)
@@ -139,70 +122,43 @@ class RecurrentTagger(Tagger):
         if self.self_attention is None:
             return x
         x = zoo_ops.zero_masked(x, mask)
-        return self.attention_residual.add_output(
-            x, self_attend(self.self_attention, x, mask, training, attention_weights), training
-        )
+        context = self_attend(self.self_attention, x, mask, training, attention_weights)
+        return self.attention_residual.add_output(x, context, training)
 
 
-SMALL_CHARACTERS = {"kind": "cnn", "embedding_dim": 30, "units": 30}
+# config
 
+BILSTM_CNN = Config(
+    embedding_dim=100,
+    units=400,
+    characters={"kind": "cnn", "embedding_dim": 30, "units": 30},
+    dropout=0.5,
+)
+"""Sizes of Ma and Hovy 2016, table 1; `units` counts both directions."""
 
-@preset(RecurrentTagger, "bilstm_crf")
-def bilstm_crf() -> Config:
-    """Return the sizes of Lample et al. 2016, section 5.1; `units` counts both directions."""
-    return {
-        "embedding_dim": 100,
-        "units": 200,
-        "head": {"kind": "crf"},
-        "characters": {"kind": "lstm", "embedding_dim": 25, "units": 50},
-        "dropout": 0.5,
-    }
-
-
-@preset(RecurrentTagger, "bilstm_lstm")
-def bilstm_lstm() -> Config:
-    """Return the word and character BiLSTM of Plank et al. 2016, arXiv 1604.05529; other sizes."""
-    return {
-        "embedding_dim": 100,
-        "units": 400,
-        "head": {"kind": "softmax"},
-        "characters": {"kind": "lstm", "embedding_dim": 50, "units": 100},
-        "dropout": 0.5,
-    }
-
-
-@preset(RecurrentTagger, "bilstm_cnn_crf")
-def bilstm_cnn_crf() -> Config:
-    """Return the sizes of Ma and Hovy 2016, table 1; `units` counts both directions."""
-    return {
-        "embedding_dim": 100,
-        "units": 400,
-        "head": {"kind": "crf"},
-        "characters": dict(SMALL_CHARACTERS),
-        "dropout": 0.5,
-    }
-
-
-@preset(RecurrentTagger, "bilstm_cnn_crf_constrained")
-def bilstm_cnn_crf_constrained() -> Config:
-    """Return `bilstm_cnn_crf` with BIO constraints, in training and in decoding."""
-    return {**bilstm_cnn_crf(), "head": {"kind": "crf", "tag_scheme": "BIO"}}
-
-
-@preset(RecurrentTagger, "bilstm_cnn")
-def bilstm_cnn() -> Config:
-    """Return `bilstm_cnn_crf` with a softmax head: BLSTM-CNN of Ma and Hovy 2016, table 3."""
-    return {**bilstm_cnn_crf(), "head": {"kind": "softmax"}}
-
-
-@preset(RecurrentTagger, "tagger_small")
-def tagger_small() -> Config:
-    """Return sizes for training on a CPU, with a softmax head and a character CNN."""
-    return {
-        "embedding_dim": 100,
-        "units": 200,
-        "head": {"kind": "softmax"},
-        "characters": dict(SMALL_CHARACTERS),
-        "dropout": 0.5,
-        "word_dropout": 0.1,
-    }
+add_presets(
+    RecurrentTagger,
+    # The sizes of Lample et al. 2016, section 5.1; `units` counts both directions.
+    bilstm_crf=Config(
+        embedding_dim=100,
+        units=200,
+        head={"kind": "crf"},
+        characters={"kind": "lstm", "embedding_dim": 25, "units": 50},
+        dropout=0.5,
+    ),
+    # The word and character BiLSTM of Plank et al. 2016, arXiv 1604.05529; other sizes.
+    bilstm_lstm=Config(
+        embedding_dim=100,
+        units=400,
+        head={"kind": "softmax"},
+        characters={"kind": "lstm", "embedding_dim": 50, "units": 100},
+        dropout=0.5,
+    ),
+    bilstm_cnn_crf=Config(**BILSTM_CNN, head={"kind": "crf"}),
+    # With BIO constraints, in training and in decoding.
+    bilstm_cnn_crf_constrained=Config(**BILSTM_CNN, head={"kind": "crf", "tag_scheme": "BIO"}),
+    # With a softmax head: BLSTM-CNN of Ma and Hovy 2016, table 3.
+    bilstm_cnn=Config(**BILSTM_CNN, head={"kind": "softmax"}),
+    # Sizes for training on a CPU, with a softmax head and a character CNN.
+    tagger_small=Config(**{**BILSTM_CNN, "units": 200}, head={"kind": "softmax"}, word_dropout=0.1),
+)

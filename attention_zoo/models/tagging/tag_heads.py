@@ -12,11 +12,10 @@ from keras import layers, ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import CRF
 from attention_zoo.losses import CRFLoss, TagCrossEntropy
+from attention_zoo.models.presets import Config, check_options
 from attention_zoo.ops.linear_chain import FORBIDDEN
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.registry import Registry
 from attention_zoo.typing import Tensor
-
-Config = dict[str, Any]
 
 HEADS = Registry("tagger's head")
 """Registry of heads, built with `(tags, tag_scheme, dtype=...)`."""
@@ -66,12 +65,12 @@ class SoftmaxHead(layers.Layer):
 
     def __init__(self, tags: Sequence[str], tag_scheme: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.emit = layers.Dense(len(tags), dtype=self.dtype_policy)
         size = len(tags)
-        allowed = [np.ones(shape, "bool") for shape in ((size, size), (size,), (size,))]
+        self.emit = layers.Dense(size, dtype=self.dtype_policy)
+        self.energies = [np.zeros(shape, "float32") for shape in ((size, size), (size,), (size,))]
         if tag_scheme is not None:
-            allowed = list(zoo_ops.tag_constraints(tag_scheme, tags))
-        self.energies = [np.where(x, 0.0, FORBIDDEN).astype("float32") for x in allowed]
+            allowed = zoo_ops.tag_constraints(tag_scheme, tags)
+            self.energies = [np.where(x, 0.0, FORBIDDEN).astype("float32") for x in allowed]
 
     def build(self, inputs_shape: Any) -> None:
         self.emit.build(inputs_shape)
@@ -88,19 +87,7 @@ class SoftmaxHead(layers.Layer):
 
 def complete_head_options(given: Config | None) -> Config:
     """Return kind and tag scheme with defaults filled in; raise ValueError for other options."""
-    known = {"kind": "softmax", "tag_scheme": None}
-    check_options("head", given, known)
-    options = {**known, **(given or {})}
+    defaults = {"kind": "softmax", "tag_scheme": None}
+    options = {**defaults, **check_options("head", given, defaults)}
     HEADS.get(options["kind"])
     return options
-
-
-def check_options(name: str, given: Any, known: Any) -> None:
-    """Raise ValueError unless `given` is None or a dict of known options."""
-    if given is not None and not isinstance(given, dict):
-        raise ValueError(f"{name} must be a dict of {', '.join(known)}, got {given!r}")
-    for option in given or {}:
-        if option not in known:
-            raise ValueError(
-                f"{name} has no {option!r}{did_you_mean(option, known)} (known: {', '.join(known)})"
-            )

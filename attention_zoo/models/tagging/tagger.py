@@ -18,6 +18,8 @@ from attention_zoo.models.tagging.word_features import complete_character_option
 from attention_zoo.typing import Tensor
 
 Inputs = dict[str, Any]
+WeightList = list[Tensor] | None
+"""A list to which every self-attention appends its weights, or None."""
 
 PAD = 0
 
@@ -67,11 +69,7 @@ class Tagger(PresetMixin, keras.Model):
         self.build()
 
     def encode(
-        self,
-        inputs: Inputs,
-        mask: Tensor,
-        training: bool,
-        attention_weights: list[Tensor] | None = None,
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList = None
     ) -> Tensor:
         """Return the states of the tokens, `(B, P, D)`; those of padding are ignored.
 
@@ -119,35 +117,33 @@ class Tagger(PresetMixin, keras.Model):
 
         So distances count tokens only, adjacent words stay adjacent, and cuDNN accepts the masks.
         """
-        self._check_inputs(inputs)
-        tokens = ops.cast(inputs["tokens"], "int32")
-        order = zoo_ops.to_front(ops.not_equal(tokens, PAD))
-        aligned = {"tokens": ops.take_along_axis(tokens, order, axis=1)}
-        if self.settings.get("characters") is not None:
-            characters = ops.cast(inputs["characters"], "int32")
-            aligned["characters"] = ops.take_along_axis(characters, order[..., None], axis=1)
-        if self.settings["marks"]:
-            marks = ops.cast(inputs["marks"], "int32")
-            aligned["marks"] = ops.take_along_axis(marks, order, axis=1)
+        names = self._check_inputs(inputs)
+        tensors = {name: ops.cast(inputs[name], "int32") for name in names}
+        order = zoo_ops.to_front(ops.not_equal(tensors["tokens"], PAD))
+        aligned = {
+            name: ops.take_along_axis(x, order[..., None] if len(x.shape) == 3 else order, axis=1)
+            for name, x in tensors.items()
+        }
         return aligned, ops.not_equal(aligned["tokens"], PAD), order
 
-    def _check_inputs(self, inputs: Inputs) -> None:
-        """Raise ValueError for missing inputs or wrong shapes."""
-        shapes: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
-        if self.settings.get("characters") is not None:
-            shapes["characters"] = ("batch", "positions", "characters")
+    def _check_inputs(self, inputs: Inputs) -> list[str]:
+        """Return the names of the token inputs; ValueError for missing ones or wrong shapes."""
+        axes: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
+        if self.characters is not None:
+            axes["characters"] = ("batch", "positions", "characters")
         if self.settings["marks"]:
-            shapes["marks"] = ("batch", "positions")
-        for name, shape in shapes.items():
+            axes["marks"] = ("batch", "positions")
+        for name, expected in axes.items():
             if not isinstance(inputs, dict) or name not in inputs:
                 raise ValueError(
-                    f"inputs must be a dict with {', '.join(shapes)}, but {name} is missing"
+                    f"inputs must be a dict with {', '.join(axes)}, but {name} is missing"
                 )
             sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
-            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *shape[2:]))
+            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *expected[2:]))
         if inputs.get("starts") is not None:
             sizes = zoo_ops.sizes_or(("batch",), inputs["tokens"].shape[:1])
             zoo_ops.check_shape("starts", inputs["starts"].shape, (*sizes, "words"))
+        return list(axes)
 
     def attention(self, inputs: Inputs) -> Tensor | None:
         """Return the weights of all L self-attentions, `(B, L, H, P, P)`, None if there are none.
@@ -201,16 +197,14 @@ class Tagger(PresetMixin, keras.Model):
         Args:
             label_smoothing: of a softmax; above 0 it is a ValueError with a CRF.
         """
-        loss: keras.losses.Loss = self.head.make_loss(label_smoothing)
-        return loss
+        return self.head.make_loss(label_smoothing)
 
     # pretrained word vectors
 
     @property
     def token_embedding(self) -> keras.layers.Embedding:
         """Embedding layer of the tokens."""
-        embedding: keras.layers.Embedding = self.features.token_embedding
-        return embedding
+        return self.features.token_embedding
 
     def load_word_vectors(self, path: str | Path, vocabulary: Sequence[str]) -> int:
         """Load token embeddings from a word vector file; return the number of tokens found.
@@ -237,7 +231,7 @@ class Tagger(PresetMixin, keras.Model):
 
 
 def self_attend(
-    heads: Any, x: Tensor, mask: Tensor, training: bool, attention_weights: list[Tensor] | None
+    heads: Any, x: Tensor, mask: Tensor, training: bool, attention_weights: WeightList
 ) -> Tensor:
     """Apply self-attention to `x (B, P, D)`; append its weights to the list, if given."""
     masks = {"query_mask": mask, "value_mask": mask}
@@ -257,9 +251,8 @@ def _map_positions(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:
     is_valid = ops.logical_and(starts > 0, starts <= length)
     inverse_order = ops.cast(ops.argsort(order, axis=1), "int32")
     is_token = ops.take_along_axis(mask, inverse_order, axis=1)
-    return _gather_one_based(
-        ops.where(is_token, inverse_order + 1, 0)[..., None], ops.where(is_valid, starts, 0)
-    )[..., 0]
+    positions = ops.where(is_token, inverse_order + 1, 0)[..., None]
+    return _gather_one_based(positions, ops.where(is_valid, starts, 0))[..., 0]
 
 
 def _gather_one_based(x: Tensor, positions: Tensor) -> Tensor:

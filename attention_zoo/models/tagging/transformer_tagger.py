@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
 
 from attention_zoo.layers.transformer.dropout import Dropout
-from attention_zoo.models import presets
-from attention_zoo.models.language.bert import BERT
-from attention_zoo.models.presets import Config, model
-from attention_zoo.models.tagging.tagger import Tagger
+from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
+from attention_zoo.models.presets import Config, collect_arguments, model
+from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList
 from attention_zoo.typing import Tensor
-
-TAGGER_ARGUMENTS = ("tags", "head", "dropout", "marks", "name", "dtype")
-"""Arguments of the tagger; all others of `from_preset` are those of the BERT."""
 
 
 @model
 @keras.saving.register_keras_serializable("attention_zoo")
-class TransformerTagger(Tagger):
+class TransformerTagger(BERTBackboneMixin, Tagger):
     """A BERT that tags every word by its first token, with a softmax or CRF output.
 
     `emissions_w = drop(h_{start_w}) W + b`, where h are the BERT's hidden states
@@ -53,8 +48,7 @@ class TransformerTagger(Tagger):
         its first token. Marks as segments are this library's addition.
     """
 
-    backbone_name, backbone_fixed = "bert", ("use_pooler",)
-    """Argument that holds the inner model, and arguments of that model that are set here."""
+    own_arguments = ("tags", "head", "dropout", "marks", "name", "dtype")
 
     # layers
 
@@ -68,19 +62,12 @@ class TransformerTagger(Tagger):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(bert, dict) and "class_name" in bert:
-            bert = keras.saving.deserialize_keras_object(bert)
-        if isinstance(bert, dict):
-            bert = BERT(**{"use_pooler": False, **bert, "dtype": self.dtype_policy})
-        if not isinstance(bert, BERT):
-            raise ValueError(f"bert must be a BERT or its arguments, got {bert!r}")
-        self.bert = bert
+        self.bert = bert = self.make_bert(bert)
         if marks and bert.settings["num_segments"] < 2:
             raise ValueError(
                 "marks need a bert with num_segments of at least 2, got num_segments=1"
             )
-        self.init_settings({"tags": tags, "head": head, "dropout": dropout, "marks": bool(marks)})
-        self.settings["bert"] = dict(bert.settings)
+        self.init_settings({**collect_arguments(locals()), "bert": dict(bert.settings)})
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
         self.build_head(bert.settings["embedding_dim"])
 
@@ -102,17 +89,12 @@ class TransformerTagger(Tagger):
     @property
     def token_embedding(self) -> keras.layers.Embedding:
         """Embedding layer of the tokens, the BERT's."""
-        embedding: keras.layers.Embedding = self.bert.token_embedding
-        return embedding
+        return self.bert.token_embedding
 
     # computation
 
     def encode(
-        self,
-        inputs: dict[str, Tensor],
-        mask: Tensor,
-        training: bool,
-        attention_weights: list[Tensor] | None = None,
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList = None
     ) -> Tensor:
         bert_inputs = {"tokens": inputs["tokens"]}
         if self.settings["marks"]:
@@ -128,35 +110,8 @@ class TransformerTagger(Tagger):
 
         Padding must be at the end.
         """
-        x = self.bert.norm(
-            self.bert.embed(bert_inputs["tokens"], mask, bert_inputs.get("segments"))
-        )
+        segments = bert_inputs.get("segments")
+        x = self.bert.norm(self.bert.embed(bert_inputs["tokens"], mask, segments))
         for layer in self.bert.encoder:
             x, weights = layer(x, mask=mask, return_attention_scores=True, training=False)
             attention_weights.append(weights)
-
-    # config
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "bert": keras.saving.serialize_keras_object(self.bert)}
-
-    @classmethod
-    def from_preset(cls, name_or_folder: str | Path, **overrides: Any) -> Any:
-        """Load a model of this class from a folder, or build one around a BERT preset.
-
-        Args:
-            name_or_folder: see `models.from_preset`.
-            **overrides: arguments of this class, of which a preset needs `tags`; all others are the
-                BERT's. `dtype` applies to the whole model.
-        """
-        tagger_arguments: Config = {
-            key: overrides.pop(key) for key in TAGGER_ARGUMENTS if key in overrides
-        }
-        if str(name_or_folder) in presets.PRESETS:
-            bert_arguments: Config = {"use_pooler": False, **overrides}
-            bert_arguments |= (
-                {"dtype": tagger_arguments["dtype"]} if "dtype" in tagger_arguments else {}
-            )
-            return cls(BERT.from_preset(name_or_folder, **bert_arguments), **tagger_arguments)
-        arguments = {"bert": overrides} if overrides else {}
-        return presets.load_preset_as(cls, name_or_folder, **arguments, **tagger_arguments)

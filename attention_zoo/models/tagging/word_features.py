@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import keras
@@ -11,11 +10,9 @@ from keras import layers, ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import CharacterCNN, CharacterLSTM, WordDropout
 from attention_zoo.layers.transformer.dropout import Dropout
-from attention_zoo.models.tagging.tag_heads import check_options
+from attention_zoo.models.presets import Config, check_kind_options, check_options
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Tensor
-
-Config = dict[str, Any]
 
 CHARACTERS = Registry("character encoder")
 CHARACTERS.register("cnn")(CharacterCNN)
@@ -88,12 +85,9 @@ def complete_character_options(given: Config | None) -> Config | None:
     """Return kind and arguments with defaults filled in; raise ValueError for unknown ones."""
     if given is None:
         return None
-    check_options("characters", given, (*given,) if isinstance(given, dict) else ("kind",))
-    character_encoder = CHARACTERS.get(given.get("kind", "cnn"))
-    arguments = inspect.signature(character_encoder).parameters.values()
-    known = {x.name: x.default for x in arguments if x.name not in ("dropout", "seed", "kwargs")}
-    check_options("characters", given, ("kind", *known))
-    if "vocabulary_size" not in given:
+    if "vocabulary_size" not in check_options("characters", given):
         raise ValueError("characters needs a vocabulary_size, the number of character ids")
     zoo_ops.whole_number("characters' vocabulary_size", given["vocabulary_size"])
-    return {"kind": "cnn", **known, **given}
+    reserved = ("dropout", "seed")
+    options, defaults = check_kind_options("characters", given, "cnn", CHARACTERS.get, reserved)
+    return {**defaults, **options}

@@ -9,7 +9,7 @@ from keras import layers, ops
 
 from attention_zoo.layers import Attention, AttentionCell, RecurrentDecoder, RecurrentEncoder
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
 from attention_zoo.typing import Tensor
 
 
@@ -65,6 +65,7 @@ class LuongTranslator(EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        settings = collect_arguments(locals())
         common = {"dtype": self.dtype_policy}
         self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **common)
         self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **common)
@@ -82,20 +83,7 @@ class LuongTranslator(EncoderDecoder):
         self.decoder = RecurrentDecoder(cell, **common)
         self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **common)
         self.drop = layers.Dropout(dropout, **common)
-        self.set_up(
-            {
-                "source_vocabulary_size": source_vocabulary_size,
-                "target_vocabulary_size": target_vocabulary_size,
-                "embedding_dim": embedding_dim,
-                "units": units,
-                "num_layers": num_layers,
-                "score": score,
-                "input_feeding": input_feeding,
-                "reverse_source": reverse_source,
-                "bidirectional": bidirectional,
-                "dropout": dropout,
-            }
-        )
+        self.set_up(settings)
 
     def build(self, input_shape: Any = None) -> None:
         width, units = self.settings["embedding_dim"], self.settings["units"]
@@ -122,26 +110,20 @@ class LuongTranslator(EncoderDecoder):
 
 # config
 
-
-@preset(LuongTranslator, "luong_base")
-def luong_base() -> Config:
-    """Return the paper's sizes (section 4.1): 4 layers of 1000, dropout 0.2; vocabulary 50,000."""
-    return {"embedding_dim": 1000, "units": 1000, "num_layers": 4, "dropout": 0.2}
-
-
-@preset(LuongTranslator, "luong_small")
-def luong_small() -> Config:
-    """Return sizes for small data and a CPU, with a bidirectional encoder; not the paper's.
-
-    The score is "dot". With "general", Adam (learning rate 0.003) on 29,000 sentences collapsed to
-    one source position: an update changes all 512 x 512 weights by about the same amount.
-    """
-    return {
-        "embedding_dim": 256,
-        "units": 512,
-        "num_layers": 1,
-        "score": "dot",
-        "reverse_source": False,
-        "bidirectional": True,
-        "dropout": 0.4,
-    }
+add_presets(
+    LuongTranslator,
+    # The paper's sizes (section 4.1): 4 layers of 1000, dropout 0.2; vocabulary 50,000.
+    luong_base=Config(embedding_dim=1000, units=1000, num_layers=4, dropout=0.2),
+    # Sizes for small data and a CPU, with a bidirectional encoder; not the paper's. The score is
+    # "dot". With "general", Adam (learning rate 0.003) on 29,000 sentences collapsed to one source
+    # position: an update changes all 512 x 512 weights by about the same amount.
+    luong_small=Config(
+        embedding_dim=256,
+        units=512,
+        num_layers=1,
+        score="dot",
+        reverse_source=False,
+        bidirectional=True,
+        dropout=0.4,
+    ),
+)

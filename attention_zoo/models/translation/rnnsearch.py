@@ -15,7 +15,7 @@ from attention_zoo.layers import (
     RecurrentEncoder,
 )
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
 from attention_zoo.typing import Tensor
 
 
@@ -65,6 +65,7 @@ class RNNSearch(EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        settings = collect_arguments(locals())
         common = {"dtype": self.dtype_policy}
         self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **common)
         self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **common)
@@ -79,27 +80,16 @@ class RNNSearch(EncoderDecoder):
         self.maxout = Maxout(readout_units, **common)
         self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **common)
         self.drop = layers.Dropout(dropout, **common)
-        self.set_up(
-            {
-                "source_vocabulary_size": source_vocabulary_size,
-                "target_vocabulary_size": target_vocabulary_size,
-                "embedding_dim": embedding_dim,
-                "units": units,
-                "attention_units": attention_units,
-                "readout_units": readout_units,
-                "dropout": dropout,
-            }
-        )
+        self.set_up(settings)
 
     def build(self, input_shape: Any = None) -> None:
-        size = self.settings
-        width, units = size["embedding_dim"], size["units"]
+        width, units = self.settings["embedding_dim"], self.settings["units"]
         self.source_embedding.build(None)
         self.target_embedding.build(None)
         self.encoder.build((None, None, width))
         self.decoder.build((None, None, width), (None, None, 2 * units), (None, units))
         self.maxout.build((None, None, units + width + 2 * units))
-        self.vocabulary.build((None, None, size["readout_units"]))
+        self.vocabulary.build((None, None, self.settings["readout_units"]))
         self.built = True
 
     # computation
@@ -122,20 +112,12 @@ class RNNSearch(EncoderDecoder):
 
 # config
 
-
-@preset(RNNSearch, "rnnsearch_base")
-def rnnsearch_base() -> Config:
-    """Return the paper's sizes (appendix A.2.3): m 620, n and n' 1000, l 500; vocabulary 30,000."""
-    return {"embedding_dim": 620, "units": 1000, "attention_units": 1000, "readout_units": 500}
-
-
-@preset(RNNSearch, "rnnsearch_small")
-def rnnsearch_small() -> Config:
-    """Return sizes for small data and a CPU; not the paper's."""
-    return {
-        "embedding_dim": 256,
-        "units": 512,
-        "attention_units": 512,
-        "readout_units": 256,
-        "dropout": 0.4,
-    }
+add_presets(
+    RNNSearch,
+    # The paper's sizes (appendix A.2.3): m 620, n and n' 1000, l 500; vocabulary 30,000.
+    rnnsearch_base=Config(embedding_dim=620, units=1000, attention_units=1000, readout_units=500),
+    # Sizes for small data and a CPU; not the paper's.
+    rnnsearch_small=Config(
+        embedding_dim=256, units=512, attention_units=512, readout_units=256, dropout=0.4
+    ),
+)

@@ -10,14 +10,10 @@ from keras import layers, ops
 from attention_zoo.layers import Maxout, RecurrentDecoder, RecurrentEncoder
 from attention_zoo.layers.recurrent.recurrent_encoder import RECURRENT
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, repeat_over_steps
-from attention_zoo.models.presets import Config, model, preset
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
 from attention_zoo.typing import Tensor
 
-CELLS = {
-    "lstm": layers.LSTMCell,
-    "gru": layers.GRUCell,
-    "simple_rnn": layers.SimpleRNNCell,
-}
+CELLS = {"lstm": layers.LSTMCell, "gru": layers.GRUCell, "simple_rnn": layers.SimpleRNNCell}
 CONTEXTS = ("initial_state", "every_step")
 
 
@@ -81,6 +77,7 @@ class Seq2Seq(EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        settings = collect_arguments(locals())
         common = {"dtype": self.dtype_policy}
         if context not in CONTEXTS:
             raise ValueError(f"context must be one of {', '.join(CONTEXTS)}, got {context!r}")
@@ -97,20 +94,7 @@ class Seq2Seq(EncoderDecoder):
         self.maxout = Maxout(max(1, units // 2), **common) if self.every_step else None
         self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **common)
         self.drop = layers.Dropout(dropout, **common)
-        self.set_up(
-            {
-                "source_vocabulary_size": source_vocabulary_size,
-                "target_vocabulary_size": target_vocabulary_size,
-                "context": context,
-                "cell": cell,
-                "embedding_dim": embedding_dim,
-                "units": units,
-                "num_layers": num_layers,
-                "reverse_source": reverse_source,
-                "bidirectional": bidirectional,
-                "dropout": dropout,
-            }
-        )
+        self.set_up(settings)
 
     def build(self, input_shape: Any = None) -> None:
         width, units = self.settings["embedding_dim"], self.settings["units"]
@@ -154,40 +138,15 @@ class Seq2Seq(EncoderDecoder):
 
 # config
 
+SMALL = Config(embedding_dim=256, units=512, reverse_source=True, dropout=0.4)
+"""Sizes for small data and a CPU; not the paper's."""
 
-@preset(Seq2Seq, "seq2seq_base")
-def seq2seq_base() -> Config:
-    """Return the sizes of Sutskever et al. (section 3.4); their target vocabulary is 80,000."""
-    return {
-        "cell": "lstm",
-        "embedding_dim": 1000,
-        "units": 1000,
-        "num_layers": 4,
-        "reverse_source": True,
-    }
-
-
-@preset(Seq2Seq, "seq2seq_initial_small")
-def seq2seq_initial_small() -> Config:
-    """Return sizes for small data and a CPU, with context="initial_state"; not the paper's."""
-    return {
-        "context": "initial_state",
-        "cell": "lstm",
-        "embedding_dim": 256,
-        "units": 512,
-        "reverse_source": True,
-        "dropout": 0.4,
-    }
-
-
-@preset(Seq2Seq, "seq2seq_every_step_small")
-def seq2seq_every_step_small() -> Config:
-    """Return sizes for small data and a CPU, with context="every_step"; not the paper's."""
-    return {
-        "context": "every_step",
-        "cell": "gru",
-        "embedding_dim": 256,
-        "units": 512,
-        "reverse_source": True,
-        "dropout": 0.4,
-    }
+add_presets(
+    Seq2Seq,
+    # The sizes of Sutskever et al. (section 3.4); their target vocabulary is 80,000.
+    seq2seq_base=Config(
+        cell="lstm", embedding_dim=1000, units=1000, num_layers=4, reverse_source=True
+    ),
+    seq2seq_initial_small=Config(context="initial_state", cell="lstm", **SMALL),
+    seq2seq_every_step_small=Config(context="every_step", cell="gru", **SMALL),
+)

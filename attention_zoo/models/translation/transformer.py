@@ -15,19 +15,23 @@ from attention_zoo.layers import (
     TransformerEncoderLayer,
 )
 from attention_zoo.layers.transformer.dropout import Dropout
-from attention_zoo.layers.transformer.encoder_layer import check_layer_options
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import make_final_norm
 from attention_zoo.models.caching import make_empty_state, make_next_state
 from attention_zoo.models.generation import (
-    END,
     PAD,
     DecoderStart,
     GenerationMixin,
-    mask_special_tokens,
+    check_vocabulary_size,
 )
-from attention_zoo.models.positional_encoding import check_positions, make_self_attention
-from attention_zoo.models.presets import Config, PresetMixin, model, preset
+from attention_zoo.models.presets import (
+    Config,
+    PresetMixin,
+    add_presets,
+    collect_arguments,
+    model,
+)
+from attention_zoo.models.transformer_options import check_layer_settings, make_self_attention
 from attention_zoo.ops import Projection
 from attention_zoo.typing import Tensor
 
@@ -103,19 +107,7 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         super().__init__(**kwargs)
         self.source_vocabulary_size = source_vocabulary_size
         self.target_vocabulary_size = target_vocabulary_size
-        layer = dict(layer or {})
-        self.settings: dict[str, Any] = {
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "embedding_dim": embedding_dim,
-            "units": units,
-            "num_heads": num_heads,
-            "num_layers": num_layers,
-            "layer": layer,
-            "tie": tie,
-            "dropout": dropout,
-            "positions": positions,
-        }
+        self.settings = collect_arguments(locals())
         self._check_settings()
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         initializer = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
@@ -127,13 +119,8 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         self.scale = embedding_dim**0.5
         self.positions = SinusoidalPositions(**common) if positions == SINUSOIDAL else None
         self.drop = Dropout(dropout, **common)
-        layer_options = {
-            "units": units,
-            "num_heads": num_heads,
-            "dropout": dropout,
-            **layer,
-            **common,
-        }
+        sizes = {"units": units, "num_heads": num_heads, "dropout": dropout}
+        layer_options = {**sizes, **self.settings["layer"], **common}
         heads = partial(make_self_attention, positions, num_heads, embedding_dim, **common)
         self.encoder = [
             TransformerEncoderLayer(attention=heads(), **layer_options) for _ in range(num_layers)
@@ -142,40 +129,30 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
             TransformerDecoderLayer(attention=heads(causal=True), **layer_options)
             for _ in range(num_layers)
         ]
-        self.norms = [make_final_norm(**layer, **common) for _ in range(2)]
+        self.norms = [make_final_norm(**self.settings["layer"], **common) for _ in range(2)]
         untied = layers.Dense(target_vocabulary_size, use_bias=False, **common)
         self.vocabulary = untied if tie == "none" else None
         self.build()
 
     def _check_settings(self) -> None:
         """Raise ValueError for invalid settings."""
-        settings = self.settings
-        for name in ("source_vocabulary_size", "target_vocabulary_size"):
-            if settings[name] < END + 2:
-                raise ValueError(
-                    f"{name} must be at least {END + 2} (4 special tokens and one more), "
-                    f"got {settings[name]}"
-                )
-        check_layer_options(settings["layer"])
-        check_positions(settings["positions"], (SINUSOIDAL,))
-        if settings["tie"] not in TIES:
-            raise ValueError(f"tie must be one of {', '.join(TIES)}, got {settings['tie']!r}")
-        if settings["tie"] == "all" and self.source_vocabulary_size != self.target_vocabulary_size:
+        source_size, target_size = self.source_vocabulary_size, self.target_vocabulary_size
+        check_vocabulary_size("source_vocabulary_size", source_size)
+        check_vocabulary_size("target_vocabulary_size", target_size)
+        check_layer_settings(self.settings, SINUSOIDAL)
+        tie = self.settings["tie"]
+        if tie not in TIES:
+            raise ValueError(f"tie must be one of {', '.join(TIES)}, got {tie!r}")
+        if tie == "all" and source_size != target_size:
             raise ValueError(
-                f"tie='all' requires one vocabulary, got {self.source_vocabulary_size} source and "
-                f"{self.target_vocabulary_size} target tokens; use tie='target' for two"
-            )
-        if settings["embedding_dim"] % settings["num_heads"]:
-            raise ValueError(
-                f"num_heads must divide embedding_dim, got num_heads={settings['num_heads']}, "
-                f"embedding_dim={settings['embedding_dim']}"
+                f"tie='all' requires one vocabulary, got {source_size} source and {target_size} "
+                "target tokens; use tie='target' for two"
             )
 
     def build(self, input_shape: Any = None) -> None:
         shape = (None, None, self.settings["embedding_dim"])
-        for embedding in (self.source_embedding, self.target_embedding):
-            if not embedding.built:
-                embedding.build(None)
+        self.source_embedding.build(None)
+        self.target_embedding.build(None)  # does nothing if it is the same layer
         for layer in (self.positions, *self.encoder, *self.norms):
             if layer is not None:
                 layer.build(shape)
@@ -244,15 +221,8 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
 
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state."""
-        start = self.start_decoding_memory(
-            self.encode(source), ops.not_equal(source, PAD), width, max_steps
-        )
-
-        def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            output = start.step(tokens, state)
-            return output._replace(logits=mask_special_tokens(output.logits))
-
-        return start._replace(step=step)
+        memory, mask = self.encode(source), ops.not_equal(source, PAD)
+        return self.start_decoding_memory(memory, mask, width, max_steps).mask_special_tokens()
 
     def start_decoding_memory(
         self, memory: Tensor, mask: Tensor, width: int, max_steps: Any
@@ -280,54 +250,26 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
             x, state = self.norms[1](x), make_next_state(ancestors, updated)
             return StepOutput(self.projection(x).logits(), state, ops.mean(weights, axis=1), x)
 
-        heads = self.settings["num_heads"]
-        state = make_empty_state(
-            [None] * len(self.decoder),
-            ops.shape(mask)[0],
-            (heads, self.settings["embedding_dim"] // heads),
-            width,
-            max_steps,
-            self.compute_dtype,
-        )
+        prompts = [None] * len(self.decoder)
+        state = make_empty_state(self, prompts, ops.shape(mask)[0], width, max_steps)
         return DecoderStart(step, state)
 
 
 # config
 
+POST_NORM = {"norm_first": False}
 
-@preset(Transformer, "transformer_base")
-def transformer_base() -> Config:
-    """Return the sizes of table 3, "base"."""
-    return {
-        "embedding_dim": 512,
-        "units": 2048,
-        "num_heads": 8,
-        "num_layers": 6,
-        "layer": {"norm_first": False},
-        "dropout": 0.1,
-    }
-
-
-@preset(Transformer, "transformer_big")
-def transformer_big() -> Config:
-    """Return the sizes of table 3, "big"."""
-    return {
-        "embedding_dim": 1024,
-        "units": 4096,
-        "num_heads": 16,
-        "num_layers": 6,
-        "layer": {"norm_first": False},
-        "dropout": 0.3,
-    }
-
-
-@preset(Transformer, "transformer_small")
-def transformer_small() -> Config:
-    """Return sizes for small data and a CPU, pre-norm; not the paper's."""
-    return {"embedding_dim": 256, "units": 1024, "num_heads": 4, "num_layers": 4, "dropout": 0.2}
-
-
-@preset(Transformer, "transformer_tiny")
-def transformer_tiny() -> Config:
-    """Return sizes for some 10,000 sentences, tests and toy data, pre-norm; not the paper's."""
-    return {"embedding_dim": 128, "units": 256, "num_heads": 4, "num_layers": 4, "dropout": 0.3}
+add_presets(
+    Transformer,
+    # The sizes of table 3, "base" and "big".
+    transformer_base=Config(
+        embedding_dim=512, units=2048, num_heads=8, num_layers=6, dropout=0.1, layer=POST_NORM
+    ),
+    transformer_big=Config(
+        embedding_dim=1024, units=4096, num_heads=16, num_layers=6, dropout=0.3, layer=POST_NORM
+    ),
+    # Sizes for small data and a CPU, pre-norm; not the paper's.
+    transformer_small=Config(embedding_dim=256, units=1024, num_heads=4, num_layers=4, dropout=0.2),
+    # Sizes for some 10,000 sentences, tests and toy data, pre-norm; not the paper's.
+    transformer_tiny=Config(embedding_dim=128, units=256, num_heads=4, num_layers=4, dropout=0.3),
+)

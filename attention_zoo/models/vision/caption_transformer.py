@@ -7,15 +7,14 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-from attention_zoo.decoding import StepOutput
-from attention_zoo.models.generation import END, DecoderStart, mask_special_tokens
+from attention_zoo.models.generation import DecoderStart, check_vocabulary_size
 from attention_zoo.models.presets import (
     Config,
     PresetMixin,
-    check_options_dict,
+    add_presets,
+    check_options,
+    collect_arguments,
     model,
-    preset,
-    to_json_types,
 )
 from attention_zoo.models.translation.transformer import Transformer
 from attention_zoo.models.vision.captioner import Captioner
@@ -24,7 +23,7 @@ from attention_zoo.models.vision.image_encoders import (
     drop_initial_weights,
     make_encoder,
 )
-from attention_zoo.ops import angles, rate, sinusoids, whole_number
+from attention_zoo.ops import angles, rate, sinusoids
 from attention_zoo.typing import Tensor
 
 TRANSFORMER_SETTINGS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "dropout")
@@ -83,29 +82,18 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
     ) -> None:
         super().__init__(**kwargs)
         encoder = complete_encoder_options(encoder)
-        sizes = {
-            "vocabulary_size": whole_number("vocabulary_size", vocabulary_size),
-            "embedding_dim": whole_number("embedding_dim", embedding_dim),
-            "units": whole_number("units", units),
-            "num_heads": whole_number("num_heads", num_heads),
-            "num_layers": whole_number("num_layers", num_layers),
-        }
-        if vocabulary_size < END + 2:
-            raise ValueError(
-                f"vocabulary_size must be at least {END + 2} (4 special tokens and one more), "
-                f"got {vocabulary_size}"
-            )
-        if sizes["embedding_dim"] % 4:
+        layer = check_options("layer", layer)
+        settings = collect_arguments(locals())
+        check_vocabulary_size("vocabulary_size", vocabulary_size)
+        if embedding_dim % 4:
             raise ValueError(f"embedding_dim must be a multiple of 4, got {embedding_dim}")
-        options = {"layer": check_options_dict("layer", layer), "dropout": rate("dropout", dropout)}
-        self.settings = to_json_types(
-            {**sizes, "encoder": drop_initial_weights(encoder), **options}
-        )
-        layer_settings = {name: self.settings[name] for name in TRANSFORMER_SETTINGS}
+        rate("dropout", dropout)
+        self.settings = {**settings, "encoder": drop_initial_weights(settings["encoder"])}
+        layer_settings = {name: settings[name] for name in TRANSFORMER_SETTINGS}
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
-        self.input_projection = layers.Dense(sizes["embedding_dim"], **common)
-        words = sizes["vocabulary_size"]
+        self.input_projection = layers.Dense(settings["embedding_dim"], **common)
+        words = settings["vocabulary_size"]
         self.transformer = Transformer(words, words, tie="all", **layer_settings, **common)
         self.build()
 
@@ -137,15 +125,9 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode images once and return the decoder's step function and initial state."""
         memory = self.encode(source)
-        start = self.transformer.start_decoding_memory(
-            memory, _make_full_mask(memory), width, max_steps
-        )
-
-        def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
-            output = start.step(tokens, state)
-            return output._replace(logits=mask_special_tokens(output.logits))
-
-        return self.make_image_start(source, memory, step, start.state)
+        mask = _make_full_mask(memory)
+        start = self.transformer.start_decoding_memory(memory, mask, width, max_steps)
+        return self.make_image_start(source, memory, start.mask_special_tokens())
 
 
 def _encode_grid_positions(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:
@@ -166,8 +148,10 @@ def _make_full_mask(memory: Tensor) -> Tensor:
 
 # config
 
-
-@preset(CaptionTransformer, "caption_transformer_small")
-def caption_transformer_small() -> Config:
-    """Return sizes for small images and a CPU, trained from scratch; not the paper's."""
-    return {"embedding_dim": 128, "units": 256, "num_heads": 4, "num_layers": 2, "dropout": 0.2}
+add_presets(
+    CaptionTransformer,
+    # Sizes for small images and a CPU, trained from scratch; not the paper's.
+    caption_transformer_small=Config(
+        embedding_dim=128, units=256, num_heads=4, num_layers=2, dropout=0.2
+    ),
+)

@@ -9,7 +9,7 @@ from keras import ops
 
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.models.generation import DecoderStart, GenerationMixin, hash_sources
-from attention_zoo.models.vision.image_encoders import check_image
+from attention_zoo.models.vision.image_encoders import check_image, compute_grid_shape
 from attention_zoo.typing import Tensor
 
 
@@ -28,14 +28,11 @@ class Captioner(GenerationMixin):
     @property
     def target_vocabulary_size(self) -> int:  # type: ignore[override]
         """Number of caption tokens."""
-        size: int = self.settings["vocabulary_size"]  # type: ignore[attr-defined]
-        return size
+        return int(self.settings["vocabulary_size"])  # type: ignore[attr-defined]
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
         """Return the height and width of the grid of images `(B, H, W, C)`, or of such a shape."""
-        shape = tuple(getattr(image, "shape", image))
-        height, width = self.encoder.compute_output_shape(shape)[1:3]
-        return height, width
+        return compute_grid_shape(self.encoder, image)
 
     def convert_source(self, source: Any) -> Tensor:
         """Convert images to a tensor of their own dtype; raise ValueError for a wrong shape."""
@@ -51,15 +48,12 @@ class Captioner(GenerationMixin):
         if options.max_length is None:
             raise ValueError("max_length: an image has no length; give max_length")
 
-    def make_image_start(
-        self, image: Tensor, memory: Tensor, step: Any, state: Any
-    ) -> DecoderStart:
-        """Return the `DecoderStart` of images `(B, H, W, C)` with memory `(B, ..., D)`."""
+    def make_image_start(self, image: Tensor, memory: Tensor, start: DecoderStart) -> DecoderStart:
+        """Add mask and keys of the sources, images `(B, H, W, C)` with memory `(B, ..., D)`."""
         batch, *sides = ops.shape(image)
         num_positions = math.prod(ops.shape(memory)[1:-1])
         pixels = ops.reshape(ops.cast(image, "float32"), (batch, math.prod(sides), 1))
         bits = ops.squeeze(ops.view(pixels, "int32"), axis=-1)
         keys = hash_sources(bits + 1)  # + 1: black is 0, which `hash_sources` ignores
-        return DecoderStart(
-            step, state, source_mask=ops.ones((batch, num_positions), "bool"), source_keys=keys
-        )
+        mask = ops.ones((batch, num_positions), "bool")
+        return start._replace(source_mask=mask, source_keys=keys)

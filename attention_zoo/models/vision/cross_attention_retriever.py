@@ -10,18 +10,20 @@ from keras import layers, ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import RecurrentEncoder, StackedCrossAttention
 from attention_zoo.losses import HardestNegatives
+from attention_zoo.models.generation import check_vocabulary_size
 from attention_zoo.models.presets import (
     Config,
     PresetMixin,
+    add_presets,
     check_arguments,
-    check_options_dict,
+    check_options,
+    collect_arguments,
     model,
-    preset,
-    to_json_types,
 )
 from attention_zoo.models.vision.image_encoders import (
     check_image,
     complete_encoder_options,
+    compute_grid_shape,
     drop_initial_weights,
     make_encoder,
 )
@@ -99,20 +101,12 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
     ) -> None:
         super().__init__(**kwargs)
         encoder = complete_encoder_options(encoder)
-        settings: Config = {
-            "vocabulary_size": zoo_ops.whole_number("vocabulary_size", vocabulary_size, 5),
-            "embedding_dim": zoo_ops.whole_number("embedding_dim", embedding_dim),
-            "units": zoo_ops.whole_number("units", units),
-            "encoder": drop_initial_weights(encoder),
-            "direction": direction,
-            "inverse_temperature": inverse_temperature,
-            "pooling": pooling,
-            "pooling_sharpness": pooling_sharpness,
-            "dropout": zoo_ops.rate("dropout", dropout),
-            "ranking": check_options_dict("ranking", ranking),
-        }
-        self.settings = size = to_json_types(settings)
-        check_arguments(HardestNegatives, self.settings["ranking"])
+        ranking = check_options("ranking", ranking)
+        size = collect_arguments(locals())
+        check_vocabulary_size("vocabulary_size", vocabulary_size)
+        zoo_ops.rate("dropout", dropout)
+        check_arguments(HardestNegatives, ranking)
+        self.settings = {**size, "encoder": drop_initial_weights(size["encoder"])}
         self.make_loss()  # raises for invalid values
         common: Config = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
@@ -176,18 +170,14 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         words, mask = texts
         weights_per_pair = max(1, int(images.shape[1]) * int(words.shape[1]))
         side = max(1, int((MAX_BLOCK_WEIGHTS / weights_per_pair) ** 0.5))
-        rows = [
-            ops.concatenate(
-                [
-                    self.matching.similarities(
-                        words[n : n + side], images[i : i + side], mask[n : n + side]
-                    )
-                    for n in _make_block_starts(len(words), side)
-                ],
-                axis=1,
-            )
-            for i in _make_block_starts(len(images), side)
-        ]
+        rows = []
+        for i in _make_block_starts(len(images), side):
+            block = images[i : i + side]
+            row = [
+                self.matching.similarities(words[n : n + side], block, mask[n : n + side])
+                for n in _make_block_starts(len(words), side)
+            ]
+            rows.append(ops.concatenate(row, axis=1))
         return ops.concatenate(rows, axis=0)
 
     def attention_weights(self, image: Tensor, text: Tensor) -> Tensor:
@@ -202,8 +192,7 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         """
         grid = self._grid(image, False)
         weights = self.encoded_attention_weights(self._regions(grid), self.encode_texts(text))
-        batch, count = ops.shape(weights)[:2]
-        return ops.reshape(weights, (batch, count, *ops.shape(grid)[1:3]))
+        return ops.reshape(weights, (*ops.shape(weights)[:2], *ops.shape(grid)[1:3]))
 
     def encoded_attention_weights(self, images: Tensor, texts: EncodedTexts) -> Tensor:
         """Return the attention weights `(B, T, S)` for B encoded images and texts."""
@@ -214,9 +203,7 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
         """Return the height and width of the grid of images `(B, H, W, 3)`, or of such a shape."""
-        shape = tuple(getattr(image, "shape", image))
-        height, width = self.encoder.compute_output_shape(shape)[1:3]
-        return height, width
+        return compute_grid_shape(self.encoder, image)
 
     # training
 
@@ -237,14 +224,14 @@ def _make_block_starts(count: int, side: int) -> range:
 
 # config
 
-
-@preset(CrossAttentionRetriever, "cross_attention_retriever_base")
-def cross_attention_retriever_base() -> Config:
-    """Return the authors' sizes, text to image, average; set `encoder` for detector regions."""
-    return {"embedding_dim": 300, "units": 1024, "encoder": {"kind": "ResNet101"}}
-
-
-@preset(CrossAttentionRetriever, "cross_attention_retriever_small")
-def cross_attention_retriever_small() -> Config:
-    """Return sizes for small images and a CPU, trained from scratch; not the paper's."""
-    return {"embedding_dim": 64, "units": 128, "dropout": 0.1, "ranking": {"sharpness": 20.0}}
+add_presets(
+    CrossAttentionRetriever,
+    # The authors' sizes, text to image, average; set `encoder` for detector regions.
+    cross_attention_retriever_base=Config(
+        embedding_dim=300, units=1024, encoder={"kind": "ResNet101"}
+    ),
+    # Sizes for small images and a CPU, trained from scratch; not the paper's.
+    cross_attention_retriever_small=Config(
+        embedding_dim=64, units=128, dropout=0.1, ranking={"sharpness": 20.0}
+    ),
+)

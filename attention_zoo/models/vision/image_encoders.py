@@ -7,6 +7,7 @@ import inspect
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,7 @@ from keras import layers, ops
 
 from attention_zoo.checkpoints import find_task_folder
 from attention_zoo.hub import resolve_folder
-from attention_zoo.models.presets import Config, check_options_dict, from_preset
+from attention_zoo.models.presets import Config, check_kind_options, from_preset
 from attention_zoo.ops import check_shape, whole_number
 from attention_zoo.registry import Registry, did_you_mean
 from attention_zoo.typing import Shape, Tensor
@@ -58,10 +59,7 @@ class ConvolutionalEncoder(layers.Layer):
     channels = 3
 
     def __init__(
-        self,
-        filters: Sequence[int] = (32, 64, 128),
-        weights: str | None = None,
-        **kwargs: Any,
+        self, filters: Sequence[int] = (32, 64, 128), weights: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         if not isinstance(filters, list | tuple):
@@ -170,9 +168,6 @@ class KerasApplication(layers.Layer):
         self.model = model
         self.model.trainable = trainable
 
-    def build(self, image_shape: Shape) -> None:
-        self.built = True
-
     def call(self, image: Tensor, training: bool = False) -> Tensor:
         self.compute_output_shape(image.shape)
         pixels = self.preprocess(ops.cast(_pad_empty_batch(image), "float32"))
@@ -182,14 +177,13 @@ class KerasApplication(layers.Layer):
     def compute_output_shape(self, image_shape: Shape) -> Shape:
         """Return the grid's shape; raise ValueError if the images are too small."""
         try:
-            shape: Shape = self.model.compute_output_shape(tuple(image_shape))
+            return self.model.compute_output_shape(tuple(image_shape))
         except ValueError:
             height, width = image_shape[1:3]
             raise ValueError(
                 f"images of {height} x {width} pixels are too small for {self.kind}; give larger"
                 " ones (data.image_size) or an earlier layer"
             ) from None
-        return shape
 
 
 def complete_encoder_options(given: Config | None) -> Config:
@@ -198,25 +192,7 @@ def complete_encoder_options(given: Config | None) -> Config:
     Raises:
         ValueError: an unknown kind, an unknown option, or a missing one.
     """
-    options = check_options_dict("encoder", given)
-    kind = options.setdefault("kind", "cnn")
-    known = [*IMAGE_ENCODERS.names(), *_list_applications()]
-    if kind not in known:
-        raise ValueError(
-            f"encoder.kind {kind!r} is unknown{did_you_mean(kind, known)}; it is one of"
-            f" {', '.join(IMAGE_ENCODERS.names())}, or a model of keras.applications"
-        )
-    constructor = IMAGE_ENCODERS.get(kind) if kind in IMAGE_ENCODERS else KerasApplication
-    parameters = inspect.signature(constructor).parameters
-    accepted = {n: p.default for n, p in parameters.items() if n not in ("kwargs", "kind")}
-    for name in options:
-        if name not in ("kind", *accepted):
-            hint = did_you_mean(name, accepted)
-            raise ValueError(f"encoder {kind} has no option {name!r}{hint}")
-    for name, default in accepted.items():
-        if name not in options and default is inspect.Parameter.empty:
-            raise ValueError(f"encoder {kind} needs the option {name!r}")
-    return options
+    return check_kind_options("encoder", given, "cnn", _get_constructor)[0]
 
 
 def drop_initial_weights(options: Config) -> Config:
@@ -228,11 +204,8 @@ def drop_initial_weights(options: Config) -> Config:
 def make_encoder(options: Config, dtype: Any) -> Any:
     """Build the encoder layer, with an attribute `channels`, from complete options."""
     options = dict(options)
-    kind = options["kind"]
-    if kind in IMAGE_ENCODERS:
-        del options["kind"]
-        return IMAGE_ENCODERS.get(kind)(**options, dtype=dtype)
-    return KerasApplication(**options, dtype=dtype)
+    kind = options.pop("kind")
+    return _get_constructor(kind)(**options, dtype=dtype)
 
 
 def check_image(image: Tensor, channels: int) -> None:
@@ -240,6 +213,25 @@ def check_image(image: Tensor, channels: int) -> None:
     check_shape("image", image.shape, ("batch", "height", "width", channels))
     if 0 in image.shape[1:]:
         raise ValueError(f"image has shape {tuple(image.shape)}: height or width is 0")
+
+
+def compute_grid_shape(encoder: Any, image: Any) -> tuple[int, int]:
+    """Return the height and width of an encoder's grid of images, or of images of such a shape."""
+    shape = tuple(getattr(image, "shape", image))
+    height, width = encoder.compute_output_shape(shape)[1:3]
+    return height, width
+
+
+def _get_constructor(kind: str) -> Any:
+    """Return the constructor of a kind of encoder; raise ValueError for an unknown one."""
+    applications = _list_applications()
+    known = [*IMAGE_ENCODERS.names(), *applications]
+    if kind not in known:
+        raise ValueError(
+            f"encoder.kind {kind!r} is unknown{did_you_mean(kind, known)}; it is one of"
+            f" {', '.join(IMAGE_ENCODERS.names())}, or a model of keras.applications"
+        )
+    return partial(KerasApplication, kind) if kind in applications else IMAGE_ENCODERS.get(kind)
 
 
 def _list_applications() -> dict[str, ModuleType]:
@@ -280,9 +272,8 @@ def _build_application(constructor: Any, weights: str | None) -> Any:
         if weights is None:
             raise
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(
-            f"encoder {constructor.__name__}: no weights from {weights!r}: {reason}"
-        ) from None
+        name = constructor.__name__
+        raise ValueError(f"encoder {name}: no weights from {weights!r}: {reason}") from None
     scales = [layer.scale for layer in model.layers if isinstance(layer, layers.Rescaling)]
     return _fold_second_rescaling(constructor, model, scales[1]) if len(scales) > 1 else model
 
@@ -338,5 +329,4 @@ def _make_coordinates(grid: Tensor) -> Tensor:
         for size in (height, width)
     )
     both = ops.stack(ops.meshgrid(rows, columns, indexing="ij"), axis=-1)
-    shape = (batch, height, width, 2)
-    return ops.cast(ops.broadcast_to(both, shape), grid.dtype)
+    return ops.cast(ops.broadcast_to(both, (batch, height, width, 2)), grid.dtype)

@@ -13,7 +13,13 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import GlimpseSensor
 from attention_zoo.layers.alignments.gumbel import noise_generator
 from attention_zoo.losses import GlimpseLoss
-from attention_zoo.models.presets import Config, PresetMixin, model, preset, to_json_types
+from attention_zoo.models.presets import (
+    Config,
+    PresetMixin,
+    add_presets,
+    collect_arguments,
+    model,
+)
 from attention_zoo.ops.random import uniform
 from attention_zoo.typing import Tensor
 
@@ -103,27 +109,16 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        settings: Config = {
-            "image_shape": _check_image_shape(image_shape),
-            "classes": zoo_ops.whole_number("classes", classes),
-            "glimpse_size": zoo_ops.whole_number("glimpse_size", glimpse_size),
-            "glimpse_scales": zoo_ops.whole_number("glimpse_scales", glimpse_scales),
-            "glimpses": zoo_ops.whole_number("glimpses", glimpses),
-            "glimpse_units": zoo_ops.whole_number("glimpse_units", glimpse_units),
-            "units": zoo_ops.whole_number("units", units),
-            "location_std": location_std,
-            "seed": seed,
-        }
+        image_shape = _check_image_shape(image_shape)
+        self.settings = size = collect_arguments(locals())
         if not 0 < zoo_ops.number(location_std) < math.inf:
             raise ValueError(f"location_std must be above 0, got {location_std!r}")
-        self.settings = size = to_json_types(settings)
         common: Config = {"dtype": self.dtype_policy}
         self.seed_generator = noise_generator(seed)
         self.sensor = GlimpseSensor(size["glimpse_size"], size["glimpse_scales"], **common)
         width = size["glimpse_units"]
-        self.patch_encoder, self.location_encoder = (
-            layers.Dense(width, "relu", **common) for _ in range(2)
-        )
+        self.patch_encoder = layers.Dense(width, "relu", **common)
+        self.location_encoder = layers.Dense(width, "relu", **common)
         self.glimpse, self.core = (layers.Dense(size["units"], "relu", **common) for _ in range(2))
         # First locations are near the centre: scattered ones are slow to unlearn.
         initializer = keras.initializers.TruncatedNormal(stddev=0.01)
@@ -160,9 +155,8 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
     def glimpse_path(self, images: Tensor) -> GlimpsePath:
         """Return the glimpse path for images `(B, height, width, channels)`."""
         glimpses = self._take_glimpses(ops.convert_to_tensor(images), None)
-        return GlimpsePath(
-            glimpses.locations, glimpses.patches, self.classifier(glimpses.states[:, 1:])
-        )
+        logits = self.classifier(glimpses.states[:, 1:])
+        return GlimpsePath(glimpses.locations, glimpses.patches, logits)
 
     def vote(self, images: Tensor, paths: int = 10) -> Tensor:
         """Return the log of the mean class probabilities over several noisy paths, `(B, K)`.
@@ -200,9 +194,8 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
             samples = ops.stop_gradient(samples)
             location = ops.clip(samples, -1.0, 1.0)
             patches = self.sensor(images, location)
-            state = self.core(
-                ops.concatenate([state, self._encode_glimpse(patches, location)], axis=-1)
-            )
+            glimpse = self._encode_glimpse(patches, location)
+            state = self.core(ops.concatenate([state, glimpse], axis=-1))
             states.append(state)
             steps.append((mean, samples, location, patches))
         return _Glimpses(ops.stack(states, 1), *(ops.stack(x, 1) for x in zip(*steps, strict=True)))
@@ -224,13 +217,9 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
 
     def _encode_glimpse(self, patches: Tensor, location: Tensor) -> Tensor:
         """Return g_t `(B, D)` for patches and location."""
-        flat = ops.reshape(patches, (-1, math.prod(patches.shape[1:])))
-        cast_location = ops.cast(location, self.compute_dtype)
-        return self.glimpse(
-            ops.concatenate(
-                [self.patch_encoder(flat), self.location_encoder(cast_location)], axis=-1
-            )
-        )
+        what = self.patch_encoder(ops.reshape(patches, (-1, math.prod(patches.shape[1:]))))
+        where = self.location_encoder(ops.cast(location, self.compute_dtype))
+        return self.glimpse(ops.concatenate([what, where], axis=-1))
 
     def _log_probabilities(self, glimpses: _Glimpses) -> Tensor:
         """Return `log p(l_t)` `(B, G)`, float32 at least, with a gradient to the means."""
@@ -288,29 +277,15 @@ def _check_image_shape(image_shape: Any) -> list[int]:
 
 # config
 
-
-@preset(RecurrentAttentionModel, "ram_mnist")
-def ram_mnist() -> Config:
-    """Return sizes for 28x28 digits: 6 glimpses of 8x8.
-
-    The paper's error is 1.12 % in the NIPS table, 1.29 % in arXiv v1.
-    """
-    return {"glimpse_size": 8, "glimpse_scales": 1, "glimpses": 6}
-
-
-@preset(RecurrentAttentionModel, "ram_translated")
-def ram_translated() -> Config:
-    """Return sizes for 60x60 images with a digit anywhere: 8 glimpses of 12x12, 3 scales.
-
-    The paper's error is 1.20 % in the NIPS table.
-    """
-    return {"glimpse_size": 12, "glimpse_scales": 3, "glimpses": 8}
-
-
-@preset(RecurrentAttentionModel, "ram_cluttered")
-def ram_cluttered() -> Config:
-    """Return sizes for 100x100 images with clutter: 6 glimpses of 12x12, 4 scales.
-
-    The paper's error is 11.58 % in arXiv v1.
-    """
-    return {"glimpse_size": 12, "glimpse_scales": 4, "glimpses": 6}
+add_presets(
+    RecurrentAttentionModel,
+    # 28x28 digits: 6 glimpses of 8x8. The paper's error is 1.12 % in the NIPS table, 1.29 % in
+    # arXiv v1.
+    ram_mnist=Config(glimpse_size=8, glimpse_scales=1, glimpses=6),
+    # 60x60 images with a digit anywhere: 8 glimpses of 12x12, 3 scales. The paper's error is 1.20 %
+    # in the NIPS table.
+    ram_translated=Config(glimpse_size=12, glimpse_scales=3, glimpses=8),
+    # 100x100 images with clutter: 6 glimpses of 12x12, 4 scales. The paper's error is 11.58 % in
+    # arXiv v1.
+    ram_cluttered=Config(glimpse_size=12, glimpse_scales=4, glimpses=6),
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +22,10 @@ from attention_zoo.models.generation import END, PAD, START, DecoderStart
 from attention_zoo.models.presets import (
     Config,
     PresetMixin,
-    check_options_dict,
+    add_presets,
+    check_kind_options,
+    collect_arguments,
     model,
-    preset,
-    to_json_types,
 )
 from attention_zoo.models.vision.captioner import Captioner
 from attention_zoo.models.vision.image_encoders import (
@@ -41,9 +40,8 @@ from attention_zoo.ops import (
     number,
     rate,
     smoothed_cross_entropy,
-    whole_number,
 )
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.registry import Registry
 from attention_zoo.typing import Tensor
 
 CAPTION_ATTENTIONS = Registry("attention.kind")
@@ -122,9 +120,7 @@ class HardCaptionAttention(CaptionAttention):
     ) -> None:
         super().__init__(**kwargs)
         self.expected_rate = expected_rate
-        self.reinforce = Reinforce(
-            coefficient=coefficient, entropy_bonus=entropy_bonus, dtype=self.dtype_policy
-        )
+        self.reinforce = Reinforce(0.9, coefficient, entropy_bonus, dtype=self.dtype_policy)
 
     def alignment(self) -> Any:
         return ReinforceAlignment(self.expected_rate, dtype=self.dtype_policy)
@@ -211,22 +207,16 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        attention, encoder = (
-            complete_attention_options(attention),
-            complete_encoder_options(encoder),
-        )
-        sizes = {
-            "vocabulary_size": whole_number("vocabulary_size", vocabulary_size),
-            "embedding_dim": whole_number("embedding_dim", embedding_dim),
-            "units": whole_number("units", units),
-            "attention_units": whole_number("attention_units", attention_units),
-        }
-        vocabulary_size, embedding_dim, units, attention_units = sizes.values()
+        attention = complete_attention_options(attention)
+        encoder = complete_encoder_options(encoder)
+        settings = collect_arguments(locals())
+        vocabulary_size, units = settings["vocabulary_size"], settings["units"]
+        embedding_dim, attention_units = settings["embedding_dim"], settings["attention_units"]
         common = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
         self.target_embedding = layers.Embedding(vocabulary_size, embedding_dim, **common)
-        attention_arguments = {name: attention[name] for name in attention if name != "kind"}
-        self.attention = CAPTION_ATTENTIONS.get(attention["kind"])(**attention_arguments, **common)
+        kind = attention.pop("kind")
+        self.attention = CAPTION_ATTENTIONS.get(kind)(**attention, **common)
         cell = AttentionCell(
             layers.LSTMCell(units, **common),
             VisualAttention(attention_units, alignment=self.attention.alignment(), **common),
@@ -239,9 +229,7 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **common)
         self.drop = layers.Dropout(rate("dropout", dropout), **common)
         self.word_dropout = WordDropout(word_dropout, **common)
-        options = {"attention": attention, "encoder": drop_initial_weights(encoder)}
-        rates = {"dropout": dropout, "word_dropout": word_dropout}
-        self.set_up(to_json_types({**sizes, **options, **rates}))
+        self.set_up({**settings, "encoder": drop_initial_weights(settings["encoder"])})
 
     vocabulary_settings = ("vocabulary_size",)
     free_settings = (*PresetMixin.free_settings, "attention")
@@ -277,10 +265,9 @@ class ShowAttendTell(Captioner, EncoderDecoder):
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
-        projected = self.state_projection(record["hidden"]) + self.context_projection(
-            record["context"]
-        )
-        return self.drop(ops.tanh(embedded + projected), training=training)
+        hidden = self.state_projection(record["hidden"])
+        context = self.context_projection(record["context"])
+        return self.drop(ops.tanh(embedded + (hidden + context)), training=training)
 
     def add_auxiliary_losses(
         self, record: dict[str, Any], state: CellState, target: Tensor, projection: Projection
@@ -292,9 +279,8 @@ class ShowAttendTell(Captioner, EncoderDecoder):
             losses = smoothed_cross_entropy(_labels(target), logits, 0.0)
             return -ops.sum(ops.where(mask, losses, 0.0), axis=1)
 
-        auxiliary = self.attention.auxiliary_loss(
-            record["weights"][0], mask, state.alignments[0], reward
-        )
+        weights, alignment_state = record["weights"][0], state.alignments[0]
+        auxiliary = self.attention.auxiliary_loss(weights, mask, alignment_state, reward)
         captions = ops.sum(ops.cast(ops.any(mask, axis=1), "float32"))
         captions_per_token = captions / ops.maximum(ops.sum(ops.cast(mask, "float32")), 1.0)
         self.add_loss(ops.cast(auxiliary, "float32") * captions_per_token)
@@ -302,8 +288,8 @@ class ShowAttendTell(Captioner, EncoderDecoder):
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode images once and return the decoder's step function and initial state."""
         encoded = self.encode(source, False)
-        step, state = self.make_decoder_start(encoded, ops.shape(source)[0])[:2]
-        return self.make_image_start(source, encoded.memory, step, state)
+        start = self.make_decoder_start(encoded, ops.shape(source)[0])
+        return self.make_image_start(source, encoded.memory, start)
 
 
 def _labels(target: Tensor) -> Tensor:
@@ -314,37 +300,22 @@ def _labels(target: Tensor) -> Tensor:
 
 def complete_attention_options(given: Config | None) -> Config:
     """Return the attention options with defaults filled in; raise ValueError for unknown ones."""
-    options = {"kind": "soft", **check_options_dict("attention", given)}
-    accepted = {
-        name: parameter.default
-        for name, parameter in inspect.signature(
-            CAPTION_ATTENTIONS.get(options["kind"])
-        ).parameters.items()
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-    }
-    for name in options:
-        if name != "kind" and name not in accepted:
-            hint = did_you_mean(name, accepted)
-            raise ValueError(f"attention.kind={options['kind']!r} has no option {name!r}{hint}")
-    return {**accepted, **options}
+    options, defaults = check_kind_options("attention", given, "soft", CAPTION_ATTENTIONS.get)
+    return {**defaults, **options}
 
 
 # config
 
-
-@preset(ShowAttendTell, "show_attend_tell_base")
-def show_attend_tell_base() -> Config:
-    """Return the authors' COCO sizes: m 512, n 1800, a VGG grid of 14 x 14 (224 pixels)."""
-    return {
-        "embedding_dim": 512,
-        "units": 1800,
-        "attention_units": 512,
-        "encoder": {"kind": "VGG19", "layer": "block5_conv4"},
-        "dropout": 0.5,
-    }
-
-
-@preset(ShowAttendTell, "show_attend_tell_small")
-def show_attend_tell_small() -> Config:
-    """Return sizes for small images and a CPU, trained from scratch; not the paper's."""
-    return {"embedding_dim": 128, "units": 256, "attention_units": 128, "dropout": 0.3}
+add_presets(
+    ShowAttendTell,
+    # The authors' COCO sizes: m 512, n 1800, a VGG grid of 14 x 14 (224 pixels).
+    show_attend_tell_base=Config(
+        embedding_dim=512,
+        units=1800,
+        attention_units=512,
+        encoder={"kind": "VGG19", "layer": "block5_conv4"},
+        dropout=0.5,
+    ),
+    # Sizes for small images and a CPU, trained from scratch; not the paper's.
+    show_attend_tell_small=Config(embedding_dim=128, units=256, attention_units=128, dropout=0.3),
+)

@@ -156,8 +156,8 @@ def test_invalid_arguments_are_rejected() -> None:
 
 @refuses(
     ({"copies": -1}, "copies must be at least 0, got -1"),
-    ({"coverage": True}, "None or any of from_step and weight, got"),
-    ({"coverage": {"from": 3}}, "None or any of from_step and weight, got"),
+    ({"coverage": True}, r"must be a dict of options.* got True \(known: from_step, weight\)"),
+    ({"coverage": {"from": 3}}, r"coverage has no option 'from'.* \(known: from_step, weight\)"),
     ({"coverage": {"from_step": -1}}, r"coverage.from_step must be at least 0, got -1"),
     ({"coverage": {"weight": float("nan")}}, r"coverage.weight must be at least 0, got nan"),
 )

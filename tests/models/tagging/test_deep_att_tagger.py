@@ -149,7 +149,7 @@ def test_inputs_of_a_different_width_are_projected() -> None:
 
 @refuses(
     ({"sublayer": "recurent"}, "unknown sublayer 'recurent'; did you mean 'recurrent'"),
-    ({"heads": 2}, "stack has no 'heads'; did you mean 'num_heads'"),
+    ({"heads": 2}, "stack has no option 'heads'; did you mean 'num_heads'"),
     ({"num_layers": 0}, "stack.num_layers must be at least 1, got 0"),
     ({"num_heads": 3}, "stack.num_heads must divide units, got stack.num_heads=3, units=8"),
 )

@@ -147,14 +147,14 @@ def test_parameter_counts_follow_the_papers() -> None:
     ({"characters": {"vocabulary_size": 9, "kind": "cnm"}}, "character encoder 'cnm'; did you"),
     (
         {"characters": {"vocabulary_size": 9, "kind": "lstm", "width": 3}},
-        "characters has no 'width'",
+        "characters.kind='lstm' has no option 'width'",
     ),
     ({"characters": "cnn"}, "characters must be a dict"),
     ({"tags": "O"}, "tags must be a list of names, at least one, got 'O'"),
     ({"tags": []}, "tags must be a list of names"),
     ({"head": {"kind": "soft"}}, "unknown tagger's head 'soft'; did you mean 'softmax'"),
-    ({"head": {"scheme": "BIO"}}, "head has no 'scheme'; did you mean 'tag_scheme'"),
-    ({"head": "crf"}, "head must be a dict of kind, tag_scheme, got 'crf'"),
+    ({"head": {"scheme": "BIO"}}, "head has no option 'scheme'; did you mean 'tag_scheme'"),
+    ({"head": "crf"}, r"head must be a dict of options.*, got 'crf' \(known: kind, tag_scheme\)"),
     ({"head": {"tag_scheme": "BIOX"}}, "unknown tag scheme 'BIOX'; did you mean"),
     *(({"units": units}, "units") for units in ([], 0, [7], "wide")),
 )

@@ -211,7 +211,7 @@ def test_trains_in_the_shared_training_loop() -> None:
 
 
 @refuses(
-    ({"vocabulary_size": 4}, "vocabulary_size must be at least 5, got 4"),
+    ({"vocabulary_size": 4}, r"vocabulary_size must be at least 5 \(4 special .*, got 4"),
     ({"units": 0}, "units must be at least 1, got 0"),
     ({"direction": "text"}, "direction must be one of text_to_image, image_to_text"),
     ({"ranking": {"margin": -1.0}}, "margin must be at least 0 and finite, got -1.0"),

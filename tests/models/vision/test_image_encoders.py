@@ -248,9 +248,9 @@ def test_too_small_images_are_rejected() -> None:
 @refuses(
     ({"kind": "cn"}, "^encoder.kind 'cn' is unknown; did you mean 'cnn'"),
     ({"kind": "vgg16"}, "^encoder.kind 'vgg16' is unknown; it is one of cnn, features, or"),
-    ({"filter": [3]}, "^encoder cnn has no option 'filter'; did you mean 'filters'"),
-    ({"kind": "VGG16", "width": 3}, "^encoder VGG16 has no option 'width'"),
-    ({"kind": "features"}, "^encoder features needs the option 'width'"),
+    ({"filter": [3]}, "^encoder.kind='cnn' has no option 'filter'; did you mean 'filters'"),
+    ({"kind": "VGG16", "width": 3}, "^encoder.kind='VGG16' has no option 'width'"),
+    ({"kind": "features"}, "^encoder.kind='features' needs the option 'width'"),
     ({"kind": "features", "width": 0}, "^width must be at least 1, got 0"),
     ({"filters": []}, "^filters is empty; give a width for each stage"),
     ({"filters": 8}, "^filters must be a list, a width for each stage, got 8"),

@@ -336,7 +336,7 @@ def test_mean_pooling_ignores_positions() -> None:
     ({"attention": {"kind": "soft", "rate": 1}}, "^attention.kind='soft' has no option 'rate'"),
     ({"attention": {"doubly_stochastic": -1}}, "^doubly_stochastic must be at least 0, got -1"),
     ({"encoder": {"kind": "VGG-16"}}, "^encoder.kind 'VGG-16' is unknown; did you mean 'VGG16'"),
-    ({"encoder": {"filter": [3]}}, "^encoder cnn has no option 'filter'; did you mean"),
+    ({"encoder": {"filter": [3]}}, "^encoder.kind='cnn' has no option 'filter'; did you mean"),
     ({"attention": "soft"}, "^attention must be a dict of options, as {name: value}, got 'soft'"),
     ({"encoder": ["cnn"]}, r"^encoder must be a dict of options, .*, got \['cnn'\]"),
     ({"units": "a"}, "^units must be an integer of at least 1, got 'a'"),
