@@ -519,8 +519,9 @@ def test_a_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     folder = f"attention_zoo-{attention_zoo.__version__}.dist-info"
     assert {name.split("/")[0] for name in names} == {"attention_zoo", folder}
-    packed = {name for name in names if name.endswith(".py")}
-    assert packed == {str(path.relative_to(ROOT)) for path in sources("attention_zoo")}
+    packed = {name for name in names if not name.startswith(folder)}
+    files = [path for path in (ROOT / "attention_zoo").rglob("*") if path.is_file()]
+    assert packed == {str(f.relative_to(ROOT)) for f in files if f.parent.name != "__pycache__"}
 
 
 def shell_commands(markdown: str) -> list[str]:

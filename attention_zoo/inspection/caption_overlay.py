@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import headline, new_figure, save
+from attention_zoo.inspection.canvas import finish, new_figure
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import readable
 
@@ -49,11 +49,9 @@ def plot_caption_overlay(
     rows, columns = table(len(tokens) + 1)
     figure = new_figure(columns * SIDE, rows * (SIDE + TITLE))
     family = families_for([*tokens, title or ""])
-    draw_words(figure, (rows, columns, 1), image, attention, tokens, family)
-    if title is not None:
-        headline(figure, title, family)
-    save(figure, path)
-    return figure
+    titles = ["", *map(readable, tokens)]
+    draw_words(figure, (rows, columns, 1), image, attention, titles, family)
+    return finish(figure, path, title, family)
 
 
 def table(panels: int) -> tuple[int, int]:
@@ -67,25 +65,20 @@ def draw_words(
     subplot: tuple[int, int, int],
     image: np.ndarray,
     attention: np.ndarray,
-    tokens: Sequence[str],
+    titles: Sequence[str],
     family: list[str],
-) -> Any:
-    """Draw an image and its attention for each word, and return the axes of the image.
+) -> None:
+    """Draw an image and its attention for each word, below the titles of image and words.
 
     `subplot` is the position of the image: rows, columns, index from 1. The words follow it.
     """
     rows, columns, first = subplot
-    for number in range(len(tokens) + 1):
-        axes = figure.add_subplot(rows, columns, first + number)
-        light = 1.0 if not number else _brightness(attention[number - 1], image.shape[:2])
+    lights = [1.0, *(_brightness(weights, image.shape[:2]) for weights in attention)]
+    for number, (light, title) in enumerate(zip(lights, titles, strict=True), first):
+        axes = figure.add_subplot(rows, columns, number)
         axes.imshow(np.rint(image * light).astype("uint8"))
         axes.set_axis_off()
-        if number:
-            label = axes.set_title(readable(tokens[number - 1]), size=9, family=family)
-            label.set_parse_math(False)
-        else:
-            plain = axes
-    return plain
+        axes.set_title(title, size=9, family=family, parse_math=False)
 
 
 def check_overlay(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import cycle
 from typing import Any
 
-from attention_zoo.inspection.canvas import new_figure, save
+from attention_zoo.inspection.canvas import finish, new_figure
 from attention_zoo.inspection.fonts import families_for
 
 
@@ -55,5 +55,4 @@ def plot_length_curve(
     axes.spines[["top", "right"]].set_visible(False)
     for text in axes.legend(frameon=False, prop={"family": family}).get_texts():
         text.set_parse_math(False)
-    save(figure, path)
-    return figure
+    return finish(figure, path)

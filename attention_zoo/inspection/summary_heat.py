@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import new_figure, save
+from attention_zoo.inspection.canvas import finish, new_figure
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import gaps, readable
 from attention_zoo.inspection.summary_parts import SummaryParts, summary_parts
@@ -69,8 +69,8 @@ def plot_summary_heat(
     page.shaded(answer.source_tokens, heat, framed)
     page.heading("the summary; the bar is the probability that a word was copied", _SMALL, _FAINT)
     page.barred(answer.tokens, parts.copied, set() if word is None else {word})
-    save(page.finished(), path)
-    return page.figure
+    page.fit_height()
+    return finish(page.figure, path)
 
 
 def _heat(answer: Any, parts: SummaryParts, word: int | None) -> np.ndarray:
@@ -126,13 +126,12 @@ class _Page:
             part = box._replace(width=box.width * shares[index])
             self._rectangle(part, _LINE - 0.02, 0.045, facecolor=_COPY)
 
-    def finished(self) -> Any:
-        """Fit the height of the figure to its content and return it."""
+    def fit_height(self) -> None:
+        """Fit the height of the figure to its content."""
         height = self.top + _MARGIN
         self.figure.set_figheight(height)
         self.axes.set_xlim(0.0, _WIDTH)
         self.axes.set_ylim(height, 0.0)
-        return self.figure
 
     def _layout(self, tokens: Sequence[str], line: float) -> list[_TokenBox]:
         """Return the position of each token, and move `top` below them."""

@@ -7,7 +7,7 @@ word n use variable n.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +15,26 @@ import numpy as np
 
 from attention_zoo.inspection.labels import gaps, plain
 from attention_zoo.inspection.pages import (
-    STATES,
     alternatives,
     clean,
     paragraph,
     percent,
     selectable_words,
+    selection_rules,
     write_page,
 )
 from attention_zoo.inspection.summary_parts import SummaryParts, summary_parts
 
 _LEAST = 0.005  # smaller weights are invisible, so they are omitted
-_STYLE = """
-:root { --copy: 194, 65, 12; }
-@media (prefers-color-scheme: dark) { :root { --copy: 251, 146, 60; } }
-p.source { font-size: 1rem; line-height: 1.8; }
-p.source span { background: rgba(var(--heat), calc(.7 * var(--a))); --a: var(--all, 0); --o: 0;
-  outline: 2px solid rgba(var(--copy), var(--o)); border-radius: .2rem; padding: .1em 0; }
-p.source span.unknown { text-decoration: underline dotted; text-underline-offset: .25em; }
-.word { display: inline-flex; flex-direction: column; line-height: 1.35; vertical-align: top; }
-.word small { height: .25rem; min-width: .6rem; border-radius: .1rem;
-  background: linear-gradient(to right, rgba(var(--copy), 1) calc(100% * var(--c)),
-  var(--line) 0); }
-"""
 _HINT = (
     "Hover over a word of a summary, or select it, to see its attention weights: the darker, the "
     "larger. The bar below a word is its copy probability, and the source word that it was copied "
     "from is framed. Source words that are unknown to the model and cannot be copied are dotted."
+)
+_RULES = (
+    "article:has(.all$on) .source > span { --a: var(--all, 0); --o: 0; }",
+    "article:has(.s$n$on) .source > span { --a: var(--w$n, 0); --o: 0; }",
+    "article:has(.s$n$on) .source > span:where(.o$n) { --o: 1; }",
 )
 
 
@@ -62,19 +55,8 @@ def write_summary_page(answers: Sequence[Any], path: str | Path, title: str = "S
         ValueError: if attention, copy probabilities or origins do not fit the tokens.
     """
     articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
-    longest = max((len(answer.tokens) for answer in answers), default=0)
-    style = "\n".join([_STYLE.strip(), *_rules(longest)])
-    write_page(path, title, style, articles, "No summaries.", _HINT)
-
-
-def _rules(words: int) -> Iterable[str]:
-    """Yield CSS rules that shade and frame the source for the selected word, numbered from 0."""
-    for state in STATES:
-        yield f"article:has(.all{state}) .source > span {{ --a: var(--all, 0); --o: 0; }}"
-        for n in range(words):
-            chosen = f"article:has(.s{n}{state}) .source"
-            yield f"{chosen} > span {{ --a: var(--w{n}, 0); --o: 0; }}"
-            yield f"{chosen} > span:where(.o{n}) {{ --o: 1; }}"
+    rules = selection_rules(answers, *_RULES)
+    write_page(path, title, "summaries", articles, paragraph(_HINT, "hint"), rules)
 
 
 def _article(number: int, answer: Any) -> str:

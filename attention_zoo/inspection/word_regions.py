@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from attention_zoo.inspection.canvas import headline, new_figure, save
+from attention_zoo.inspection.canvas import finish, new_figure
 from attention_zoo.inspection.caption_overlay import SIDE, TITLE, check_overlay, draw_words, table
 from attention_zoo.inspection.fonts import families_for
+from attention_zoo.inspection.labels import readable
 
 _HEAD = 0.4  # inches
 _NAME = 18  # characters of an image's name
@@ -43,10 +44,7 @@ def plot_word_regions(
     family = families_for([*answer.tokens, *(result.text for result in results), title])
     for number, (result, part) in enumerate(zip(results, parts, strict=True)):
         subplot = total_rows, columns, number * rows * columns + 1
-        axes = draw_words(figure, subplot, *part, result.tokens, family)
         name = result.text if len(result.text) <= _NAME else f"…{result.text[1 - _NAME :]}"
-        label = axes.set_title(f"{name}\n{result.score:.3f}", size=9, family=family)
-        label.set_parse_math(False)
-    headline(figure, title, family)
-    save(figure, path)
-    return figure
+        titles = [f"{name}\n{result.score:.3f}", *map(readable, result.tokens)]
+        draw_words(figure, subplot, *part, titles, family)
+    return finish(figure, path, title, family)
