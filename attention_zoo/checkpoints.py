@@ -43,11 +43,9 @@ class CheckpointFolder:
 
     def steps(self) -> list[int]:
         """Return the steps that have a checkpoint, intact or damaged, newest first."""
-        names = (path.name for path in self.folder.iterdir()) if self.folder.is_dir() else ()
-        intact = {
-            int(match[1] or match[2]) for match in map(CHECKPOINT_NAME.fullmatch, names) if match
-        }
-        return sorted(intact, reverse=True)
+        names = (path.name for path in self.folder.glob("*"))
+        matches = filter(None, map(CHECKPOINT_NAME.fullmatch, names))
+        return sorted({int(match[1] or match[2]) for match in matches}, reverse=True)
 
     def newest(self) -> Path | None:
         """Return the newest intact checkpoint, or None if there is no checkpoint.
@@ -57,40 +55,32 @@ class CheckpointFolder:
         Raises:
             ValueError: all checkpoints are damaged.
         """
-        steps = self.steps()
-        for step in steps:
-            damaged_file = find_damage(self.get_path(step))
-            if damaged_file is None:
-                return self.get_path(step)
-            if self.steps() != steps:  # changed by a running trainer: retry
-                return self.newest()
-            if step == steps[-1]:
-                raise ValueError(
-                    f"{self.get_path(step)}: {damaged_file}, and no other checkpoint is intact"
-                )
-            warnings.warn(
-                f"{self.get_path(step)}: {damaged_file}; using the previous checkpoint",
-                stacklevel=2,
-            )
-        return None
+        return next(iter(self.list_intact(limit=1)), None)
 
     def list_intact(self, limit: int | None = None) -> list[Path]:
         """Return the intact checkpoints, newest first, limited to `limit` if given.
 
         Warns for each damaged checkpoint that it skips.
+
+        Raises:
+            ValueError: all checkpoints are damaged.
         """
         steps = self.steps()
         intact: list[Path] = []
-        for step in steps:
+        for path in map(self.get_path, steps):
             if len(intact) == limit:
                 break
-            damaged_file = find_damage(self.get_path(step))
-            if damaged_file is None:
-                intact.append(self.get_path(step))
+            damage = find_damage(path)
+            if damage is None:
+                intact.append(path)
             elif self.steps() != steps:  # changed by a running trainer: retry
                 return self.list_intact(limit)
+            elif path == self.get_path(steps[-1]) and not intact:
+                raise ValueError(f"{path}: {damage}, and no other checkpoint is intact")
             else:
-                warnings.warn(f"{self.get_path(step)}: {damaged_file}; skipped", stacklevel=2)
+                warnings.warn(
+                    f"{path}: {damage}; skipped, other checkpoints are used", stacklevel=2
+                )
         return intact
 
     def best(self) -> Path | None:
@@ -103,13 +93,11 @@ class CheckpointFolder:
         if newest is None:
             return None
         best = self.get_path(json.loads((newest / STATE).read_text("utf-8"))["best_step"])
-        damaged_file = find_damage(best)
-        if damaged_file is None:
+        damage = find_damage(best)
+        if damage is None:
             return best
         if best.is_dir():
-            warnings.warn(
-                f"{best}: {damaged_file}; using the newest checkpoint instead", stacklevel=2
-            )
+            warnings.warn(f"{best}: {damage}; using the newest checkpoint instead", stacklevel=2)
         return newest
 
     def save(self, step: int, write: Callable[[Path], Mapping[str, Entry] | None]) -> Path:
@@ -128,17 +116,12 @@ class CheckpointFolder:
         temporary.mkdir(parents=True)
         try:
             known_entries = write(temporary)
-            written_paths = list(temporary.rglob("*"))
-            names = [
-                path.relative_to(temporary).as_posix() for path in written_paths if path.is_file()
-            ]
             with ThreadPoolExecutor(2) as disk:
-                pending = [disk.submit(flush_to_disk, path) for path in written_paths]
-                seal(temporary, names, known_entries)
-                for future in pending:
-                    future.result()
-            for path in (temporary / MANIFEST, temporary):
-                flush_to_disk(path)
+                flushed = disk.map(flush_to_disk, list(temporary.rglob("*")))
+                seal(temporary, known=known_entries)
+                list(flushed)  # raises the errors
+            flush_to_disk(temporary / MANIFEST)
+            flush_to_disk(temporary)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -176,9 +159,9 @@ def find_task_folder(folder: Path) -> Path:
     if (folder / "task.json").is_file():
         # A partly deleted checkpoint has no manifest, but it has the name of a checkpoint.
         has_manifest = (folder / MANIFEST).is_file() or CHECKPOINT_NAME.fullmatch(folder.name)
-        damaged_file = find_damage(folder) if has_manifest else None
-        if damaged_file:
-            raise ValueError(f"{folder}: {damaged_file}; use another checkpoint")
+        damage = find_damage(folder) if has_manifest else None
+        if damage:
+            raise ValueError(f"{folder}: {damage}; use another checkpoint")
         return folder
     best = CheckpointFolder(folder / "checkpoints").best()
     if best is not None:

@@ -77,7 +77,9 @@ def test_damage_is_detected_and_the_previous_checkpoint_used(kind: str, tmp_path
             data = data[: rng.randrange(len(data))]
         path = store.get_path(2) / name
         path.write_bytes(data)
-        with pytest.warns(UserWarning, match=r"step-00000002: .*; using the previous"):
+        with pytest.warns(
+            UserWarning, match=r"step-00000002: .*; skipped, other checkpoints are used"
+        ):
             assert store.newest() == store.get_path(1)
         path.write_bytes(list_intact[name])
         assert store.newest() == store.get_path(2)

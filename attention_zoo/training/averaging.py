@@ -70,8 +70,7 @@ def write_average(run: str | Path, folder: str | Path, last: int | None = None) 
     with create_folder(folder) as unfinished:
         average_checkpoints(run, last).save(unfinished)
         shutil.copyfile(Path(run) / RECIPE, unfinished / RECIPE)
-        files = [path for path in unfinished.rglob("*") if path.is_file()]
-        seal(unfinished, [path.relative_to(unfinished).as_posix() for path in files])
+        seal(unfinished)
     return Path(folder)
 
 

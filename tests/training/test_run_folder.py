@@ -80,7 +80,9 @@ def test_damage_is_told_and_the_checkpoint_before_is_gone_on_from(tmp_path: Path
     recipe = training.read_recipe(write_recipe(tmp_path))
     last, before = (run / "checkpoints" / f"step-{step:08d}" for step in (40, 20))
     (last / "training.json").write_text("{")
-    with pytest.warns(UserWarning, match=r"training\.json is damaged; using the previous"):
+    with pytest.warns(
+        UserWarning, match=r"training\.json is damaged; skipped, other checkpoints are used"
+    ):
         assert open_run(run, recipe).step == 20
     (before / "training.npz").write_bytes(b"")
     with (
