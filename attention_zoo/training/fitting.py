@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,7 @@ from attention_zoo.registry import did_you_mean
 from attention_zoo.training.callbacks import (
     Checkpoints,
     Clock,
-    Follower,
     Log,
-    Measure,
     Progress,
     training_variables,
 )
@@ -31,7 +28,6 @@ from attention_zoo.training.hosts import agree, explain_worker_loss, is_chief
 from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.loop import TrainingLoop
 from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
-from attention_zoo.training.pictures import SHOWN, Draw, Pictures
 from attention_zoo.training.recipe import Recipe, TrainingOptions, override_recipe, read_recipe
 from attention_zoo.training.run_folder import (
     VARIABLES,
@@ -46,6 +42,11 @@ from attention_zoo.training.run_folder import (
 from attention_zoo.training.step import Steps, check_loss
 from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
 from attention_zoo.training.tensorboard import Events
+
+DRAWN = 3  # validation examples
+
+Draw = Callable[[Any, Any], Any]
+"""Function `(task, result)` that returns an image `(height, width, channels)`, uint8, or None."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def fit(
             other examples in that split. The new recipe replaces the run's. Keys that determine
             what a checkpoint holds (`training.changes.FIXED`) cannot change.
         draw: function `(task, result)` that returns an image `(height, width, channels)`, uint8, or
-            None. TensorBoard shows its images of a few validation examples at each evaluation.
+            None. TensorBoard shows its images of three validation examples at each evaluation.
 
     Returns:
         The progress of the run. A finished run is left unchanged.
@@ -143,7 +144,7 @@ class Job:
         train: the training batches.
         validation: the validation split without examples over the length limits.
         validation_batches: the same in batches.
-        left_out: for each split, the number of examples that were dropped because they are over
+        dropped: for each split, the number of examples that were dropped because they are over
             the length limits, and of bad ones (`data.skip_bad`).
     """
 
@@ -155,7 +156,7 @@ class Job:
     train: Any
     validation: Any
     validation_batches: Any
-    left_out: dict[str, tuple[int, int]]
+    dropped: dict[str, tuple[int, int]]
 
 
 @contextmanager
@@ -177,12 +178,13 @@ def prepare(
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
     data = {"train": fingerprint(examples), "validation": fingerprint(validation)}
+    checkpoint = None
     if state.step:
         refuse_changes(folder, data_changes(read_data(folder), data), allow)
-    checkpoint = CheckpointFolder(folder / "checkpoints").get_path(state.step)
+        checkpoint = CheckpointFolder(folder / "checkpoints").get_path(state.step)
     with strategy.scope():
         optimizer = build_optimizer(recipe.training)
-        task = restore_task(recipe, checkpoint) if state.step else first_task(recipe, examples)
+        task = make_task(recipe, examples, checkpoint)
         freeze(task.model, recipe.training.frozen)
         check_monitor(recipe.training.monitor, task)
         steps = compile_steps(recipe.training, task, optimizer, strategy)
@@ -191,31 +193,25 @@ def prepare(
         for split in (examples, validation)
     )
     fitting = task.within_limits(validation)
-    if state.step:
+    if checkpoint is not None:
         read_variables(checkpoint / VARIABLES, training_variables(steps))
         steps.averages.swap()
     agree(strategy, state.step)
     if is_chief():
         prepare_run_folder(folder, recipe, state, data)
-    left_out = {
+    dropped = {
         "training": (len(examples) - train.num_examples, examples.skipped),
         "validation": (len(validation) - len(fitting), validation.skipped),
     }
-    return Job(recipe, folder, state, task, steps, train, fitting, some, left_out)
+    return Job(recipe, folder, state, task, steps, train, fitting, some, dropped)
 
 
-def first_task(recipe: Recipe, examples: Any) -> Any:
-    """Return the task before its first step: a new one, or the one that `init` names."""
-    if recipe.init is None:
-        return tasks.TASKS.get(recipe.task).from_recipe(recipe, examples)
-    task = initial_task(recipe)
-    task.set_options(**task.recipe_options(recipe))
-    return task
-
-
-def restore_task(recipe: Recipe, checkpoint: Path) -> Any:
-    """Load the task of an intact checkpoint, with the limits and search options of the recipe."""
-    task = tasks.TASKS.get(recipe.task).load(checkpoint)
+def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
+    """Return the task of a checkpoint; without one, that of `init`, or else a new one."""
+    task_class = tasks.TASKS.get(recipe.task)
+    if checkpoint is None and recipe.init is None:
+        return task_class.from_recipe(recipe, examples)
+    task = initial_task(recipe) if checkpoint is None else task_class.load(checkpoint)
     task.set_options(**task.recipe_options(recipe))
     return task
 
@@ -228,14 +224,8 @@ def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy:
     model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)
     exclude_from_weight_decay(model.optimizer, model)
     model.optimizer.build(model.trainable_variables)
-    return Steps(
-        model,
-        strategy,
-        accumulate=options.accumulate,
-        clip_norm=options.clip_norm,
-        ema=options.ema,
-        jit=use_xla(options.jit, strategy),
-    )
+    jit = use_xla(options.jit, strategy)
+    return Steps(model, strategy, options.accumulate, options.clip_norm, options.ema, jit)
 
 
 def check_monitor(name: str, task: Any) -> None:
@@ -265,7 +255,7 @@ def headline(job: Job) -> str:
 
 def counted(examples: int, split: str, job: Job) -> str:
     """Return the numbers of used and dropped examples of a split as text."""
-    reasons = zip(job.left_out[split], ("over the length limits", "bad"), strict=True)
+    reasons = zip(job.dropped[split], ("over the length limits", "bad"), strict=True)
     summary = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
     why = f" ({summary} dropped)" if summary else ""
     return f"{examples:,} {split} {job.task.examples}{why}"
@@ -280,14 +270,12 @@ def run(
     """Train to the end; only the chief writes to the run folder."""
     options, state, steps = job.recipe.training, job.state, job.steps
     clock = Clock(state, request, "tokens" if steps.counts_targets else "examples")
-    keeper = Checkpoints if is_chief() else Follower
-    saving = keeper(job.task, steps, job.folder, options, state, request)
+    saving = Checkpoints(job.task, steps, job.folder, options, clock)
     watchers = [clock, *measures(job), saving]
     if is_chief():
         events = Events(job.folder)
         log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
-        shown = pictures(job, draw, events)
-        watchers = [clock, *measures(job), *shown, log, saving, progress]
+        watchers[-1:] = [*pictures(job, draw, events), log, saving, progress]
     watchers += callbacks
     try:
         with request.kept():
@@ -304,13 +292,24 @@ def measures(job: Job) -> list[keras.callbacks.Callback]:
     if options.monitor == "loss":
         return []
     some = validation.take(range(min(options.monitor_size, len(validation))))
-    return [Measure(partial(job.task.evaluate, some), job.task.metric_names)]
+
+    def measure(epoch: int, logs: dict[str, Any]) -> None:
+        metrics = job.task.evaluate(some)
+        logs |= {f"val_{name}": float(metrics[name]) for name in job.task.metric_names}
+
+    return [keras.callbacks.LambdaCallback(on_epoch_end=measure)]
 
 
 def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callbacks.Callback]:
-    """Return the callback that draws predictions of validation texts, if `draw` is given."""
-    sources = job.task.predict_inputs(job.validation)[:SHOWN]
+    """Return the callback that draws results of validation examples, if `draw` is given."""
+    sources = job.task.predict_inputs(job.validation)[:DRAWN]
     if draw is None or not sources:
         return []
-    predict, plot = partial(job.task.predict, sources), partial(draw, job.task)
-    return [Pictures(predict, plot, events, job.state)]
+
+    def draw_results(epoch: int, logs: dict[str, Any]) -> None:
+        for number, result in enumerate(job.task.predict(sources), 1):
+            pixels = draw(job.task, result)
+            if pixels is not None:
+                events.picture(job.state.step, f"attention/{number}", pixels)
+
+    return [keras.callbacks.LambdaCallback(on_epoch_end=draw_results)]

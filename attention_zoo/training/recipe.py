@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,21 @@ from attention_zoo.tasks.building import TokenizerOptions
 from attention_zoo.tasks.text_pair_corpora import Dates
 
 FORMAT_VERSION = 1
+
+_CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "at least 1": (
+        "steps batch_size evaluate_every checkpoint_every keep_checkpoints monitor_size patience"
+        " accumulate",
+        lambda count: count >= 1,
+    ),
+    "at least 0": ("warmup_steps", lambda count: count >= 0),
+    "above 0": ("learning_rate clip_norm", lambda value: value > 0),
+    "in [0, 1)": ("label_smoothing", lambda value: 0 <= value < 1),
+    "between 0 and 1": ("ema", lambda value: 0 < value < 1),
+    "true, false or auto": ("jit", lambda value: value in (True, False, "auto")),
+    "auto or at least 1": ("devices", lambda n: n == "auto" or (isinstance(n, int) and n >= 1)),
+}
+"""Names of training options by the condition on their values; null is always allowed."""
 
 
 def _named(key: str, value: Any) -> dict[str, Any]:
@@ -88,28 +103,11 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         self.optimizer = _named("training.optimizer", self.optimizer)
-        counts = "steps batch_size evaluate_every checkpoint_every keep_checkpoints"
-        counts += " monitor_size patience accumulate"
-        for name in counts.split():
-            value = vars(self)[name]
-            if value is not None and value < 1:
-                raise ValueError(f"training.{name} must be at least 1, got {value}")
-        if self.warmup_steps < 0:
-            raise ValueError(f"training.warmup_steps must be at least 0, got {self.warmup_steps}")
-        for name in ("learning_rate", "clip_norm"):
-            value = vars(self)[name]
-            if value is not None and not value > 0:
-                raise ValueError(f"training.{name} must be above 0, got {value}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(
-                f"training.label_smoothing must be in [0, 1), got {self.label_smoothing}"
-            )
-        if self.jit not in (True, False, "auto"):
-            raise ValueError(f"training.jit must be true, false or auto, got {self.jit}")
-        if self.ema is not None and not 0 < self.ema < 1:
-            raise ValueError(f"training.ema must be between 0 and 1, got {self.ema}")
-        if self.devices != "auto" and not (isinstance(self.devices, int) and self.devices >= 1):
-            raise ValueError(f"training.devices must be auto or at least 1, got {self.devices}")
+        for condition, (names, holds) in _CONDITIONS.items():
+            for name in names.split():
+                value = vars(self)[name]
+                if value is not None and not holds(value):
+                    raise ValueError(f"training.{name} must be {condition}, got {value}")
 
 
 @dataclass
@@ -169,12 +167,12 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     path = Path(path)
     page, lines = _read_page(path)
-    check_format_version(_place(path, lines, "format_version"), page, FORMAT_VERSION)
-    pieces = [(page, lambda key: _place(path, lines, key)), *_pieces(overrides)]
+    check_format_version(_locate(path, lines, "format_version"), page, FORMAT_VERSION)
+    pieces = [(page, lambda key: _locate(path, lines, key)), *_pieces(overrides)]
     plain = OmegaConf.merge(*(piece for piece, _ in pieces))
     schema = OmegaConf.structured(Recipe)
     schema.data = OmegaConf.structured(_corpus(plain, path))
-    recipe = _recipe(schema, pieces, f"{path}: ")
+    recipe: Recipe = _override(schema, pieces, f"{path}: ")
     if recipe.run is None:
         recipe.run = str(Path("runs") / path.stem)
     return recipe
@@ -182,7 +180,8 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
-    return _recipe(OmegaConf.structured(recipe), _pieces(overrides), "")
+    changed: Recipe = _override(OmegaConf.structured(recipe), _pieces(overrides))
+    return changed
 
 
 def override_task(task: Task, overrides: Sequence[str]) -> None:
@@ -194,22 +193,12 @@ def override_task(task: Task, overrides: Sequence[str]) -> None:
     if not task.uses_beam_search:  # `n_best` must not exceed `beam_width` in `SearchOptions`
         best = [text for text in overrides if text.startswith("search.n_best=")]
         overrides = [*(text.replace("n_best", "beam_width") for text in best), *overrides]
-    options = [(name, type(value), value) for name, value in task.options.items()]
-    schema = OmegaConf.create(
-        {
-            "data": OmegaConf.structured(make_dataclass("TaskOptions", options)),
-            "search": OmegaConf.structured(task.search),
-        }
-    )
+    fields = [(name, type(value), value) for name, value in task.options.items()]
+    options = make_dataclass("TaskOptions", fields)
+    schema = OmegaConf.create({"data": options, "search": task.search})
     OmegaConf.set_struct(schema, True)
-    OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
-    for piece, name in _pieces(overrides):
-        schema = _merge(schema, piece, name)
-    try:
-        search: Any = OmegaConf.to_object(schema.search)
-    except (OmegaConfBaseException, ValueError) as error:
-        raise ValueError(_first_line(error)) from None
-    task.set_options(search=search, **schema.data)
+    changed = _override(schema, _pieces(overrides))
+    task.set_options(search=changed["search"], **vars(changed["data"]))
 
 
 def parse_override(text: str) -> DictConfig:
@@ -233,7 +222,8 @@ def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such recipe{_nearby(path)}") from None
+        hint = did_you_mean(str(path), map(str, path.parent.glob("*.yaml")))
+        raise ValueError(f"{path}: no such recipe{hint}") from None
     except IsADirectoryError:
         raise ValueError(f"{path}: is a folder; give a recipe's .yaml file") from None
     except UnicodeDecodeError:
@@ -261,13 +251,8 @@ def _lines(node: yaml.Node | None, prefix: str) -> Iterator[tuple[str, int]]:
             yield from _lines(value, f"{prefix}{key.value}.")
 
 
-def _place(path: Path, lines: dict[str, int], key: str) -> str:
+def _locate(path: Path, lines: dict[str, int], key: str) -> str:
     return f"{path}:{lines[key]}" if key in lines else str(path)
-
-
-def _nearby(path: Path) -> str:
-    names = [str(other) for other in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
-    return did_you_mean(str(path), names)
 
 
 def _corpus(plain: Any, path: Path) -> type[Corpus]:
@@ -299,35 +284,35 @@ def _pieces(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
     return [(parse_override(text), lambda key, text=text: text) for text in overrides]
 
 
-def _recipe(schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], place: str) -> Recipe:
-    """Merge the pieces into the schema in order, and convert the result to a recipe."""
+def _override(
+    schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], location: str = ""
+) -> Any:
+    """Merge the pieces into the schema in order, and convert the result to dataclasses."""
     OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
     for piece, name in pieces:
-        _name_optimizer(schema, piece, name)
+        if "training" in schema:
+            _name_optimizer(schema, piece, name)
         schema = _merge(schema, piece, name)
     try:
-        recipe: Any = OmegaConf.to_object(schema)
+        return OmegaConf.to_object(schema)
     except (OmegaConfBaseException, ValueError) as error:
-        raise ValueError(f"{place}{_first_line(error)}") from None
-    return recipe
+        raise ValueError(f"{location}{_first_line(error)}") from None
 
 
-def _name_optimizer(schema: DictConfig, piece: DictConfig, place: Any) -> None:
+def _name_optimizer(schema: DictConfig, piece: DictConfig, locate: Any) -> None:
     """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
-    key = "training.optimizer"
-    current, given = OmegaConf.select(schema, key), OmegaConf.select(piece, key, default={})
+    key, current = "training.optimizer", schema.training.optimizer
+    given = OmegaConf.select(piece, key, default={})
     if not isinstance(given, str | Mapping):
-        raise ValueError(f"{place(key)}: {key} must be a name or a mapping, got {given}")
-    name = current if isinstance(current, str) else current.get("name")
-    if isinstance(given, str) or given.get("name", name) != name:
-        schema.training.optimizer = {}
-    elif isinstance(current, str):
-        schema.training.optimizer = {"name": current}
+        raise ValueError(f"{locate(key)}: {key} must be a name or a mapping, got {given}")
+    current = {"name": current} if isinstance(current, str) else current
     if isinstance(given, str):
-        piece.training.optimizer = {"name": given}
+        given = piece.training.optimizer = {"name": given}
+    has_new_name = given.get("name", current.get("name")) != current.get("name")
+    schema.training.optimizer = {} if has_new_name else current
 
 
-def _merge(schema: DictConfig, piece: DictConfig, place: Any) -> DictConfig:
+def _merge(schema: DictConfig, piece: DictConfig, locate: Any) -> DictConfig:
     """Merge a page or an override into the schema; raise ValueError that locates a bad key."""
     try:
         merged: Any = OmegaConf.merge(schema, piece)
@@ -335,10 +320,11 @@ def _merge(schema: DictConfig, piece: DictConfig, place: Any) -> DictConfig:
         key = str(error.full_key)
         section = OmegaConf.select(schema, key.rpartition(".")[0]) if "." in key else schema
         hint = did_you_mean(error.key, section)
-        raise ValueError(f"{place(key)}: unknown key {key!r}{hint}") from None
+        raise ValueError(f"{locate(key)}: unknown key {key!r}{hint}") from None
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
-        raise ValueError(f"{place(key)}: {key + ': ' if key else ''}{_first_line(error)}") from None
+        name = f"{key}: " if key else ""
+        raise ValueError(f"{locate(key)}: {name}{_first_line(error)}") from None
     return merged
 
 

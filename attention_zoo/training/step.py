@@ -66,7 +66,8 @@ class Steps:
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.weights = model.trainable_variables
         # Logits are the largest tensor of a batch. Only the loss uses them, so it computes them.
-        projects = "project" in _arguments(model) and _knows_total(model.loss)
+        arguments = inspect.signature(model.call).parameters
+        projects = "project" in arguments and _knows_total(model.loss)
         self._options = {"project": False} if projects else {}
         self.counts_targets = hasattr(model.loss, "count")
         self.statistics = _statistics(model)
@@ -102,7 +103,7 @@ class Steps:
     def _losses(self, batch: Any, training: bool = False) -> list[Tensor]:
         """Return the sum of the losses of a shard, and their count."""
         inputs, targets, live = batch
-        outputs = self.model(inputs, **self._options, **_training(self.model, training))
+        outputs = self.model(inputs, training=training, **self._options)
         loss, count = sum_and_count(self.model.loss, targets, outputs)
         loss += count * sum(tf.cast(part, loss.dtype) for part in self.model.losses)
         return [tf.where(live, loss, 0.0), tf.where(live, count, 0.0)]
@@ -235,12 +236,8 @@ def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> 
 
 def _knows_total(loss: Any) -> bool:
     """Return whether a loss's `total` matches its `call`: no subclass overrides `call` alone."""
-    families = type(loss).__mro__
-    of_total, of_call = (
-        next((n for n, one in enumerate(families) if name in vars(one)), len(families))
-        for name in ("total", "call")
-    )
-    return of_total < len(families) and of_total <= of_call
+    methods = (vars(one) for one in type(loss).__mro__)
+    return next(("total" in own for own in methods if "total" in own or "call" in own), False)
 
 
 def _statistics(model: keras.Model) -> list[Any]:
@@ -258,14 +255,6 @@ def check_loss(loss: Any) -> None:
             f"the task's loss {loss!r} must be a keras.losses.Loss that is a mean; give it"
             " reduction='sum_over_batch_size', or a method count(targets)"
         )
-
-
-def _training(model: keras.Model, training: bool) -> dict[str, bool]:
-    return {"training": training} if "training" in _arguments(model) else {}
-
-
-def _arguments(model: keras.Model) -> Any:
-    return inspect.signature(model.call).parameters
 
 
 def _function(**options: Any) -> Any:

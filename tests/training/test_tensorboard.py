@@ -152,8 +152,10 @@ def test_three_validation_examples_are_drawn() -> None:
     job: Any = SimpleNamespace(
         validation=SimpleNamespace(sources=list("abcdef")), task=task, state=None
     )
-    (made,) = pictures(job, lambda task, result: None, None)
-    assert made.answers() == ["a", "b", "c"]
+    drawn: list[str] = []
+    (callback,) = pictures(job, lambda task, result: drawn.append(result), None)
+    callback.on_epoch_end(0, {})
+    assert drawn == ["a", "b", "c"]
     assert pictures(job, None, None) == []
     job.validation.sources = []
     assert pictures(job, lambda task, result: None, None) == []
