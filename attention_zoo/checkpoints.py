@@ -167,16 +167,14 @@ def find_task_folder(folder: Path) -> Path:
     if best is not None:
         return best
     if not folder.exists():
-        raise ValueError(
-            f"{folder}: no such folder; train a model with `attention-zoo train RECIPE`"
+        problem = "no such folder; train a model with `attention-zoo train RECIPE`"
+    elif (folder / "results.json").is_file() and (folder / "README.md").is_file():
+        problem = "contains a model card but no weights; train with the card's command"
+    elif (folder / "recipe.yaml").is_file():
+        problem = "this run has no checkpoint yet; start its training again"
+    else:
+        problem = (
+            "not a run folder (contains neither task.json nor checkpoints);"
+            " pass one that `attention-zoo train` created"
         )
-    if (folder / "results.json").is_file() and (folder / "README.md").is_file():
-        raise ValueError(
-            f"{folder}: contains a model card but no weights; train with the card's command"
-        )
-    if (folder / "recipe.yaml").is_file():
-        raise ValueError(f"{folder}: this run has no checkpoint yet; start its training again")
-    raise ValueError(
-        f"{folder}: not a run folder (contains neither task.json nor checkpoints);"
-        " pass one that `attention-zoo train` created"
-    )
+    raise ValueError(f"{folder}: {problem}")

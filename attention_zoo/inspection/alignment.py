@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import finish, new_figure
+from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import is_special, longest, readable
 
@@ -20,7 +19,7 @@ def plot_alignment(
     weights: Any,
     target_tokens: Sequence[str],
     source_tokens: Sequence[str],
-    path: str | os.PathLike[str] | None = None,
+    path: OutputPath = None,
     title: str | None = None,
 ) -> Any:
     """Plot attention weights as a heat map with target tokens as rows, source tokens as columns.
@@ -48,7 +47,7 @@ def plot_heads(
     weights: Any,
     target_tokens: Sequence[str],
     source_tokens: Sequence[str],
-    path: str | os.PathLike[str] | None = None,
+    path: OutputPath = None,
     title: str | None = None,
 ) -> Any:
     """Plot a heat map for each head, side by side, with layers one below the other.
@@ -86,11 +85,7 @@ def _checked(weights: Any, tokens: Sides, ranks: tuple[int, ...]) -> np.ndarray:
 
 
 def _plot(
-    weights: Any,
-    ranks: tuple[int, ...],
-    tokens: Sides,
-    path: str | os.PathLike[str] | None,
-    title: str | None,
+    weights: Any, ranks: tuple[int, ...], tokens: Sides, path: OutputPath, title: str | None
 ) -> Any:
     """Plot the heat maps of weights with one of these ranks; their labels determine the size."""
     checked = _checked(weights, tokens, ranks)

@@ -12,6 +12,7 @@ import numpy as np
 from attention_zoo.inspection.labels import longest
 
 _LETTERS, _LINE = 9.5, 0.22  # characters of a title per inch, and its line height in inches
+OutputPath = str | os.PathLike[str] | None
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -34,10 +35,7 @@ def pixels(figure: Any, dpi: float = 75.0) -> np.ndarray:
 
 
 def finish(
-    figure: Any,
-    path: str | os.PathLike[str] | None,
-    title: str | None = None,
-    family: list[str] | None = None,
+    figure: Any, path: OutputPath, title: str | None = None, family: list[str] | None = None
 ) -> Any:
     """Add a title above all axes, if there is one; save and return the figure.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import finish, new_figure
+from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import readable
 
@@ -23,7 +22,7 @@ def plot_caption_overlay(
     image: Any,
     attention: Any,
     tokens: Sequence[str],
-    path: str | os.PathLike[str] | None = None,
+    path: OutputPath = None,
     title: str | None = None,
 ) -> Any:
     """Plot an image, and a copy for each word of its caption with attention weights as brightness.

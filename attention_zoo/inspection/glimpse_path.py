@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from attention_zoo.inspection.canvas import finish, new_figure, pixels
+from attention_zoo.inspection.canvas import OutputPath, finish, new_figure, pixels
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import readable
 from attention_zoo.layers import GlimpseSensor
@@ -38,7 +38,7 @@ def plot_glimpse_path(
     locations: Any,
     glimpse_size: int,
     glimpse_scales: int = 1,
-    path: str | os.PathLike[str] | None = None,
+    path: OutputPath = None,
     answers: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Any:
@@ -123,9 +123,7 @@ def _check_glimpses(
     return _Glimpses(shown, points, size, patches, labels)
 
 
-def _plot(
-    glimpses: _Glimpses, shown: int, path: str | os.PathLike[str] | None, title: str | None
-) -> Any:
+def _plot(glimpses: _Glimpses, shown: int, path: OutputPath, title: str | None) -> Any:
     """Plot the first `shown` glimpses of a path, with space for the later ones."""
     import matplotlib
 

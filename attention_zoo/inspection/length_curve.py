@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from itertools import cycle
 from typing import Any
 
-from attention_zoo.inspection.canvas import finish, new_figure
+from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
 from attention_zoo.inspection.fonts import families_for
 
 
 def plot_length_curve(
     curves: Mapping[str, Mapping[float, float]],
-    path: str | os.PathLike[str] | None = None,
+    path: OutputPath = None,
     ylabel: str = "exact match (%)",
     *,
     xlabel: str = "source length",

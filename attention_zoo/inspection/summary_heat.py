@@ -6,14 +6,13 @@ in the article. A bar below each word of the summary shows its copy probability.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import finish, new_figure
+from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import gaps, readable
 from attention_zoo.inspection.summary_parts import SummaryParts, summary_parts
@@ -23,20 +22,8 @@ _SIZE, _SMALL = 10.0, 8.0  # points
 _COPY, _FAINT, _NONE = "#c2410c", "0.45", "0.88"
 
 
-class _TokenBox(NamedTuple):
-    """A token on the page: its offsets from the left and the top, and its width, in inches."""
-
-    label: str
-    left: float
-    top: float
-    width: float
-
-
 def plot_summary_heat(
-    answer: Any,
-    path: str | os.PathLike[str] | None = None,
-    title: str | None = None,
-    word: int | None = None,
+    answer: Any, path: OutputPath = None, title: str | None = None, word: int | None = None
 ) -> Any:
     """Plot the source as running text, shaded by attention weights, above its summary.
 
@@ -103,7 +90,7 @@ class _Page:
         """Add a text of one colour, wrapped to the width of the page."""
         letters = int((_WIDTH - 2 * _MARGIN) / (size * 0.0085))
         for line in [part for row in text.splitlines() for part in wrap(row, letters)]:
-            self._write(line, _MARGIN, self.top, size, colour)
+            self._write(line, size, color=colour)
             self.top += _LINE * size / _SIZE
 
     def shaded(self, tokens: Sequence[str], heat: np.ndarray, framed: set[int]) -> None:
@@ -111,58 +98,54 @@ class _Page:
         import matplotlib
 
         colours = matplotlib.colormaps["Blues"](heat)
-        for index, box in enumerate(self._layout(tokens, _LINE)):
-            dark = heat[index] > 0.6
-            self._write(box.label, box.left, box.top, _SIZE, "white" if dark else "black")
+        styles = [{"color": "white" if weight > 0.6 else "black"} for weight in heat]
+        for index, (left, top, width) in enumerate(self._write_tokens(tokens, _LINE, styles)):
             edge = _COPY if index in framed else "none"
-            self._rectangle(box, 0.02, _LINE - 0.05, facecolor=colours[index], edgecolor=edge)
+            shade = {"facecolor": colours[index], "edgecolor": edge}
+            self._draw_box(left, top + 0.02, width, _LINE - 0.05, **shade)
 
     def barred(self, tokens: Sequence[str], shares: np.ndarray, bold: set[int]) -> None:
         """Add running text with a bar below each token."""
-        for index, box in enumerate(self._layout(tokens, _LINE + 0.1)):
-            weight = "bold" if index in bold else "normal"
-            self._write(box.label, box.left, box.top, _SIZE, "black", weight=weight)
-            self._rectangle(box, _LINE - 0.02, 0.045, facecolor=_NONE)
-            part = box._replace(width=box.width * shares[index])
-            self._rectangle(part, _LINE - 0.02, 0.045, facecolor=_COPY)
+        styles = [{"weight": "bold" if n in bold else "normal"} for n in range(len(tokens))]
+        boxes = self._write_tokens(tokens, _LINE + 0.1, styles)
+        for (left, top, width), share in zip(boxes, shares, strict=True):
+            for part, colour in ((1.0, _NONE), (share, _COPY)):
+                self._draw_box(left, top + _LINE - 0.02, part * width, 0.045, facecolor=colour)
 
     def fit_height(self) -> None:
         """Fit the height of the figure to its content."""
         height = self.top + _MARGIN
         self.figure.set_figheight(height)
-        self.axes.set_xlim(0.0, _WIDTH)
-        self.axes.set_ylim(height, 0.0)
+        self.axes.set(xlim=(0.0, _WIDTH), ylim=(height, 0.0))
 
-    def _layout(self, tokens: Sequence[str], line: float) -> list[_TokenBox]:
-        """Return the position of each token, and move `top` below them."""
+    def _write_tokens(
+        self, tokens: Sequence[str], line: float, styles: Sequence[dict[str, str]]
+    ) -> list[tuple[float, float, float]]:
+        """Write running text; return the offsets (left, top) and the width of each token.
+
+        The unit is inches. `top` moves below the text.
+        """
         boxes, left = [], _MARGIN
-        for gap, token in zip(gaps(tokens), tokens, strict=True):
-            label = readable(token)
-            width = self._width(label)
+        renderer = self.figure.canvas.get_renderer()
+        for gap, token, style in zip(gaps(tokens), tokens, styles, strict=True):
+            text = self._write(readable(token), _SIZE, **style)
+            width = text.get_window_extent(renderer).width / self.figure.dpi
             left += _SPACE if gap else 0.0
             if left + width > _WIDTH - _MARGIN and left > _MARGIN:
                 left, self.top = _MARGIN, self.top + line
-            boxes.append(_TokenBox(label, left, self.top, width))
+            text.set_position((left, self.top + 0.5 * _LINE))
+            boxes.append((left, self.top, width))
             left += width
         self.top += line + 0.1
         return boxes
 
-    def _width(self, label: str) -> float:
-        """Return the width of a label in inches."""
-        text = self.figure.text(0, 0, label, size=_SIZE, family=self.family, parse_math=False)
-        width = text.get_window_extent(self.figure.canvas.get_renderer()).width / self.figure.dpi
-        text.remove()
-        return float(width)
+    def _write(self, text: str, size: float, **style: Any) -> Any:
+        """Write a line of text at `top`."""
+        middle = self.top + 0.5 * _LINE * size / _SIZE
+        style = {"family": self.family, "parse_math": False, "va": "center_baseline", **style}
+        return self.axes.text(_MARGIN, middle, text, size=size, **style)
 
-    def _write(
-        self, text: str, left: float, top: float, size: float, colour: str, **style: Any
-    ) -> None:
-        style |= {"family": self.family, "parse_math": False, "va": "center_baseline"}
-        middle = top + 0.5 * _LINE * size / _SIZE
-        self.axes.text(left, middle, text, size=size, color=colour, **style)
-
-    def _rectangle(self, box: _TokenBox, down: float, height: float, **style: Any) -> None:
+    def _draw_box(self, left: float, top: float, width: float, height: float, **style: Any) -> None:
         from matplotlib.patches import Rectangle
 
-        corner = (box.left, box.top + down)
-        self.axes.add_patch(Rectangle(corner, box.width, height, zorder=0, **style))
+        self.axes.add_patch(Rectangle((left, top), width, height, zorder=0, **style))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from attention_zoo.inspection.canvas import finish, new_figure
+from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
 from attention_zoo.inspection.caption_overlay import SIDE, TITLE, check_overlay, draw_words, table
 from attention_zoo.inspection.fonts import families_for
 from attention_zoo.inspection.labels import readable
@@ -14,9 +13,7 @@ _HEAD = 0.4  # inches
 _NAME = 18  # characters of an image's name
 
 
-def plot_word_regions(
-    answer: Any, path: str | os.PathLike[str] | None = None, title: str | None = None
-) -> Any:
+def plot_word_regions(answer: Any, path: OutputPath = None, title: str | None = None) -> Any:
     """Plot each image retrieved for a text, and a copy for each word with weights as brightness.
 
     Images are below each other, the best first, each with its name and its similarity to the text.

@@ -79,7 +79,8 @@ def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]
 
 def describe(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
     """Return the task, model, training, commit, machine and versions of a run."""
-    state = _training_state(folder)
+    path = tasks.find_task_folder(folder) / STATE
+    state = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     return {
         "task": recipe.task,
         "preset": recipe.model.get("preset"),
@@ -118,12 +119,6 @@ def commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-def _training_state(folder: Path) -> dict[str, Any]:
-    path = tasks.find_task_folder(folder) / STATE
-    content: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return content
 
 
 def _question(entry: dict[str, Any]) -> tuple[Any, ...]:

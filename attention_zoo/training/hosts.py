@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import tensorflow as tf
 
@@ -85,11 +84,8 @@ def explain_worker_loss() -> Iterator[None]:
     except LOST as error:
         if not several():
             raise
+        (reason, *_) = str(error.message).splitlines()
         raise ValueError(
             "another host failed or cannot be reached; stop all hosts and start them with the same"
-            f" command to resume from the last checkpoint ({_first_line(error)})"
+            f" command to resume from the last checkpoint ({reason})"
         ) from error
-
-
-def _first_line(error: Any) -> str:
-    return str(error.message).splitlines()[0]

@@ -129,14 +129,12 @@ class TrainingLoop:
     def _fault(self, outcome: Outcome) -> str:
         """Return a message with the step, the fault and the numbers of the training examples."""
         first = self.state.step * self.options.accumulate
-        examples = [
-            str(number)
-            for batch in range(first, first + self.options.accumulate)
-            for number in self.train.examples(batch)
-        ]
+        batches = range(first, first + self.options.accumulate)
+        numbers = [number for batch in batches for number in self.train.examples(batch)]
         value = outcome.loss / max(outcome.count, 1.0)
         what = "gradient is not finite" if math.isfinite(value) else f"loss is {value}"
-        return f"step {self.state.step + 1}: the {what} on training examples {', '.join(examples)}"
+        examples = ", ".join(map(str, numbers))
+        return f"step {self.state.step + 1}: the {what} on training examples {examples}"
 
 
 def _mean(total: float, count: float) -> float:

@@ -81,7 +81,7 @@ class TrainingOptions:
 
     steps: int = 10000
     batch_size: int = 64
-    optimizer: Any = "adam"
+    optimizer: Any = field(default_factory=lambda: {"name": "adam"})
     learning_rate: float = 1e-3
     schedule: str = "constant"
     warmup_steps: int = 0
@@ -149,8 +149,9 @@ class Recipe:
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
         task = TASKS.get(self.task)
-        if not isinstance(self.data, tuple(map(task.corpora.get, task.corpora.names()))):
-            raise ValueError(_unknown_corpus(self.data.corpus, task))
+        corpus = task.corpora.get(self.data.corpus)
+        if not isinstance(self.data, corpus):
+            raise ValueError(f"data must be a {corpus}, got {self.data!r}")
         for name in self.data.switches:
             if vars(self.data)[name] and name not in task.switches:
                 raise ValueError(f"data.{name}=true: task {self.task} has no such option")
@@ -171,7 +172,7 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     pieces = [(page, lambda key: _locate(path, lines, key)), *_pieces(overrides)]
     plain = OmegaConf.merge(*(piece for piece, _ in pieces))
     schema = OmegaConf.structured(Recipe)
-    schema.data = OmegaConf.structured(_corpus(plain, path))
+    schema.data = OmegaConf.structured(_find_corpus(plain, path))
     recipe: Recipe = _override(schema, pieces, f"{path}: ")
     if recipe.run is None:
         recipe.run = str(Path("runs") / path.stem)
@@ -199,17 +200,6 @@ def override_task(task: Task, overrides: Sequence[str]) -> None:
     OmegaConf.set_struct(schema, True)
     changed = _override(schema, _pieces(overrides))
     task.set_options(search=changed["search"], **vars(changed["data"]))
-
-
-def parse_override(text: str) -> DictConfig:
-    """Parse `key.key=value` into a nested config; raise ValueError if it is malformed."""
-    key, equals, _ = text.partition("=")
-    if not equals or not all(part.isidentifier() for part in key.split(".")):
-        raise ValueError(f"{text}: expected key.key=value, such as training.steps=100")
-    try:
-        return OmegaConf.from_dotlist([text])
-    except (OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ValueError(f"{text}: {_first_line(error)}") from None
 
 
 def recipe_text(recipe: Recipe) -> str:
@@ -255,33 +245,31 @@ def _locate(path: Path, lines: dict[str, int], key: str) -> str:
     return f"{path}:{lines[key]}" if key in lines else str(path)
 
 
-def _corpus(plain: Any, path: Path) -> type[Corpus]:
+def _find_corpus(plain: Any, path: Path) -> type[Corpus]:
     """Return the dataclass of the corpus that a recipe names, among those of its task."""
     try:
-        task = TASKS.get(plain.get("task", Recipe.task))
+        corpora = TASKS.get(plain.get("task", Recipe.task)).corpora
+        data = plain.get("data")
+        if not isinstance(data, DictConfig) or "corpus" not in data:
+            raise ValueError(f"data.corpus is missing; name one of {', '.join(corpora.names())}")
+        corpus: Any = corpora.get(data.corpus)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    data = plain.get("data")
-    if not isinstance(data, DictConfig) or "corpus" not in data:
-        known = ", ".join(task.corpora.names())
-        raise ValueError(f"{path}: data.corpus is missing; name one of {known}")
-    if data.corpus not in task.corpora:
-        raise ValueError(f"{path}: {_unknown_corpus(data.corpus, task)}")
-    corpus: Any = task.corpora.get(data.corpus)
     return corpus
-
-
-def _unknown_corpus(name: Any, task: type[Task]) -> str:
-    names = task.corpora.names()
-    return (
-        f"data.corpus={name}: task {task.name} has no such corpus{did_you_mean(name, names)}"
-        f" (known: {', '.join(names)})"
-    )
 
 
 def _pieces(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
     """Return each override as a config, and the function that names it in messages."""
-    return [(parse_override(text), lambda key, text=text: text) for text in overrides]
+    pieces = []
+    for text in overrides:
+        key, equals, _ = text.partition("=")
+        if not equals or not all(part.isidentifier() for part in key.split(".")):
+            raise ValueError(f"{text}: expected key.key=value, such as training.steps=100")
+        try:
+            pieces.append((OmegaConf.from_dotlist([text]), lambda key, text=text: text))
+        except (OmegaConfBaseException, yaml.YAMLError) as error:
+            raise ValueError(f"{text}: {_first_line(error)}") from None
+    return pieces
 
 
 def _override(
@@ -303,13 +291,12 @@ def _name_optimizer(schema: DictConfig, piece: DictConfig, locate: Any) -> None:
     """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
     key, current = "training.optimizer", schema.training.optimizer
     given = OmegaConf.select(piece, key, default={})
-    if not isinstance(given, str | Mapping):
-        raise ValueError(f"{locate(key)}: {key} must be a name or a mapping, got {given}")
-    current = {"name": current} if isinstance(current, str) else current
     if isinstance(given, str):
         given = piece.training.optimizer = {"name": given}
-    has_new_name = given.get("name", current.get("name")) != current.get("name")
-    schema.training.optimizer = {} if has_new_name else current
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{locate(key)}: {key} must be a name or a mapping, got {given}")
+    if given.get("name", current.name) != current.name:
+        schema.training.optimizer = {}
 
 
 def _merge(schema: DictConfig, piece: DictConfig, locate: Any) -> DictConfig:

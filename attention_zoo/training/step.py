@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -114,9 +115,8 @@ class Steps:
             loss, count = self._losses(batch, training=True)
             lift = None if self.scale is None else self.scale.value / tf.maximum(count, 1.0)
             lifted = loss if lift is None else loss * lift
-        gradients = tape.gradient(
-            lifted, [w.value for w in self.weights], unconnected_gradients="zero"
-        )
+        weights = [weight.value for weight in self.weights]
+        gradients = tape.gradient(lifted, weights, unconnected_gradients="zero")
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return [loss, count, *(dense if lift is None else [part / lift for part in dense])]
 
@@ -128,14 +128,6 @@ class Steps:
     def _on_each(self, work: Any, *given: Any) -> Any:
         return self.strategy.run(tf.autograph.experimental.do_not_convert(work), given)
 
-    def _totals(self, sums: Any) -> Any:
-        """Return the sums over all devices, on each of them."""
-
-        def add(sums: list[Tensor]) -> Any:
-            return tf.distribute.get_replica_context().all_reduce("SUM", sums)
-
-        return self._on_each(add, sums)
-
     def _agree(self) -> None:
         """Replace floating-point statistics, such as moving means, by their mean over devices.
 
@@ -143,7 +135,7 @@ class Steps:
         """
         kept = [w.value for w in self.statistics if w.value.dtype.is_floating]
         if kept and self.strategy.num_replicas_in_sync > 1:
-            means = tf.distribute.get_replica_context().all_reduce("MEAN", kept)
+            means = _all_reduce("MEAN", kept)
             for variable, mean in zip(kept, means, strict=True):
                 variable.assign(mean)
 
@@ -155,13 +147,11 @@ class Steps:
         before = [tf.identity(self._first(weight.value)) for weight in others]
         sums = self._on_each(self._sum_gradients, next(batches))
         if self.accumulate > 1:
-            counted = [
-                pair for pair in zip(others, before, strict=True) if pair[1].dtype.is_integer
-            ]
-            sums = self._accumulated(batches, sums, counted)
+            pairs = zip(others, before, strict=True)
+            counters = [pair for pair in pairs if pair[1].dtype.is_integer]
+            sums = self._accumulated(batches, sums, counters)
         self._on_each(self._agree)
-        totals = self._totals(sums)
-        ready = self._on_each(self._normalized, totals)
+        ready = self._on_each(self._normalized, sums)
         loss, count, norm = (self._first(part) for part in ready[:3])
         code = self._code(loss, norm)
 
@@ -180,11 +170,11 @@ class Steps:
             self.scale.update(tf.equal(code, OVERFLOW))
         return tf.stack([loss, count, tf.cast(code, tf.float32)])
 
-    def _accumulated(self, batches: Any, sums: Any, counted: list[Any]) -> Any:
+    def _accumulated(self, batches: Any, sums: Any, counters: list[Any]) -> Any:
         """Add the other micro-batches of an update to `sums`; reset the counters before each."""
 
         def more(number: Tensor, sums: Any) -> Any:
-            for weight, value in counted:
+            for weight, value in counters:
                 weight.value.assign(value)
 
             def add(batch: Any, sums: Any) -> Any:
@@ -194,9 +184,12 @@ class Steps:
 
         return tf.while_loop(lambda number, sums: number < self.accumulate, more, (1, sums))[1]
 
-    def _normalized(self, totals: list[Tensor]) -> list[Tensor]:
-        """Divide the gradient by the count and clip it; return loss sum, count, norm, gradient."""
-        loss, count, *gradients = totals
+    def _normalized(self, sums: list[Tensor]) -> list[Tensor]:
+        """Return the sum over all devices of loss and count, the norm, and the clipped gradient.
+
+        The norm and the gradient are divided by the count.
+        """
+        loss, count, *gradients = _all_reduce("SUM", sums)
         share = 1.0 / tf.maximum(count, 1.0)
         norm = tf.linalg.global_norm(gradients) * share
         if self.clip_norm is not None:
@@ -212,7 +205,12 @@ class Steps:
 
     def _test_step(self, batches: Any) -> Tensor:
         sums = self._on_each(self._sum_losses, next(batches))
-        return tf.stack([self._first(part) for part in self._totals(sums)])
+        totals = self._on_each(partial(_all_reduce, "SUM"), sums)
+        return tf.stack([self._first(part) for part in totals])
+
+
+def _all_reduce(kind: str, values: list[Tensor]) -> Any:
+    return tf.distribute.get_replica_context().all_reduce(kind, values)
 
 
 def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> list[Tensor]:

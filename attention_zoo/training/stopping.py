@@ -67,10 +67,9 @@ def stop_requests() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
-    for number, handler in [*before.items()]:
-        if handler in (None, signal.SIG_IGN):  # not installed by Python, or ignored (`nohup`)
-            del before[number]
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
+    # Leave alone what Python did not install (None), and what is ignored (`nohup`).
+    before = {n: h for n, h in handlers.items() if h not in (None, signal.SIG_IGN)}
 
     def restore() -> None:
         for number, handler in before.items():

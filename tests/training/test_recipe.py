@@ -95,7 +95,7 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
     (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
     (
         "data: {corpus: date}\n",
-        r"data\.corpus=date: task translation has no such corpus; did you mean",
+        r"small\.yaml: unknown data\.corpus 'date'; did you mean 'dates'\?",
     ),
     ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),
     ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),
