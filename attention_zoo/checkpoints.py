@@ -41,13 +41,13 @@ class CheckpointFolder:
         final, backup = self.folder / f"step-{step:08d}", self.folder / f".step-{step:08d}.old"
         return backup if backup.is_dir() and not final.is_dir() else final
 
-    def steps(self) -> list[int]:
+    def list_steps(self) -> list[int]:
         """Return the steps that have a checkpoint, intact or damaged, newest first."""
         names = (path.name for path in self.folder.glob("*"))
         matches = filter(None, map(CHECKPOINT_NAME.fullmatch, names))
         return sorted({int(match[1] or match[2]) for match in matches}, reverse=True)
 
-    def newest(self) -> Path | None:
+    def find_newest(self) -> Path | None:
         """Return the newest intact checkpoint, or None if there is no checkpoint.
 
         Warns for each damaged checkpoint that it skips.
@@ -65,7 +65,7 @@ class CheckpointFolder:
         Raises:
             ValueError: all checkpoints are damaged.
         """
-        steps = self.steps()
+        steps = self.list_steps()
         intact: list[Path] = []
         for path in map(self.get_path, steps):
             if len(intact) == limit:
@@ -73,7 +73,7 @@ class CheckpointFolder:
             damage = find_damage(path)
             if damage is None:
                 intact.append(path)
-            elif self.steps() != steps:  # changed by a running trainer: retry
+            elif self.list_steps() != steps:  # changed by a running trainer: retry
                 return self.list_intact(limit)
             elif path == self.get_path(steps[-1]) and not intact:
                 raise ValueError(f"{path}: {damage}, and no other checkpoint is intact")
@@ -83,13 +83,13 @@ class CheckpointFolder:
                 )
         return intact
 
-    def best(self) -> Path | None:
+    def find_best(self) -> Path | None:
         """Return the best checkpoint according to the newest intact one.
 
         If the best checkpoint is missing or damaged, return the newest intact one. If there is no
         checkpoint, return None.
         """
-        newest = self.newest()
+        newest = self.find_newest()
         if newest is None:
             return None
         best = self.get_path(json.loads((newest / STATE).read_text("utf-8"))["best_step"])
@@ -135,7 +135,7 @@ class CheckpointFolder:
 
     def keep(self, steps: Iterable[int]) -> None:
         """Delete all checkpoints except those of the given steps."""
-        for step in {*self.steps()} - {*steps}:
+        for step in {*self.list_steps()} - {*steps}:
             for name in (f".step-{step:08d}.old", f"step-{step:08d}"):
                 # Without its manifest, a partly deleted checkpoint is detected as damaged.
                 (self.folder / name / MANIFEST).unlink(missing_ok=True)
@@ -143,8 +143,8 @@ class CheckpointFolder:
 
     def delete_after(self, step: int) -> None:
         """Delete the checkpoints after `step` and the remains of interrupted saves."""
-        self.keep(other_step for other_step in self.steps() if other_step <= step)
-        for other_step in self.steps():
+        self.keep(other_step for other_step in self.list_steps() if other_step <= step)
+        for other_step in self.list_steps():
             os.rename(self.get_path(other_step), self.folder / f"step-{other_step:08d}")
         for leftover in self.folder.glob(".step-*"):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -163,7 +163,7 @@ def find_task_folder(folder: Path) -> Path:
         if damage:
             raise ValueError(f"{folder}: {damage}; use another checkpoint")
         return folder
-    best = CheckpointFolder(folder / "checkpoints").best()
+    best = CheckpointFolder(folder / "checkpoints").find_best()
     if best is not None:
         return best
     if not folder.exists():

@@ -14,7 +14,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-
 RUN = '"runs/rnnsearch_small.dates_en_fr"'
 
 
-def test_the_examples_are_there() -> None:
+def test_examples_exist() -> None:
     assert len(BLOCKS) == 3
     assert RUN in BLOCKS[1]
 

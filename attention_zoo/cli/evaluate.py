@@ -23,11 +23,11 @@ def run(arguments: argparse.Namespace) -> None:
     width = max(14, *(len(name) + 2 for name in metrics))
     for name, value in metrics.items():
         if not isinstance(value, list):
-            print(f"{name:{width}}{_short(value)}")
+            print(f"{name:{width}}{_format_value(value)}")
     for groups in (value for value in metrics.values() if isinstance(value, list)):
         for group in groups:
-            print("  " + "  ".join(f"{key} {_short(value)}" for key, value in group.items()))
+            print("  " + "  ".join(f"{key} {_format_value(value)}" for key, value in group.items()))
 
 
-def _short(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
-from attention_zoo.inspection.fonts import families_for
-from attention_zoo.inspection.labels import is_special, longest, readable
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure
+from attention_zoo.inspection.fonts import find_families
+from attention_zoo.inspection.labels import get_max_width, is_special, make_readable
 
 _CELL, _LETTER, _TITLE, _LARGEST = 0.3, 0.09, 0.25, 60.0  # inches
 Sides = tuple[Sequence[str], Sequence[str]]  # target tokens and source tokens
@@ -67,7 +67,7 @@ def plot_heads(
     return _plot(weights, (3, 4), (target_tokens, source_tokens), path, title)
 
 
-def _checked(weights: Any, tokens: Sides, ranks: tuple[int, ...]) -> np.ndarray:
+def _check_weights(weights: Any, tokens: Sides, ranks: tuple[int, ...]) -> np.ndarray:
     """Return weights as an array; raise ValueError if they are invalid or do not fit the tokens."""
     array = np.asarray(weights, dtype="float64")
     shape = (len(tokens[0]), len(tokens[1]))
@@ -88,18 +88,18 @@ def _plot(
     weights: Any, ranks: tuple[int, ...], tokens: Sides, path: OutputPath, title: str | None
 ) -> Any:
     """Plot the heat maps of weights with one of these ranks; their labels determine the size."""
-    checked = _checked(weights, tokens, ranks)
+    checked = _check_weights(weights, tokens, ranks)
     maps = checked.reshape((1, 1, *checked.shape)[-4:])
     layers, heads, rows, columns = maps.shape
-    targets, sources = ([readable(token) for token in side] for side in tokens)
-    margins = _LETTER * longest(targets) + 1.4, _LETTER * longest(sources) + 0.8
+    targets, sources = ([make_readable(token) for token in side] for side in tokens)
+    margins = _LETTER * get_max_width(targets) + 1.4, _LETTER * get_max_width(sources) + 0.8
     cell = min(_CELL, (_LARGEST - max(margins)) / max(heads * columns, layers * rows))
     width = max(cell * columns, 1.0) * heads + margins[0]
     height = max(cell * rows, 1.0) * layers + margins[1] + _TITLE * (title is not None)
-    figure = new_figure(width, height)
-    family = families_for([*targets, *sources, title or ""])
+    figure = make_figure(width, height)
+    family = find_families([*targets, *sources, title or ""])
     style = {"family": family, "size": 30 * cell, "parse_math": False}
-    turn = 0 if longest(sources) <= 3 else 90
+    turn = 0 if get_max_width(sources) <= 3 else 90
     grid = figure.subplots(layers, heads, squeeze=False)
     for (layer, head), axes in np.ndenumerate(grid):
         image = axes.imshow(maps[layer, head], cmap="Blues", vmin=0.0, vmax=1.0)
@@ -120,6 +120,6 @@ def _plot(
 
 def _label_ticks(axis: Any, tokens: Sequence[str], **style: Any) -> None:
     """Label the ticks of an axis with readable tokens; special tokens are grey."""
-    axis.set_ticks(range(len(tokens)), [readable(token) for token in tokens], **style)
+    axis.set_ticks(range(len(tokens)), [make_readable(token) for token in tokens], **style)
     for label, token in zip(axis.get_ticklabels(), tokens, strict=True):
         label.set_color("0.65" if is_special(token) else "black")

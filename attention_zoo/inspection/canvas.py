@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.labels import longest
+from attention_zoo.inspection.labels import get_max_width
 
 _LETTERS, _LINE = 9.5, 0.22  # characters of a title per inch, and its line height in inches
 OutputPath = str | os.PathLike[str] | None
 
 
-def new_figure(width: float, height: float) -> Any:
+def make_figure(width: float, height: float) -> Any:
     """Return a matplotlib Figure of this size in inches, with constrained layout."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -41,10 +41,10 @@ def finish(
 
     The title is wrapped to the width of the figure. The format is that of the path's suffix; None
     for no file. Characters without a font are drawn as boxes. Matplotlib's warning is suppressed,
-    because `families_for` has already warned.
+    because `find_families` has already warned.
     """
     if title is not None:
-        letters = int(figure.get_figwidth() * _LETTERS * len(title) / longest([title, "."]))
+        letters = int(figure.get_figwidth() * _LETTERS * len(title) / get_max_width([title, "."]))
         lines = textwrap.wrap(title, max(letters, 1)) or [""]
         figure.set_figheight(figure.get_figheight() + _LINE * (len(lines) - 1))
         figure.suptitle("\n".join(lines), size=12, family=family, parse_math=False)

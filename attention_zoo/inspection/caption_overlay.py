@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
-from attention_zoo.inspection.fonts import families_for
-from attention_zoo.inspection.labels import readable
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure
+from attention_zoo.inspection.fonts import find_families
+from attention_zoo.inspection.labels import make_readable
 
 SIDE, TITLE = 1.5, 0.35
 """Side of a panel and height of its title, in inches."""
@@ -45,15 +45,15 @@ def plot_caption_overlay(
             negative or not finite.
     """
     image, attention = check_overlay(image, attention, tokens)
-    rows, columns = table(len(tokens) + 1)
-    figure = new_figure(columns * SIDE, rows * (SIDE + TITLE))
-    family = families_for([*tokens, title or ""])
-    titles = ["", *map(readable, tokens)]
+    rows, columns = arrange_panels(len(tokens) + 1)
+    figure = make_figure(columns * SIDE, rows * (SIDE + TITLE))
+    family = find_families([*tokens, title or ""])
+    titles = ["", *map(make_readable, tokens)]
     draw_words(figure, (rows, columns, 1), image, attention, titles, family)
     return finish(figure, path, title, family)
 
 
-def table(panels: int) -> tuple[int, int]:
+def arrange_panels(panels: int) -> tuple[int, int]:
     """Return the numbers of rows and columns for these panels."""
     columns = min(panels, _COLUMNS)
     return math.ceil(panels / columns), columns
@@ -72,7 +72,7 @@ def draw_words(
     `subplot` is the position of the image: rows, columns, index from 1. The words follow it.
     """
     rows, columns, first = subplot
-    lights = [1.0, *(_brightness(weights, image.shape[:2]) for weights in attention)]
+    lights = [1.0, *(_compute_brightness(weights, image.shape[:2]) for weights in attention)]
     for number, (light, title) in enumerate(zip(lights, titles, strict=True), first):
         axes = figure.add_subplot(rows, columns, number)
         axes.imshow(np.rint(image * light).astype("uint8"))
@@ -105,15 +105,15 @@ def check_image(image: Any) -> np.ndarray:
     return image
 
 
-def _brightness(weights: np.ndarray, sides: tuple[int, int]) -> np.ndarray:
+def _compute_brightness(weights: np.ndarray, sides: tuple[int, int]) -> np.ndarray:
     """Return the relative brightness of each pixel, `(H, W, 1)`."""
     from PIL import Image
 
-    opacity = Image.fromarray(overlay_opacity(weights).astype("float32"))
+    opacity = Image.fromarray(compute_opacity(weights).astype("float32"))
     smooth = opacity.resize(sides[::-1], Image.Resampling.BILINEAR)
     return 1 - np.asarray(smooth)[..., None]
 
 
-def overlay_opacity(weights: np.ndarray) -> np.ndarray:
+def compute_opacity(weights: np.ndarray) -> np.ndarray:
     """Return the opacity of a black overlay for each cell of a grid `(h, w)`, 0 to 0.75."""
     return (1 - _DIMMED) * (1 - weights / max(weights.max(), 1e-12))

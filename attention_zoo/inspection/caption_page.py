@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.caption_overlay import check_image, check_overlay, overlay_opacity
+from attention_zoo.inspection.caption_overlay import check_image, check_overlay, compute_opacity
 from attention_zoo.inspection.pages import (
-    alternatives,
-    clean,
-    paragraph,
-    selectable_words,
-    selection_rules,
+    clean_text,
+    make_alternatives,
+    make_paragraph,
+    make_selectable_words,
+    make_selection_rules,
     write_page,
 )
 
@@ -52,45 +52,47 @@ def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "C
         ValueError: if the image is invalid, attention does not fit the words, or a weight is
             negative or not finite.
     """
-    articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
+    articles = [_make_article(number, answer) for number, answer in enumerate(answers, 1)]
     has_attention = any(answer.attention is not None for answer in answers)
-    intro = paragraph(_HINT, "hint") if has_attention else ""
-    write_page(path, title, "captions", articles, intro, selection_rules(answers, *_RULES))
+    intro = make_paragraph(_HINT, "hint") if has_attention else ""
+    write_page(path, title, "captions", articles, intro, make_selection_rules(answers, *_RULES))
 
 
-def _article(number: int, answer: Any) -> str:
+def _make_article(number: int, answer: Any) -> str:
     """Return the HTML of an image with its caption and alternatives."""
     image, overlays, group = check_image(answer.image), np.zeros((0, 1, 1)), None
     if answer.attention is not None and len(answer.tokens):
         image, overlays = check_overlay(image, answer.attention, answer.tokens)
         group = f"answer{number}"
     others = [
-        (_heading(one), selectable_words(one.tokens, None, "")) for one in answer.alternatives
+        (_make_heading(one), make_selectable_words(one.tokens, None, ""))
+        for one in answer.alternatives
     ]
+    text = clean_text(answer.text)
     parts = [
-        f'<article>\n<div class="image"><img src="{_png(image)}" alt="{clean(answer.text)}">',
-        *(_overlay(n, weights) for n, weights in enumerate(overlays)),
-        f"</div>\n<div><h2>{number} · {_heading(answer)}</h2>",
-        paragraph(selectable_words(answer.tokens, group, "image")),
-        *alternatives("captions", others),
+        f'<article>\n<div class="image"><img src="{_encode_png(image)}" alt="{text}">',
+        *(_make_overlay(n, weights) for n, weights in enumerate(overlays)),
+        f"</div>\n<div><h2>{number} · {_make_heading(answer)}</h2>",
+        make_paragraph(make_selectable_words(answer.tokens, group, "image")),
+        *make_alternatives("captions", others),
         "</div></article>",
     ]
     return "\n".join(parts)
 
 
-def _heading(answer: Any) -> str:
+def _make_heading(answer: Any) -> str:
     """Return the score of a caption, and whether it is truncated."""
     return f"score {answer.score:.3f}" + " · truncated at maximum length" * bool(answer.truncated)
 
 
-def _overlay(number: int, weights: np.ndarray) -> str:
+def _make_overlay(number: int, weights: np.ndarray) -> str:
     """Return the overlay of word `number`: black, more transparent for larger weights."""
     black = np.zeros((*weights.shape, 4))
-    black[..., 3] = 255 * overlay_opacity(weights)
-    return f'<img class="overlay l{number}" src="{_png(black)}" alt="">'
+    black[..., 3] = 255 * compute_opacity(weights)
+    return f'<img class="overlay l{number}" src="{_encode_png(black)}" alt="">'
 
 
-def _png(pixels: np.ndarray) -> str:
+def _encode_png(pixels: np.ndarray) -> str:
     """Return an image as a data URL."""
     from PIL import Image
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from attention_zoo.inspection.canvas import OutputPath, finish, new_figure, pixels
-from attention_zoo.inspection.fonts import families_for
-from attention_zoo.inspection.labels import readable
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure, pixels
+from attention_zoo.inspection.fonts import find_families
+from attention_zoo.inspection.labels import make_readable
 from attention_zoo.layers import GlimpseSensor
 from attention_zoo.ops import number as as_number
 
@@ -119,7 +119,7 @@ def _check_glimpses(
         )
     sensor = GlimpseSensor(size, scales, dtype="float32")
     patches = ops.convert_to_numpy(sensor(np.repeat(shown[None], len(points), axis=0), points))
-    labels = [""] * len(points) if answers is None else [readable(answer) for answer in answers]
+    labels = [""] * len(points) if answers is None else [*map(make_readable, answers)]
     return _Glimpses(shown, points, size, patches, labels)
 
 
@@ -128,18 +128,18 @@ def _plot(glimpses: _Glimpses, shown: int, path: OutputPath, title: str | None) 
     import matplotlib
 
     count, scales = glimpses.patches.shape[:2]
-    figure = new_figure(_IMAGE + count * _PATCH, max(_IMAGE, scales * _PATCH) + _MARGIN)
+    figure = make_figure(_IMAGE + count * _PATCH, max(_IMAGE, scales * _PATCH) + _MARGIN)
     grid = figure.add_gridspec(scales, count + 1, width_ratios=[_IMAGE / _PATCH] + [1.0] * count)
-    family = families_for([*glimpses.answers, title or ""])
+    family = find_families([*glimpses.answers, title or ""])
     axes = figure.add_subplot(grid[:, 0])
-    _show(axes, glimpses.image)
+    _show_image(axes, glimpses.image)
     colours = matplotlib.colormaps["plasma"](np.linspace(0.3, 1.0, count))
     for n in range(shown):
         _draw_squares(axes, glimpses, n, colours[n], faint=n + 1 < shown)
     for scale, n in np.ndindex(scales, count):
         axes, later = figure.add_subplot(grid[scale, n + 1]), n >= shown
         patch = glimpses.patches[n, scale]
-        _show(axes, np.full_like(patch, _WHITE) if later else patch)
+        _show_image(axes, np.full_like(patch, _WHITE) if later else patch)
         axes.spines[:].set(visible=not later, color=colours[n], linewidth=2)
         if scale == 0:
             axes.set_title(str(n + 1), size=9, color=_LATER if later else "black")
@@ -149,7 +149,7 @@ def _plot(glimpses: _Glimpses, shown: int, path: OutputPath, title: str | None) 
     return finish(figure, path, title, family)
 
 
-def _show(axes: Any, image: np.ndarray) -> None:
+def _show_image(axes: Any, image: np.ndarray) -> None:
     """Draw an image without ticks."""
     levels = np.clip(np.rint(image), 0, _WHITE).astype("uint8")
     grey = levels.shape[-1] == 1

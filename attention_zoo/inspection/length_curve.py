@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import cycle
 from typing import Any
 
-from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
-from attention_zoo.inspection.fonts import families_for
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure
+from attention_zoo.inspection.fonts import find_families
 
 
 def plot_length_curve(
@@ -37,9 +37,9 @@ def plot_length_curve(
     if empty or not curves:
         names = ", ".join(empty) or "any model"
         raise ValueError(f"curves must have at least one point each, got none for {names}")
-    figure = new_figure(6.0, 4.0)
+    figure = make_figure(6.0, 4.0)
     axes = figure.add_subplot()
-    family = families_for([*curves, ylabel, xlabel])
+    family = find_families([*curves, ylabel, xlabel])
     for (name, curve), marker in zip(curves.items(), cycle("osD^vP*X"), strict=False):
         lengths = sorted(curve)
         axes.plot(lengths, [curve[n] for n in lengths], marker=marker, markersize=5, label=name)

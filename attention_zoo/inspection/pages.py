@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from attention_zoo.inspection.labels import gaps, plain
+from attention_zoo.inspection.labels import find_gaps, strip_prefix
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
@@ -34,13 +34,13 @@ def write_page(
         path: output file.
         title: title of the page, as plain text.
         kind: plural noun for the results, and name of the page's style file.
-        articles: HTML of each result, with its texts escaped by `clean`.
+        articles: HTML of each result, with its texts escaped by `clean_text`.
         intro: HTML above the articles.
         rules: further CSS rules.
     """
     body = "\n".join([intro, *articles] if articles else [f"<p>No {kind}.</p>"])
     style = "\n".join([_read("page.css"), _read(f"{kind}.css"), *rules])
-    page = Template(_read("page.html")).substitute(title=clean(title), style=style, body=body)
+    page = Template(_read("page.html")).substitute(title=clean_text(title), style=style, body=body)
     Path(path).write_text(page, encoding="utf-8")
 
 
@@ -48,7 +48,7 @@ def _read(name: str) -> str:
     return (files("attention_zoo.inspection") / name).read_text("utf-8")
 
 
-def selection_rules(answers: Sequence[Any], reset: str, *chosen: str) -> Iterator[str]:
+def make_selection_rules(answers: Sequence[Any], reset: str, *chosen: str) -> Iterator[str]:
     """Yield CSS rules that depend on the selected word of an article.
 
     The word under the pointer comes last, so that it overrides the word that is checked.
@@ -65,23 +65,23 @@ def selection_rules(answers: Sequence[Any], reset: str, *chosen: str) -> Iterato
             yield from (Template(rule).substitute(on=state, n=n) for rule in chosen)
 
 
-def paragraph(html: str, kind: str = "text") -> str:
+def make_paragraph(html: str, kind: str = "text") -> str:
     """Return a paragraph of a text, which has its own writing direction."""
     return f'<p class="{kind}" dir="auto">{html}</p>'
 
 
-def details(summary: str, parts: Iterable[str]) -> list[str]:
+def make_details(summary: str, parts: Iterable[str]) -> list[str]:
     """Return parts that are collapsed below a summary."""
     return [f"<details><summary>{summary}</summary>", *parts, "</details>"]
 
 
-def alternatives(name: str, answers: Iterable[tuple[str, str]]) -> list[str]:
+def make_alternatives(name: str, answers: Iterable[tuple[str, str]]) -> list[str]:
     """Return collapsed paragraphs, each with its heading; nothing if there are none."""
-    parts = [f"<h2>{heading}</h2>\n{paragraph(html)}" for heading, html in answers]
-    return details(f"Other {name}: {len(parts)}", parts) if parts else []
+    parts = [f"<h2>{heading}</h2>\n{make_paragraph(html)}" for heading, html in answers]
+    return make_details(f"Other {name}: {len(parts)}", parts) if parts else []
 
 
-def selectable_words(
+def make_selectable_words(
     tokens: Sequence[str],
     group: str | None,
     everything: str,
@@ -99,8 +99,8 @@ def selectable_words(
     if group is not None:
         tag, button = "label", f'<input type="radio" name="{group}">'
         parts.append(f'<label class="word all">{button[:-1]} checked>{everything}</label>')
-    for number, (gap, token) in enumerate(zip(gaps(tokens), tokens, strict=True)):
-        word = clean(plain(token))
+    for number, (gap, token) in enumerate(zip(find_gaps(tokens), tokens, strict=True)):
+        word = clean_text(strip_prefix(token))
         attributes, behind = decorate(number, word)
         names = "word" if group is None else f"word s{number}"
         opening = f'{" " * gap}<{tag} class="{names}"{attributes}>'
@@ -108,11 +108,11 @@ def selectable_words(
     return "".join(parts)
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Escape a text for HTML, with control characters replaced by U+FFFD."""
     return escape(_CONTROLS.sub("\ufffd", text))
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Format a fraction from 0 to 1 as a percentage."""
     return f"{100 * share:.1f} %"

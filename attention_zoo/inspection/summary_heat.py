@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
-from attention_zoo.inspection.fonts import families_for
-from attention_zoo.inspection.labels import gaps, readable
-from attention_zoo.inspection.summary_parts import SummaryParts, summary_parts
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure
+from attention_zoo.inspection.fonts import find_families
+from attention_zoo.inspection.labels import find_gaps, make_readable
+from attention_zoo.inspection.summary_parts import SummaryParts, check_summary
 
 _WIDTH, _MARGIN, _LINE, _SPACE = 8.0, 0.25, 0.27, 0.055  # inches
 _SIZE, _SMALL = 10.0, 8.0  # points
@@ -44,23 +44,26 @@ def plot_summary_heat(
         ValueError: if attention, copy probabilities or origins do not fit the tokens, the source is
             empty, there is no attention, or `word` is out of range.
     """
-    parts = summary_parts(answer)
-    heat = _heat(answer, parts, word)
+    parts = check_summary(answer)
+    heat = _get_heat(answer, parts, word)
     chosen = range(len(answer.tokens)) if word is None else [word]
     framed = {int(parts.origins[n]) for n in chosen}
     page = _Page([*answer.source_tokens, *answer.tokens, title or ""])
     if title is not None:
-        page.heading(title, 12.0, "black")
-    words = "all words of the summary" if word is None else f"“{readable(answer.tokens[word])}”"
-    page.heading(f"attention weights of {words}: white is 0, dark blue is 1", _SMALL, _FAINT)
-    page.shaded(answer.source_tokens, heat, framed)
-    page.heading("the summary; the bar is the probability that a word was copied", _SMALL, _FAINT)
-    page.barred(answer.tokens, parts.copied, set() if word is None else {word})
+        page.add_heading(title, 12.0, "black")
+    words = "all words of the summary"
+    if word is not None:
+        words = f"“{make_readable(answer.tokens[word])}”"
+    page.add_heading(f"attention weights of {words}: white is 0, dark blue is 1", _SMALL, _FAINT)
+    page.add_shaded_text(answer.source_tokens, heat, framed)
+    legend = "the summary; the bar is the probability that a word was copied"
+    page.add_heading(legend, _SMALL, _FAINT)
+    page.add_barred_text(answer.tokens, parts.copied, set() if word is None else {word})
     page.fit_height()
     return finish(page.figure, path)
 
 
-def _heat(answer: Any, parts: SummaryParts, word: int | None) -> np.ndarray:
+def _get_heat(answer: Any, parts: SummaryParts, word: int | None) -> np.ndarray:
     """Return the weights that shade the source, `(S,)`."""
     if parts.attention is None or not parts.attention.shape[1]:
         raise ValueError("answer has no attention weights over its source: nothing to plot")
@@ -79,21 +82,21 @@ class _Page:
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self.figure = new_figure(_WIDTH, 1.0)
+        self.figure = make_figure(_WIDTH, 1.0)
         self.figure.set_layout_engine("none")
         self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
         self.axes.set_axis_off()
-        self.family = families_for(texts)
+        self.family = find_families(texts)
         self.top = _MARGIN
 
-    def heading(self, text: str, size: float, colour: str) -> None:
+    def add_heading(self, text: str, size: float, colour: str) -> None:
         """Add a text of one colour, wrapped to the width of the page."""
         letters = int((_WIDTH - 2 * _MARGIN) / (size * 0.0085))
         for line in [part for row in text.splitlines() for part in wrap(row, letters)]:
             self._write(line, size, color=colour)
             self.top += _LINE * size / _SIZE
 
-    def shaded(self, tokens: Sequence[str], heat: np.ndarray, framed: set[int]) -> None:
+    def add_shaded_text(self, tokens: Sequence[str], heat: np.ndarray, framed: set[int]) -> None:
         """Add running text with each token shaded by its weight, and some tokens framed."""
         import matplotlib
 
@@ -104,7 +107,7 @@ class _Page:
             shade = {"facecolor": colours[index], "edgecolor": edge}
             self._draw_box(left, top + 0.02, width, _LINE - 0.05, **shade)
 
-    def barred(self, tokens: Sequence[str], shares: np.ndarray, bold: set[int]) -> None:
+    def add_barred_text(self, tokens: Sequence[str], shares: np.ndarray, bold: set[int]) -> None:
         """Add running text with a bar below each token."""
         styles = [{"weight": "bold" if n in bold else "normal"} for n in range(len(tokens))]
         boxes = self._write_tokens(tokens, _LINE + 0.1, styles)
@@ -127,8 +130,8 @@ class _Page:
         """
         boxes, left = [], _MARGIN
         renderer = self.figure.canvas.get_renderer()
-        for gap, token, style in zip(gaps(tokens), tokens, styles, strict=True):
-            text = self._write(readable(token), _SIZE, **style)
+        for gap, token, style in zip(find_gaps(tokens), tokens, styles, strict=True):
+            text = self._write(make_readable(token), _SIZE, **style)
             width = text.get_window_extent(renderer).width / self.figure.dpi
             left += _SPACE if gap else 0.0
             if left + width > _WIDTH - _MARGIN and left > _MARGIN:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from attention_zoo.inspection.canvas import OutputPath, finish, new_figure
-from attention_zoo.inspection.caption_overlay import SIDE, TITLE, check_overlay, draw_words, table
-from attention_zoo.inspection.fonts import families_for
-from attention_zoo.inspection.labels import readable
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure
+from attention_zoo.inspection.caption_overlay import (
+    SIDE,
+    TITLE,
+    arrange_panels,
+    check_overlay,
+    draw_words,
+)
+from attention_zoo.inspection.fonts import find_families
+from attention_zoo.inspection.labels import make_readable
 
 _HEAD = 0.4  # inches
 _NAME = 18  # characters of an image's name
@@ -35,13 +41,13 @@ def plot_word_regions(answer: Any, path: OutputPath = None, title: str | None = 
     results = (answer, *answer.alternatives)
     parts = [check_overlay(result.image, result.attention, result.tokens) for result in results]
     title = answer.source if title is None else title
-    rows, columns = table(len(answer.tokens) + 1)
+    rows, columns = arrange_panels(len(answer.tokens) + 1)
     total_rows = rows * len(results)
-    figure = new_figure(columns * SIDE, _HEAD + total_rows * (SIDE + TITLE))
-    family = families_for([*answer.tokens, *(result.text for result in results), title])
+    figure = make_figure(columns * SIDE, _HEAD + total_rows * (SIDE + TITLE))
+    family = find_families([*answer.tokens, *(result.text for result in results), title])
     for number, (result, part) in enumerate(zip(results, parts, strict=True)):
         subplot = total_rows, columns, number * rows * columns + 1
         name = result.text if len(result.text) <= _NAME else f"…{result.text[1 - _NAME :]}"
-        titles = [f"{name}\n{result.score:.3f}", *map(readable, result.tokens)]
+        titles = [f"{name}\n{result.score:.3f}", *map(make_readable, result.tokens)]
         draw_words(figure, subplot, *part, titles, family)
     return finish(figure, path, title, family)

@@ -22,7 +22,7 @@ from attention_zoo.training.run_folder import (
     LOG,
     VARIABLES,
     RunState,
-    as_arrays,
+    convert_to_arrays,
     write_arrays,
     write_state,
 )
@@ -33,7 +33,7 @@ from attention_zoo.training.tensorboard import Events
 Logs = dict[str, Any]
 
 
-def training_variables(steps: Steps) -> dict[str, list[Any]]:
+def get_training_variables(steps: Steps) -> dict[str, list[Any]]:
     """Return the variables, besides the weights, that are needed to resume a run exactly."""
     model = steps.model
     weights = {id(variable) for variable in model.weights}
@@ -108,7 +108,7 @@ class Log(keras.callbacks.Callback):
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())  # the log line must be on disk before its checkpoint
-        self.events.scalars(step, logs)
+        self.events.write_scalars(step, logs)
 
 
 class Checkpoints(keras.callbacks.Callback):
@@ -145,7 +145,7 @@ class Checkpoints(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         value, state = (logs or {})[f"val_{self.options.monitor}"], self.state
         state.waited += 1
-        if self._better(value):
+        if self._is_better(value):
             state.best, state.best_step, state.waited = value, state.step, 0
         state.pending = None
         state.finished = state.is_over(self.options)
@@ -153,7 +153,7 @@ class Checkpoints(keras.callbacks.Callback):
         self.save()
         self.request.raise_if_requested()
 
-    def _better(self, value: float) -> bool:
+    def _is_better(self, value: float) -> bool:
         best = self.state.best
         if math.isnan(value) or best is None:
             return not math.isnan(value)
@@ -164,13 +164,13 @@ class Checkpoints(keras.callbacks.Callback):
         if not is_chief():
             return
         self.store.save(self.state.step, self._write)
-        newest = self.store.steps()[: self.options.keep_checkpoints]
+        newest = self.store.list_steps()[: self.options.keep_checkpoints]
         self.store.keep({*newest, self.state.best_step})
 
     def _write(self, folder: Path) -> dict[str, Entry]:
         """Write the files of a checkpoint; training variables and task are written in parallel."""
         with self.steps.averages.in_use(), ThreadPoolExecutor(1) as beside:
-            arrays = as_arrays(training_variables(self.steps))
+            arrays = convert_to_arrays(get_training_variables(self.steps))
             entry = beside.submit(write_arrays, folder / VARIABLES, arrays)
             self.task.save(folder)
             write_state(folder, self.state)
@@ -196,8 +196,8 @@ class Progress(keras.callbacks.Callback):
         if self.stream.isatty() and now - self._last_time > 0.2:
             self._last_time = now
             filled = 24 * self.clock.state.step // self.steps
-            bar = f"[{'=' * filled}{' ' * (24 - filled)}]"
-            self._write(f"\r{self._count()} {bar} loss {(logs or {})['loss']:.4f}{self._pace()} ")
+            bar = f"[{'=' * filled}{' ' * (24 - filled)}] loss {(logs or {})['loss']:.4f}"
+            self._write(f"\r{self._format_step()} {bar}{self._format_speed()} ")
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         logs, state = logs or {}, self.clock.state
@@ -208,17 +208,17 @@ class Progress(keras.callbacks.Callback):
         values = "".join(f"  {text} {logs[name]:.4f}" for name, text in texts.items())
         start = "\r" if self.stream.isatty() else ""
         mark = "  best" if state.best_step == state.step else ""
-        self._write(f"{start}{self._count()}{values}{self._pace()}{mark}\n")
+        self._write(f"{start}{self._format_step()}{values}{self._format_speed()}{mark}\n")
 
     def _write(self, text: str) -> None:
         with suppress(BrokenPipeError):  # a closed pipe must not stop training
             self.stream.write(text)
             self.stream.flush()
 
-    def _count(self) -> str:
+    def _format_step(self) -> str:
         return f"step {self.clock.state.step}/{self.steps}"
 
-    def _pace(self) -> str:
+    def _format_speed(self) -> str:
         clock, state = self.clock, self.clock.state
         left = round((self.steps - state.step) * state.seconds / max(state.step, 1))
         return f"  {clock.per_second:,.0f} {clock.unit}/s  {left // 60}:{left % 60:02d} left"

@@ -27,7 +27,7 @@ def make_strategy(devices: int | str) -> tf.distribute.Strategy:
             "keras.distribution is set, but has no effect on TensorFlow; remove the call of"
             " keras.distribution.set_distribution and set training.devices=N"
         )
-    if hosts.several():
+    if hosts.has_several_hosts():
         return hosts.make_strategy()
     gpus = tf.config.list_physical_devices("GPU")
     wanted = max(len(gpus), 1) if devices == "auto" else int(devices)
@@ -58,7 +58,7 @@ def _create_processors(count: int) -> None:
             ) from None
 
 
-def device_names(strategy: tf.distribute.Strategy) -> str:
+def describe_devices(strategy: tf.distribute.Strategy) -> str:
     """Return the devices of a run as readable text."""
     total = strategy.num_replicas_in_sync
     if total == 1:
@@ -80,7 +80,7 @@ def use_xla(choice: bool | str, strategy: tf.distribute.Strategy) -> bool:
     return any(not name.startswith("cpu") for name in keras.distribution.list_devices())
 
 
-def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
+def distribute_batches(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
     """Return the batches of a dataset, each split into one shard per device.
 
     `Steps` takes an iterator over the result. Shards are as even as possible. If a batch has fewer
@@ -98,14 +98,14 @@ def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
         local = total // context.num_input_pipelines
         first = context.input_pipeline_id * local
         indices = tf.data.Dataset.range(first, first + local)
-        pieces = dataset.flat_map(lambda *batch: indices.map(lambda n: _share(batch, n, total)))
+        pieces = dataset.flat_map(lambda *batch: indices.map(lambda n: _shard(batch, n, total)))
         return pieces.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
     batches: Iterable[Any] = strategy.distribute_datasets_from_function(shares)
     return batches
 
 
-def _share(batch: Any, index: Any, total: int) -> Any:
+def _shard(batch: Any, index: Any, total: int) -> Any:
     """Return `(inputs, targets, counts)` of device number `index`; `counts` is a boolean."""
     size = tf.shape(tf.nest.flatten(batch)[0], tf.int64)[0]
     begin, end = size * index // total, size * (index + 1) // total

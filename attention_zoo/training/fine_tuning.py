@@ -14,7 +14,7 @@ from attention_zoo.tasks.building import TokenizerOptions, build_model
 from attention_zoo.training.recipe import Recipe
 
 
-def initial_task(recipe: Recipe) -> Any:
+def load_initial_task(recipe: Recipe) -> Any:
     """Return the task that the recipe's `init` names, with its weights and tokenizers.
 
     Raises:
@@ -34,17 +34,17 @@ def initial_task(recipe: Recipe) -> Any:
     settings, name = {**task.model.settings}, task.model.backbone_name
     if recipe.model:
         backbone = task.model.get_backbone()
-        section = _with_sizes(recipe.model, backbone.settings)
-        free = _free_settings(location, section, backbone, task.model.backbone_fixed)
+        section = _add_vocabulary_sizes(recipe.model, backbone.settings)
+        free = _get_free_settings(location, section, backbone, task.model.backbone_fixed)
         settings |= free if name is None else {name: {**settings[name], **free}}
     model = type(task.model)(**settings)  # rebuilt in this run's precision
-    for mine, initial in zip(_kept(model), _kept(task.model), strict=True):
+    for mine, initial in zip(_get_kept_weights(model), _get_kept_weights(task.model), strict=True):
         mine.assign(initial)
     task.model = model
     return task
 
 
-def _kept(model: keras.Model) -> list[Any]:
+def _get_kept_weights(model: keras.Model) -> list[Any]:
     """Return the weights of a model, except those of the layers in its `free_settings`."""
     parts = [vars(model).get(name) for name in model.free_settings]
     layers = [part for part in parts if isinstance(part, keras.layers.Layer)]
@@ -71,7 +71,7 @@ def _check_tokenizer(what: str, tokenizer: Any, options: TokenizerOptions) -> No
         raise ValueError(f"{what} has {problems[0]}; {advice}")
 
 
-def _with_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def _add_vocabulary_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """Return the `model` section with `vocabulary_size` added to its nested options."""
     size, section = "vocabulary_size", dict(section)
     for key, value in settings.items():
@@ -80,7 +80,7 @@ def _with_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, 
     return section
 
 
-def _free_settings(
+def _get_free_settings(
     location: str, section: dict[str, Any], model: Any, fixed: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the recipe's values of the model's `free_settings`.
@@ -121,7 +121,7 @@ def freeze(model: keras.Model, names: Sequence[str]) -> None:
     for name in names:
         part: Any = model
         for step in name.split("."):
-            known = _parts(part)
+            known = _find_parts(part)
             if step not in known:
                 raise ValueError(
                     f"training.frozen: {name}: no part {step!r}{did_you_mean(step, known)}"
@@ -136,19 +136,19 @@ def freeze(model: keras.Model, names: Sequence[str]) -> None:
         )
 
 
-def _parts(part: Any) -> dict[str, Any]:
+def _find_parts(part: Any) -> dict[str, Any]:
     """Return the layers with weights, and lists of such layers, in a layer or list, by name.
 
     The layers of a functional model, which has no such attributes, go by their own names.
     """
     inside = dict(enumerate(part)) if isinstance(part, list | tuple) else vars(part)
-    found = {
+    parts = {
         str(name): value
         for name, value in inside.items()
         if not str(name).startswith("_") and _has_weights(value)
     }
-    if found or not isinstance(part, keras.Model):
-        return found
+    if parts or not isinstance(part, keras.Model):
+        return parts
     return {layer.name: layer for layer in part.layers if _has_weights(layer)}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+from keras.callbacks import Callback, LambdaCallback
 
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
@@ -18,13 +19,13 @@ from attention_zoo.training.callbacks import (
     Clock,
     Log,
     Progress,
-    training_variables,
+    get_training_variables,
 )
-from attention_zoo.training.changes import data_changes, fingerprint, refuse_changes
-from attention_zoo.training.devices import device_names, make_strategy, use_xla
+from attention_zoo.training.changes import compute_fingerprint, find_data_changes, refuse_changes
+from attention_zoo.training.devices import describe_devices, make_strategy, use_xla
 from attention_zoo.training.faults import explain_io_errors
-from attention_zoo.training.fine_tuning import freeze, initial_task
-from attention_zoo.training.hosts import agree, explain_worker_loss, is_chief
+from attention_zoo.training.fine_tuning import freeze, load_initial_task
+from attention_zoo.training.hosts import check_same_step, explain_worker_loss, is_chief
 from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.loop import TrainingLoop
 from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
@@ -40,7 +41,7 @@ from attention_zoo.training.run_folder import (
     read_variables,
 )
 from attention_zoo.training.step import Steps, check_loss
-from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
+from attention_zoo.training.stopping import Stopped, StopRequest, catch_stop_signals
 from attention_zoo.training.tensorboard import Events
 
 DRAWN = 3  # validation examples
@@ -76,7 +77,7 @@ class Result:
 def fit(
     recipe: str | Path | Recipe,
     overrides: Sequence[str] = (),
-    callbacks: Sequence[keras.callbacks.Callback] = (),
+    callbacks: Sequence[Callback] = (),
     allow: Sequence[str] = (),
     draw: Draw | None = None,
 ) -> Result:
@@ -120,12 +121,12 @@ def fit(
     else:
         strategy = make_strategy(recipe.training.devices)
         holding = hold_run_lock(folder) if is_chief() else nullcontext()
-        policy = dtype_policy(recipe.training.precision)
+        policy = use_dtype_policy(recipe.training.precision)
         with explain_io_errors(folder), holding, explain_worker_loss(), policy:
             state = open_run(folder, recipe, allow)
             job = prepare(recipe, folder, state, strategy, allow)
-            print(headline(job), flush=True)
-            with stop_requests() as request:
+            print(describe_job(job), flush=True)
+            with catch_stop_signals() as request:
                 # Only the chief reacts to signals; the other hosts end after it.
                 run(job, request if is_chief() else StopRequest(), callbacks, draw)
     return Result(folder, state.step, state.best, state.best_step, state.seconds)
@@ -160,7 +161,7 @@ class Job:
 
 
 @contextmanager
-def dtype_policy(name: str) -> Iterator[None]:
+def use_dtype_policy(name: str) -> Iterator[None]:
     """Set Keras's dtype policy for layers created inside this context."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
@@ -177,10 +178,10 @@ def prepare(
     keras.utils.set_random_seed(recipe.seed)
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
-    data = {"train": fingerprint(examples), "validation": fingerprint(validation)}
+    data = {"train": compute_fingerprint(examples), "validation": compute_fingerprint(validation)}
     checkpoint = None
     if state.step:
-        refuse_changes(folder, data_changes(read_data(folder), data), allow)
+        refuse_changes(folder, find_data_changes(read_data(folder), data), allow)
         checkpoint = CheckpointFolder(folder / "checkpoints").get_path(state.step)
     with strategy.scope():
         optimizer = build_optimizer(recipe.training)
@@ -194,9 +195,9 @@ def prepare(
     )
     fitting = task.within_limits(validation)
     if checkpoint is not None:
-        read_variables(checkpoint / VARIABLES, training_variables(steps))
+        read_variables(checkpoint / VARIABLES, get_training_variables(steps))
         steps.averages.swap()
-    agree(strategy, state.step)
+    check_same_step(strategy, state.step)
     if is_chief():
         prepare_run_folder(folder, recipe, state, data)
     dropped = {
@@ -211,7 +212,7 @@ def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
     task_class = tasks.TASKS.get(recipe.task)
     if checkpoint is None and recipe.init is None:
         return task_class.from_recipe(recipe, examples)
-    task = initial_task(recipe) if checkpoint is None else task_class.load(checkpoint)
+    task = load_initial_task(recipe) if checkpoint is None else task_class.load(checkpoint)
     task.set_options(**task.recipe_options(recipe))
     return task
 
@@ -238,7 +239,7 @@ def check_monitor(name: str, task: Any) -> None:
         )
 
 
-def headline(job: Job) -> str:
+def describe_job(job: Job) -> str:
     """Return one line with model, parameters, data, devices, precision and run folder."""
     start = f", from the weights of {job.recipe.init}" if job.recipe.init else ""
     if job.state.step:
@@ -246,14 +247,14 @@ def headline(job: Job) -> str:
     return (
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
         f" {job.task.model.count_params():,} parameters;"
-        f" {counted(job.train.num_examples, 'training', job)},"
-        f" {counted(len(job.validation), 'validation', job)};"
-        f" {device_names(job.steps.strategy)}; {job.recipe.training.precision};"
+        f" {describe_split(job.train.num_examples, 'training', job)},"
+        f" {describe_split(len(job.validation), 'validation', job)};"
+        f" {describe_devices(job.steps.strategy)}; {job.recipe.training.precision};"
         f" {job.folder}{start}"
     )
 
 
-def counted(examples: int, split: str, job: Job) -> str:
+def describe_split(examples: int, split: str, job: Job) -> str:
     """Return the numbers of used and dropped examples of a split as text."""
     reasons = zip(job.dropped[split], ("over the length limits", "bad"), strict=True)
     summary = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
@@ -261,24 +262,19 @@ def counted(examples: int, split: str, job: Job) -> str:
     return f"{examples:,} {split} {job.task.examples}{why}"
 
 
-def run(
-    job: Job,
-    request: StopRequest,
-    callbacks: Sequence[keras.callbacks.Callback],
-    draw: Draw | None = None,
-) -> None:
+def run(job: Job, request: StopRequest, callbacks: Sequence[Callback], draw: Draw | None) -> None:
     """Train to the end; only the chief writes to the run folder."""
     options, state, steps = job.recipe.training, job.state, job.steps
     clock = Clock(state, request, "tokens" if steps.counts_targets else "examples")
     saving = Checkpoints(job.task, steps, job.folder, options, clock)
-    watchers = [clock, *measures(job), saving]
+    watchers = [clock, *make_metric_callbacks(job), saving]
     if is_chief():
         events = Events(job.folder)
         log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
-        watchers[-1:] = [*pictures(job, draw, events), log, saving, progress]
+        watchers[-1:] = [*make_image_callbacks(job, draw, events), log, saving, progress]
     watchers += callbacks
     try:
-        with request.kept():
+        with request.reraise():
             TrainingLoop(steps, job.train, job.validation_batches, options, state, watchers).run()
     except Stopped:
         if state.pending is not None:
@@ -286,7 +282,7 @@ def run(
         raise
 
 
-def measures(job: Job) -> list[keras.callbacks.Callback]:
+def make_metric_callbacks(job: Job) -> list[Callback]:
     """Return the callback that computes the task's metrics, if the run monitors one of them."""
     options, validation = job.recipe.training, job.validation
     if options.monitor == "loss":
@@ -297,10 +293,10 @@ def measures(job: Job) -> list[keras.callbacks.Callback]:
         metrics = job.task.evaluate(some)
         logs |= {f"val_{name}": float(metrics[name]) for name in job.task.metric_names}
 
-    return [keras.callbacks.LambdaCallback(on_epoch_end=measure)]
+    return [LambdaCallback(on_epoch_end=measure)]
 
 
-def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callbacks.Callback]:
+def make_image_callbacks(job: Job, draw: Draw | None, events: Events) -> list[Callback]:
     """Return the callback that draws results of validation examples, if `draw` is given."""
     sources = job.task.predict_inputs(job.validation)[:DRAWN]
     if draw is None or not sources:
@@ -310,6 +306,6 @@ def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callback
         for number, result in enumerate(job.task.predict(sources), 1):
             pixels = draw(job.task, result)
             if pixels is not None:
-                events.picture(job.state.step, f"attention/{number}", pixels)
+                events.write_image(job.state.step, f"attention/{number}", pixels)
 
-    return [keras.callbacks.LambdaCallback(on_epoch_end=draw_results)]
+    return [LambdaCallback(on_epoch_end=draw_results)]

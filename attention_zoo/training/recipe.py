@@ -36,7 +36,7 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 """Names of training options by the condition on their values; null is always allowed."""
 
 
-def _named(key: str, value: Any) -> dict[str, Any]:
+def _add_name(key: str, value: Any) -> dict[str, Any]:
     """Return options with their `name`, which may be given alone."""
     options = {"name": value} if isinstance(value, str) else value
     if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
@@ -102,7 +102,7 @@ class TrainingOptions:
     devices: int | str = "auto"
 
     def __post_init__(self) -> None:
-        self.optimizer = _named("training.optimizer", self.optimizer)
+        self.optimizer = _add_name("training.optimizer", self.optimizer)
         for condition, (names, holds) in _CONDITIONS.items():
             for name in names.split():
                 value = vars(self)[name]
@@ -169,7 +169,7 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     path = Path(path)
     page, lines = _read_page(path)
     check_format_version(_locate(path, lines, "format_version"), page, FORMAT_VERSION)
-    pieces = [(page, lambda key: _locate(path, lines, key)), *_pieces(overrides)]
+    pieces = [(page, lambda key: _locate(path, lines, key)), *_parse_overrides(overrides)]
     plain = OmegaConf.merge(*(piece for piece, _ in pieces))
     schema = OmegaConf.structured(Recipe)
     schema.data = OmegaConf.structured(_find_corpus(plain, path))
@@ -181,7 +181,7 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
-    changed: Recipe = _override(OmegaConf.structured(recipe), _pieces(overrides))
+    changed: Recipe = _override(OmegaConf.structured(recipe), _parse_overrides(overrides))
     return changed
 
 
@@ -198,11 +198,11 @@ def override_task(task: Task, overrides: Sequence[str]) -> None:
     options = make_dataclass("TaskOptions", fields)
     schema = OmegaConf.create({"data": options, "search": task.search})
     OmegaConf.set_struct(schema, True)
-    changed = _override(schema, _pieces(overrides))
+    changed = _override(schema, _parse_overrides(overrides))
     task.set_options(search=changed["search"], **vars(changed["data"]))
 
 
-def recipe_text(recipe: Recipe) -> str:
+def format_recipe(recipe: Recipe) -> str:
     """Return the whole recipe, including defaults, as YAML that `read_recipe` can read."""
     return OmegaConf.to_yaml(OmegaConf.structured(recipe))
 
@@ -227,18 +227,18 @@ def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"{path}:{line}: not valid YAML: {error.problem}") from None
     except (yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(f"{path}: not valid YAML: {_first_line(error)}") from None
+        raise ValueError(f"{path}: not valid YAML: {_get_first_line(error)}") from None
     for old, new in RENAMED_OPTIONS.items():
         if isinstance(page, DictConfig) and old in (page.get("data") or {}):
             page.data[new] = page.data.pop(old)
-    return page, dict(_lines(node, ""))
+    return page, dict(_find_lines(node, ""))
 
 
-def _lines(node: yaml.Node | None, prefix: str) -> Iterator[tuple[str, int]]:
+def _find_lines(node: yaml.Node | None, prefix: str) -> Iterator[tuple[str, int]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield prefix + key.value, key.start_mark.line + 1
-            yield from _lines(value, f"{prefix}{key.value}.")
+            yield from _find_lines(value, f"{prefix}{key.value}.")
 
 
 def _locate(path: Path, lines: dict[str, int], key: str) -> str:
@@ -258,7 +258,7 @@ def _find_corpus(plain: Any, path: Path) -> type[Corpus]:
     return corpus
 
 
-def _pieces(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
+def _parse_overrides(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
     """Return each override as a config, and the function that names it in messages."""
     pieces = []
     for text in overrides:
@@ -268,7 +268,7 @@ def _pieces(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
         try:
             pieces.append((OmegaConf.from_dotlist([text]), lambda key, text=text: text))
         except (OmegaConfBaseException, yaml.YAMLError) as error:
-            raise ValueError(f"{text}: {_first_line(error)}") from None
+            raise ValueError(f"{text}: {_get_first_line(error)}") from None
     return pieces
 
 
@@ -284,7 +284,7 @@ def _override(
     try:
         return OmegaConf.to_object(schema)
     except (OmegaConfBaseException, ValueError) as error:
-        raise ValueError(f"{location}{_first_line(error)}") from None
+        raise ValueError(f"{location}{_get_first_line(error)}") from None
 
 
 def _name_optimizer(schema: DictConfig, piece: DictConfig, locate: Any) -> None:
@@ -311,9 +311,9 @@ def _merge(schema: DictConfig, piece: DictConfig, locate: Any) -> DictConfig:
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
         name = f"{key}: " if key else ""
-        raise ValueError(f"{locate(key)}: {name}{_first_line(error)}") from None
+        raise ValueError(f"{locate(key)}: {name}{_get_first_line(error)}") from None
     return merged
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return str(error).splitlines()[0]

@@ -43,7 +43,7 @@ class StopRequest:
             raise Stopped(self.number)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def reraise(self) -> Iterator[None]:
         """Raise `Stopped` again if C code turned it into another exception.
 
         While TensorFlow traces, an exception of a signal handler may appear as a `SystemError` or
@@ -58,7 +58,7 @@ class StopRequest:
 
 
 @contextmanager
-def stop_requests() -> Iterator[StopRequest]:
+def catch_stop_signals() -> Iterator[StopRequest]:
     """Turn a signal inside this context into a request; a second signal has its usual effect.
 
     Outside of the main thread, which alone receives signals, there is never a request.

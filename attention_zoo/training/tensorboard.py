@@ -28,20 +28,20 @@ class Events:
         with _convert_errors(self.folder):
             self._writer = tf.summary.create_file_writer(str(self.folder))
 
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+    def write_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write one point of each curve, and flush the file to disk."""
         with _convert_errors(self.folder), self._writer.as_default():
             for name, value in values.items():
                 self._summary.scalar(name, value, step=step)
             self._writer.flush()
 
-    def picture(self, step: int, name: str, pixels: Any) -> None:
+    def write_image(self, step: int, name: str, pixels: Any) -> None:
         """Write one image `(height, width, channels)`, uint8."""
         with _convert_errors(self.folder), self._writer.as_default():
             self._summary.image(name, pixels[None], step=step)
 
 
-def cut_back(folder: Path, step: int) -> None:
+def trim_events(folder: Path, step: int) -> None:
     """Remove the events after a step, and an incomplete last event, from a run's files."""
     import tensorflow as tf
     from tensorflow.compat.v1 import Event
