@@ -151,7 +151,7 @@ class Recipe:
         task = TASKS.get(self.task)
         corpus = task.corpora.get(self.data.corpus)
         if not isinstance(self.data, corpus):
-            raise ValueError(f"data must be a {corpus}, got {self.data!r}")
+            raise ValueError(f"data must be a {corpus.__name__}, got {self.data!r}")
         for name in self.data.switches:
             if vars(self.data)[name] and name not in task.switches:
                 raise ValueError(f"data.{name}=true: task {self.task} has no such option")

@@ -188,11 +188,12 @@ def read_state(folder: Path) -> RunState:
 
 
 @contextmanager
-def _name_damaged_file(path: Path) -> Iterator[None]:
+def _name_damaged_file(path: Path, *errors: type[Exception]) -> Iterator[None]:
     """Raise ValueError that names a file whose content is invalid."""
+    handled: tuple[type[Exception], ...] = (AttributeError, TypeError, ValueError, *errors)
     try:
         yield
-    except (AttributeError, TypeError, ValueError) as error:
+    except handled as error:
         raise ValueError(f"{path}: damaged ({error}); start a new run") from None
 
 
@@ -218,11 +219,8 @@ def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
     Raises:
         ValueError: the file is damaged or lacks a variable of that shape.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
+    with _name_damaged_file(path, OSError, EOFError, zipfile.BadZipFile), np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
     for group, variables in groups.items():
         for number, variable in enumerate(variables):
             array = arrays.get(f"{group}.{number}")
