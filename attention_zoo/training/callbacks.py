@@ -33,15 +33,6 @@ from attention_zoo.training.tensorboard import Events
 Logs = dict[str, Any]
 
 
-def get_training_variables(steps: Steps) -> dict[str, list[Any]]:
-    """Return the variables, besides the weights, that are needed to resume a run exactly."""
-    model = steps.model
-    weights = {id(variable) for variable in model.weights}
-    measured = {id(variable) for variable in model.metrics_variables}
-    seeds = [v for v in model.variables if id(v) not in weights and id(v) not in measured]
-    return {"optimizer": list(model.optimizer.variables), "seeds": seeds, **steps.variables}
-
-
 class Clock(keras.callbacks.Callback):
     """Callback that counts steps and seconds; must be the first one, because the others use it.
 
@@ -170,7 +161,7 @@ class Checkpoints(keras.callbacks.Callback):
     def _write(self, folder: Path) -> dict[str, Entry]:
         """Write the files of a checkpoint; training variables and task are written in parallel."""
         with self.steps.averages.in_use(), ThreadPoolExecutor(1) as beside:
-            arrays = convert_to_arrays(get_training_variables(self.steps))
+            arrays = convert_to_arrays(self.steps.variables)
             entry = beside.submit(write_arrays, folder / VARIABLES, arrays)
             self.task.save(folder)
             write_state(folder, self.state)

@@ -72,7 +72,7 @@ def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]
     if path.is_file():
         before = json.loads(path.read_text(encoding="utf-8"))
         if before.get("step") == head["step"]:
-            kept = [old for old in before["evaluations"] if _question(old) != _question(entry)]
+            kept = [old for old in before["evaluations"] if _get_key(old) != _get_key(entry)]
     content = {**head, "evaluations": [*kept, entry]}
     replace_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
@@ -121,5 +121,5 @@ def get_commit() -> str | None:
     return done.stdout.strip()
 
 
-def _question(entry: dict[str, Any]) -> tuple[Any, ...]:
+def _get_key(entry: dict[str, Any]) -> tuple[Any, ...]:
     return entry["data"], entry["split"], json.dumps(entry["search"], sort_keys=True)

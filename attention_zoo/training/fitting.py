@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from attention_zoo.training.callbacks import (
     Clock,
     Log,
     Progress,
-    get_training_variables,
 )
 from attention_zoo.training.changes import compute_fingerprint, find_data_changes, refuse_changes
 from attention_zoo.training.devices import describe_devices, make_strategy, use_xla
@@ -121,8 +120,9 @@ def fit(
     else:
         strategy = make_strategy(recipe.training.devices)
         holding = hold_run_lock(folder) if is_chief() else nullcontext()
-        policy = use_dtype_policy(recipe.training.precision)
-        with explain_io_errors(folder), holding, explain_worker_loss(), policy:
+        with explain_io_errors(folder), holding, explain_worker_loss(), ExitStack() as stack:
+            stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
+            keras.config.set_dtype_policy(recipe.training.precision)
             state = open_run(folder, recipe, allow)
             job = prepare(recipe, folder, state, strategy, allow)
             print(describe_job(job), flush=True)
@@ -160,17 +160,6 @@ class Job:
     dropped: dict[str, tuple[int, int]]
 
 
-@contextmanager
-def use_dtype_policy(name: str) -> Iterator[None]:
-    """Set Keras's dtype policy for layers created inside this context."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
 def prepare(
     recipe: Recipe, folder: Path, state: RunState, strategy: Any, allow: Sequence[str] = ()
 ) -> Job:
@@ -195,7 +184,7 @@ def prepare(
     )
     fitting = task.within_limits(validation)
     if checkpoint is not None:
-        read_variables(checkpoint / VARIABLES, get_training_variables(steps))
+        read_variables(checkpoint / VARIABLES, steps.variables)
         steps.averages.swap()
     check_same_step(strategy, state.step)
     if is_chief():

@@ -85,9 +85,15 @@ class Steps:
 
     @property
     def variables(self) -> dict[str, list[Any]]:
-        """Variables, besides weights, optimizer and seeds, that an exact resume needs."""
-        scale = [] if self.scale is None else self.scale.variables
-        return {"averages": self.averages.variables, "loss_scale": scale}
+        """Variables, besides the weights, that are needed to resume a run exactly."""
+        model, scale = self.model, [] if self.scale is None else self.scale.variables
+        others = {id(variable) for variable in (*model.weights, *model.metrics_variables)}
+        return {
+            "optimizer": list(model.optimizer.variables),
+            "seeds": [variable for variable in model.variables if id(variable) not in others],
+            "averages": self.averages.variables,
+            "loss_scale": scale,
+        }
 
     def train(self, batches: Any) -> Outcome:
         """Do one update with the next batches of an iterator."""

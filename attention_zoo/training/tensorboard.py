@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+from tensorflow.compat.v1 import Event
+
 FOLDER = "tensorboard"
 
 
@@ -20,9 +23,6 @@ class Events:
     """
 
     def __init__(self, folder: Path) -> None:
-        import tensorflow as tf
-
-        self._summary = tf.summary
         self.folder = folder / FOLDER
         self.folder.mkdir(exist_ok=True)
         with _convert_errors(self.folder):
@@ -32,20 +32,17 @@ class Events:
         """Write one point of each curve, and flush the file to disk."""
         with _convert_errors(self.folder), self._writer.as_default():
             for name, value in values.items():
-                self._summary.scalar(name, value, step=step)
+                tf.summary.scalar(name, value, step=step)
             self._writer.flush()
 
     def write_image(self, step: int, name: str, pixels: Any) -> None:
         """Write one image `(height, width, channels)`, uint8."""
         with _convert_errors(self.folder), self._writer.as_default():
-            self._summary.image(name, pixels[None], step=step)
+            tf.summary.image(name, pixels[None], step=step)
 
 
 def trim_events(folder: Path, step: int) -> None:
     """Remove the events after a step, and an incomplete last event, from a run's files."""
-    import tensorflow as tf
-    from tensorflow.compat.v1 import Event
-
     for path in sorted((folder / FOLDER).glob("*tfevents*")):
         kept, is_intact = [], True
         try:
@@ -70,14 +67,9 @@ def trim_events(folder: Path, step: int) -> None:
 @contextmanager
 def _convert_errors(path: Path) -> Iterator[None]:
     """Convert TensorFlow's errors to OSError."""
-    import tensorflow as tf
-
-    numbers = {
-        tf.errors.RESOURCE_EXHAUSTED: errno.ENOSPC,
-        tf.errors.PERMISSION_DENIED: errno.EACCES,
-    }
+    codes = {tf.errors.RESOURCE_EXHAUSTED: errno.ENOSPC, tf.errors.PERMISSION_DENIED: errno.EACCES}
     try:
         yield
     except tf.errors.OpError as error:
-        number = numbers.get(error.error_code, errno.EIO)
+        number = codes.get(error.error_code, errno.EIO)
         raise OSError(number, os.strerror(number), str(path)) from error
