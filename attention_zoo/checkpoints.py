@@ -67,20 +67,20 @@ class CheckpointFolder:
         """
         steps = self.list_steps()
         intact: list[Path] = []
-        for path in map(self.get_path, steps):
+        for step in steps:
             if len(intact) == limit:
                 break
+            path = self.get_path(step)
             damage = find_damage(path)
             if damage is None:
                 intact.append(path)
             elif self.list_steps() != steps:  # changed by a running trainer: retry
                 return self.list_intact(limit)
-            elif path == self.get_path(steps[-1]) and not intact:
+            elif step == steps[-1] and not intact:
                 raise ValueError(f"{path}: {damage}, and no other checkpoint is intact")
             else:
-                warnings.warn(
-                    f"{path}: {damage}; skipped, other checkpoints are used", stacklevel=2
-                )
+                message = f"{path}: {damage}; skipped, other checkpoints are used"
+                warnings.warn(message, stacklevel=2)
         return intact
 
     def find_best(self) -> Path | None:
