@@ -45,8 +45,8 @@ class Clock(keras.callbacks.Callback):
     def __init__(self, state: RunState, request: StopRequest, unit: str = "tokens") -> None:
         super().__init__()
         self.state, self.request, self.unit = state, request, unit
-        self.counted = self.seconds = 0.0
-        self._counted_before = self._lap = 0.0
+        self.counted = self.seconds = self._counted_before = 0.0
+        self._lap = 0.0
         self._trained: Logs = {}
 
     @property
