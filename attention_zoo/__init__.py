@@ -21,18 +21,5 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'attention_zoo' has no attribute {name!r}")
 
 
-__all__ = [
-    "__version__",
-    "data",
-    "decoding",
-    "export",
-    "inspection",
-    "layers",
-    "list_presets",
-    "load",
-    "losses",
-    "metrics",
-    "models",
-    "tasks",
-    "training",
-]
+__all__ = ["__version__", "decoding", "layers", "list_presets", "load", "losses", "models"]
+__all__ += _ON_DEMAND

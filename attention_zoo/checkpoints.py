@@ -41,15 +41,13 @@ class CheckpointFolder:
         final, backup = self.folder / f"step-{step:08d}", self.folder / f".step-{step:08d}.old"
         return backup if backup.is_dir() and not final.is_dir() else final
 
-    def steps(self) -> list[int]:
+    def list_steps(self) -> list[int]:
         """Return the steps that have a checkpoint, intact or damaged, newest first."""
-        names = (path.name for path in self.folder.iterdir()) if self.folder.is_dir() else ()
-        intact = {
-            int(match[1] or match[2]) for match in map(CHECKPOINT_NAME.fullmatch, names) if match
-        }
-        return sorted(intact, reverse=True)
+        names = (path.name for path in self.folder.glob("*"))
+        matches = filter(None, map(CHECKPOINT_NAME.fullmatch, names))
+        return sorted({int(match[1] or match[2]) for match in matches}, reverse=True)
 
-    def newest(self) -> Path | None:
+    def find_newest(self) -> Path | None:
         """Return the newest intact checkpoint, or None if there is no checkpoint.
 
         Warns for each damaged checkpoint that it skips.
@@ -57,59 +55,49 @@ class CheckpointFolder:
         Raises:
             ValueError: all checkpoints are damaged.
         """
-        steps = self.steps()
-        for step in steps:
-            damaged_file = find_damage(self.get_path(step))
-            if damaged_file is None:
-                return self.get_path(step)
-            if self.steps() != steps:  # changed by a running trainer: retry
-                return self.newest()
-            if step == steps[-1]:
-                raise ValueError(
-                    f"{self.get_path(step)}: {damaged_file}, and no other checkpoint is intact"
-                )
-            warnings.warn(
-                f"{self.get_path(step)}: {damaged_file}; using the previous checkpoint",
-                stacklevel=2,
-            )
-        return None
+        return next(iter(self.list_intact(limit=1)), None)
 
     def list_intact(self, limit: int | None = None) -> list[Path]:
         """Return the intact checkpoints, newest first, limited to `limit` if given.
 
         Warns for each damaged checkpoint that it skips.
+
+        Raises:
+            ValueError: all checkpoints are damaged.
         """
-        steps = self.steps()
+        steps = self.list_steps()
         intact: list[Path] = []
         for step in steps:
             if len(intact) == limit:
                 break
-            damaged_file = find_damage(self.get_path(step))
-            if damaged_file is None:
-                intact.append(self.get_path(step))
-            elif self.steps() != steps:  # changed by a running trainer: retry
+            path = self.get_path(step)
+            damage = find_damage(path)
+            if damage is None:
+                intact.append(path)
+            elif self.list_steps() != steps:  # changed by a running trainer: retry
                 return self.list_intact(limit)
+            elif step == steps[-1] and not intact:
+                raise ValueError(f"{path}: {damage}, and no other checkpoint is intact")
             else:
-                warnings.warn(f"{self.get_path(step)}: {damaged_file}; skipped", stacklevel=2)
+                message = f"{path}: {damage}; skipped, other checkpoints are used"
+                warnings.warn(message, stacklevel=2)
         return intact
 
-    def best(self) -> Path | None:
+    def find_best(self) -> Path | None:
         """Return the best checkpoint according to the newest intact one.
 
         If the best checkpoint is missing or damaged, return the newest intact one. If there is no
         checkpoint, return None.
         """
-        newest = self.newest()
+        newest = self.find_newest()
         if newest is None:
             return None
         best = self.get_path(json.loads((newest / STATE).read_text("utf-8"))["best_step"])
-        damaged_file = find_damage(best)
-        if damaged_file is None:
+        damage = find_damage(best)
+        if damage is None:
             return best
         if best.is_dir():
-            warnings.warn(
-                f"{best}: {damaged_file}; using the newest checkpoint instead", stacklevel=2
-            )
+            warnings.warn(f"{best}: {damage}; using the newest checkpoint instead", stacklevel=2)
         return newest
 
     def save(self, step: int, write: Callable[[Path], Mapping[str, Entry] | None]) -> Path:
@@ -128,17 +116,12 @@ class CheckpointFolder:
         temporary.mkdir(parents=True)
         try:
             known_entries = write(temporary)
-            written_paths = list(temporary.rglob("*"))
-            names = [
-                path.relative_to(temporary).as_posix() for path in written_paths if path.is_file()
-            ]
             with ThreadPoolExecutor(2) as disk:
-                pending = [disk.submit(flush_to_disk, path) for path in written_paths]
-                seal(temporary, names, known_entries)
-                for future in pending:
-                    future.result()
-            for path in (temporary / MANIFEST, temporary):
-                flush_to_disk(path)
+                flushed = disk.map(flush_to_disk, list(temporary.rglob("*")))
+                seal(temporary, known=known_entries)
+                list(flushed)  # raises the errors
+            flush_to_disk(temporary / MANIFEST)
+            flush_to_disk(temporary)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -152,7 +135,7 @@ class CheckpointFolder:
 
     def keep(self, steps: Iterable[int]) -> None:
         """Delete all checkpoints except those of the given steps."""
-        for step in {*self.steps()} - {*steps}:
+        for step in {*self.list_steps()} - {*steps}:
             for name in (f".step-{step:08d}.old", f"step-{step:08d}"):
                 # Without its manifest, a partly deleted checkpoint is detected as damaged.
                 (self.folder / name / MANIFEST).unlink(missing_ok=True)
@@ -160,8 +143,8 @@ class CheckpointFolder:
 
     def delete_after(self, step: int) -> None:
         """Delete the checkpoints after `step` and the remains of interrupted saves."""
-        self.keep(other_step for other_step in self.steps() if other_step <= step)
-        for other_step in self.steps():
+        self.keep(other_step for other_step in self.list_steps() if other_step <= step)
+        for other_step in self.list_steps():
             os.rename(self.get_path(other_step), self.folder / f"step-{other_step:08d}")
         for leftover in self.folder.glob(".step-*"):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -176,24 +159,22 @@ def find_task_folder(folder: Path) -> Path:
     if (folder / "task.json").is_file():
         # A partly deleted checkpoint has no manifest, but it has the name of a checkpoint.
         has_manifest = (folder / MANIFEST).is_file() or CHECKPOINT_NAME.fullmatch(folder.name)
-        damaged_file = find_damage(folder) if has_manifest else None
-        if damaged_file:
-            raise ValueError(f"{folder}: {damaged_file}; use another checkpoint")
+        damage = find_damage(folder) if has_manifest else None
+        if damage:
+            raise ValueError(f"{folder}: {damage}; use another checkpoint")
         return folder
-    best = CheckpointFolder(folder / "checkpoints").best()
+    best = CheckpointFolder(folder / "checkpoints").find_best()
     if best is not None:
         return best
     if not folder.exists():
-        raise ValueError(
-            f"{folder}: no such folder; train a model with `attention-zoo train RECIPE`"
+        problem = "no such folder; train a model with `attention-zoo train RECIPE`"
+    elif (folder / "results.json").is_file() and (folder / "README.md").is_file():
+        problem = "contains a model card but no weights; train with the card's command"
+    elif (folder / "recipe.yaml").is_file():
+        problem = "this run has no checkpoint yet; start its training again"
+    else:
+        problem = (
+            "not a run folder (contains neither task.json nor checkpoints);"
+            " pass one that `attention-zoo train` created"
         )
-    if (folder / "results.json").is_file() and (folder / "README.md").is_file():
-        raise ValueError(
-            f"{folder}: contains a model card but no weights; train with the card's command"
-        )
-    if (folder / "recipe.yaml").is_file():
-        raise ValueError(f"{folder}: this run has no checkpoint yet; start its training again")
-    raise ValueError(
-        f"{folder}: not a run folder (contains neither task.json nor checkpoints);"
-        " pass one that `attention-zoo train` created"
-    )
+    raise ValueError(f"{folder}: {problem}")

@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,16 +30,21 @@ class Damage(NamedTuple):
         return self.name + self.reason
 
 
-def seal(folder: Path, names: Iterable[str], known: Mapping[str, Entry] | None = None) -> None:
+def seal(
+    folder: Path, names: Iterable[str] | None = None, known: Mapping[str, Entry] | None = None
+) -> None:
     """Write the manifest of a folder: the size and SHA-256 of its files.
 
     Args:
         folder: the folder of the files, all of which were just written. For files in sealed
             subfolders, the subfolder's manifest entry is copied if its size matches the file.
-        names: paths of the files, relative to `folder`.
+        names: paths of the files, relative to `folder`; None for all files.
         known: entries that are already known, as from `HashedFile.entry`. These files are not read
             again.
     """
+    if names is None:
+        files = (path for path in folder.rglob("*") if path.is_file())
+        names = [path.relative_to(folder).as_posix() for path in files]
     names = list(names)
     known = {**_read_subfolder_entries(folder, names), **(known or {})}
     entries = {name: known.get(name) or _compute_entry(folder / name) for name in names}
@@ -96,33 +101,27 @@ def find_damage(folder: Path) -> Damage | None:
     Files that the manifest does not list are ignored, since file managers add some. Manifests up to
     `MANIFEST_VERSION` are supported; a newer one is reported as damage.
     """
-    name, actual_entries = MANIFEST, {}
+    name, actual = MANIFEST, {}
     try:
         raw_manifest = (folder / MANIFEST).read_bytes()
-        content = json.loads(raw_manifest)
-        version, listed_entries = _parse_manifest(content)
+        version, listed = _parse_manifest(json.loads(raw_manifest))
         if version > MANIFEST_VERSION:
             return Damage(MANIFEST, f" {_describe_newer_version(version, MANIFEST_VERSION)}")
-        for name in listed_entries:
-            actual_entries[name] = _compute_entry(folder / name)
-        damaged_names = [
-            name
-            for name in sorted(listed_entries)
-            if {**actual_entries[name], **listed_entries[name]} != actual_entries[name]
-        ]
-        intact = (
-            raw_manifest == _make_manifest(actual_entries)
-            if version == MANIFEST_VERSION
-            else bool(listed_entries)
-        )
-        if intact and not damaged_names:
-            return None
+        for name in listed:
+            actual[name] = _compute_entry(folder / name)
+        damaged = [n for n in sorted(listed) if {**actual[n], **listed[n]} != actual[n]]
+        is_valid = bool(listed)
+        if version == MANIFEST_VERSION:
+            is_valid = raw_manifest == _make_manifest(actual)
+    except FileNotFoundError:
+        return Damage(name, " is missing")
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        return Damage(name, " is missing" if missing else f": {error.strerror}")
+        return Damage(name, f": {error.strerror}")
     except (AttributeError, KeyError, TypeError, ValueError):
-        damaged_names = []
-    return Damage(damaged_names[0] if damaged_names else MANIFEST, " is damaged")
+        damaged, is_valid = [], False
+    if damaged or not is_valid:
+        return Damage(damaged[0] if damaged else MANIFEST, " is damaged")
+    return None
 
 
 def check_format_version(path: Path | str, content: Mapping[str, Any], newest: int) -> None:
@@ -188,33 +187,19 @@ def flush_to_disk(path: Path) -> None:
 
 
 def _read_subfolder_entries(folder: Path, names: list[str]) -> dict[str, Entry]:
-    """Return the entries in the manifests of sealed subfolders."""
-    actual_entries = {}
+    """Return the entries in the manifests of sealed subfolders that match the size of the file."""
+    entries = {}
     for name in names:
         subfolder, _, file_name = name.rpartition("/")
         if file_name == MANIFEST and subfolder:
-            listed_entries = _read_entries(folder / name)
-            actual_entries.update(
-                {f"{subfolder}/{one}": entry for one, entry in listed_entries.items()}
-            )
-    sizes = {name: (folder / name).stat().st_size for name in names if name in actual_entries}
-    return {
-        name: actual_entries[name]
-        for name, size in sizes.items()
-        if _is_entry(actual_entries[name], size)
-    }
-
-
-def _read_entries(path: Path) -> dict[str, Any]:
-    """Return the entries of a manifest, or an empty dictionary if it is not valid."""
-    try:
-        return _parse_manifest(json.loads(path.read_bytes()))[1]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return {}
-
-
-def _is_entry(entry: Any, size: int) -> bool:
-    return isinstance(entry, dict) and {*entry} == {"bytes", "sha256"} and entry["bytes"] == size
+            # A manifest of another program is ignored.
+            with suppress(AttributeError, KeyError, OSError, TypeError, ValueError):
+                _, listed = _parse_manifest(json.loads((folder / name).read_bytes()))
+                for inner_name, entry in listed.items():
+                    size = (folder / subfolder / inner_name).stat().st_size
+                    if {*entry} == {"bytes", "sha256"} and entry["bytes"] == size:
+                        entries[f"{subfolder}/{inner_name}"] = entry
+    return entries
 
 
 def _parse_manifest(content: Any) -> tuple[int, dict[str, Entry]]:
@@ -243,8 +228,5 @@ def _make_manifest(files: dict[str, Any]) -> bytes:
 
 
 def _compute_entry(path: Path) -> Entry:
-    return _hash_data(path.read_bytes())
-
-
-def _hash_data(data: bytes | memoryview) -> Entry:
+    data = path.read_bytes()
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}

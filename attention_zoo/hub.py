@@ -15,7 +15,7 @@ def resolve_folder(folder: str | Path) -> Path:
 def download(address: str) -> Path:
     """Download `hf://owner/name[/folder]` and return the local path.
 
-    Files that match `IGNORED_PATTERNS`, such as pickled weights, are not downloaded. Raises
+    Files that match `IGNORED`, such as pickled weights, are not downloaded. Raises
     ValueError if the download fails.
     """
     owner, _, remainder = address.removeprefix(HUB).partition("/")
@@ -28,26 +28,14 @@ def download(address: str) -> Path:
         raise ValueError(
             f"{address}: hf:// needs huggingface_hub; run `pip install huggingface_hub`"
         ) from None
-    allowed_patterns = [f"{subfolder}/*"] if subfolder else None
+    allowed = [f"{subfolder}/*"] if subfolder else None
     try:
-        root = snapshot_download(
-            f"{owner}/{name}", allow_patterns=allowed_patterns, ignore_patterns=IGNORED_PATTERNS
-        )
+        root = snapshot_download(f"{owner}/{name}", allow_patterns=allowed, ignore_patterns=IGNORED)
     except Exception as error:  # huggingface_hub raises a dozen unrelated classes
         (reason, *_) = str(error).splitlines() or [type(error).__name__]
         raise ValueError(f"{address}: {reason}") from error
     return Path(root) / subfolder
 
 
-IGNORED_PATTERNS = [
-    "*.bin",
-    "*.pt",
-    "*.pth",
-    "*.ckpt",
-    "*.msgpack",
-    "*.onnx",
-    "*.tflite",
-    "*.ot",
-    "tf_model.h5",
-]
+IGNORED = ["*.bin", "*.ckpt", "*.msgpack", "*.onnx", "*.ot", "*.pt*", "*.tflite", "tf_model.h5"]
 """File patterns of weights in formats that this package does not read."""

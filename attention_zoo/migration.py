@@ -38,8 +38,7 @@ def set_tfa_weights(layer: Any, weights: Arrays) -> None:
         slots = _attention_slots(layer)
     else:
         raise ValueError(f"set_tfa_weights takes an Attention or an AttentionCell, got {layer!r}")
-    _check_no_unassigned_weights(layer, slots)
-    _check_shapes(slots, weights)
+    _check_weights(layer, slots, weights)
     for (_, variable), array in zip(slots, weights, strict=True):
         variable.assign(array)
 
@@ -51,14 +50,11 @@ def _attention_slots(attention: Attention) -> list[Slot]:
     if isinstance(alignment, MonotonicAlignment):
         bias = [("attention_score_bias", alignment.score_bias)]
     if isinstance(score, AdditiveScore):
-        normalized = [("attention_g", score.gain), ("attention_b", score.bias)]
-        return [
-            ("attention_v", score.v),
-            *bias,
-            *(normalized if score.normalize else []),
-            ("query_layer/kernel", score.query_kernel),
-            ("memory_layer/kernel", score.key_kernel),
-        ]
+        slots = [("attention_v", score.v), *bias]
+        if score.normalize:
+            slots += [("attention_g", score.gain), ("attention_b", score.bias)]
+        slots.append(("query_layer/kernel", score.query_kernel))
+        return [*slots, ("memory_layer/kernel", score.key_kernel)]
     if isinstance(score, GeneralScore):
         gain = [("attention_g", score.gain)] if score.scale else []
         return [*gain, *bias, ("memory_layer/kernel", score.key_kernel)]
@@ -105,15 +101,12 @@ def _merge_kernels(kernels: Arrays, hidden: int) -> np.ndarray:
     return merged
 
 
-def _check_no_unassigned_weights(layer: Any, slots: list[Slot]) -> None:
-    """Raise ValueError if the layer has weights that TensorFlow Addons lacks."""
+def _check_weights(layer: Any, slots: list[Slot], weights: Arrays) -> None:
+    """Raise ValueError if the layer has weights that TFA lacks, or the weights do not fit."""
     assigned = {id(variable) for _, variable in slots}
     unassigned = [variable.path for variable in layer.weights if id(variable) not in assigned]
     if unassigned:
         raise ValueError(f"TensorFlow Addons has no equivalent of {', '.join(unassigned)}")
-
-
-def _check_shapes(slots: list[Slot], weights: Arrays) -> None:
     expected = [(name, tuple(variable.shape)) for name, variable in slots]
     if len(weights) != len(expected):
         names = ", ".join(f"{name} {shape}" for name, shape in expected)

@@ -61,12 +61,12 @@ def main() -> None:
         example = show_sentence(task, options.sentence, entry)
     else:
         example = show_image(task, recipe.data, options.picture, entry)
-    lines = [*card(entry.name, results), *example]
+    lines = [*make_card(entry.name, results), *example]
     load = f'`attention_zoo.load("models/{results["task"]}/{entry.name}")` loads it.'
     free = options.open or recipe.data.generated
     lines += [load if options.weights else NOTES[free], ""]
     (entry / "README.md").write_text("\n".join(lines), "utf-8")
-    (ZOO / "README.md").write_text(table(), "utf-8")
+    (ZOO / "README.md").write_text(make_readme(), "utf-8")
 
 
 def takes_images(task: Any) -> bool:
@@ -141,7 +141,7 @@ def plot_heads(task: Any, sentence: str, result: Any, path: Path) -> None:
     az.inspection.plot_heads(weights[0], labels, result.source_tokens, path)
 
 
-def card(name: str, results: dict[str, Any]) -> list[str]:
+def make_card(name: str, results: dict[str, Any]) -> list[str]:
     """Return the lines of a card that come from the results."""
     recipe = f"training/{results['task']}/{name}.yaml"
     evaluations = results["evaluations"]
@@ -153,14 +153,14 @@ def card(name: str, results: dict[str, Any]) -> list[str]:
         f"{format_duration(results['training_seconds'])} of training on {results['machine']}.",
         *describe_start(results),
         "",
-        *heading(results["task"], "split"),
-        *(row([part(each)], results["task"], each) for each in evaluations),
+        *make_heading(results["task"], "split"),
+        *(make_row([describe_split(each)], results["task"], each) for each in evaluations),
         "",
     ]
     if "bleu_signature" in evaluations[0]["metrics"]:
         lines += [f"BLEU: `{evaluations[0]['metrics']['bleu_signature']}`", ""]
     for evaluation in evaluations:
-        lines += by_length(evaluation)
+        lines += make_length_table(evaluation)
     if (ZOO / results["task"] / name / "length.png").exists():
         lines += ["![exact match by source length](length.png)", ""]
     return lines
@@ -184,37 +184,37 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
-def heading(task: str, *first: str) -> list[str]:
+def make_heading(task: str, *first: str) -> list[str]:
     """Return the two header lines of a task's table."""
     names = [*first, *az.tasks.TASKS.get(task).card_metrics.values()]
     return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
 
 
-def row(first: list[str], task: str, evaluation: dict[str, Any]) -> str:
+def make_row(first: list[str], task: str, evaluation: dict[str, Any]) -> str:
     """Return the table row of one evaluation."""
     metrics = az.tasks.TASKS.get(task).card_metrics
-    return f"| {' | '.join([*first, *(cell(metric, evaluation) for metric in metrics)])} |"
+    return f"| {' | '.join([*first, *(format_cell(metric, evaluation) for metric in metrics)])} |"
 
 
-def part(evaluation: dict[str, Any]) -> str:
+def describe_split(evaluation: dict[str, Any]) -> str:
     """Return the split, with the options of a generated one."""
     options = re.search(r"\(seed \d+, (.+)\)$", evaluation["data"])
     return evaluation["split"] + (f", {options[1]}" if options else "")
 
 
-def cell(metric: str, evaluation: dict[str, Any]) -> str:
+def format_cell(metric: str, evaluation: dict[str, Any]) -> str:
     """Return the table cell of a metric, or of the search options."""
     if metric == "search":
-        return decoding(evaluation)
+        return describe_search(evaluation)
     if " / " in metric:
-        return " / ".join(cell(part, evaluation) for part in metric.split(" / "))
+        return " / ".join(format_cell(part, evaluation) for part in metric.split(" / "))
     x = evaluation["metrics"].get(metric, "-")
     if isinstance(x, str):
         return x
     return f"{x:,}" if isinstance(x, int) else f"{x:.{2 if metric in TWO_DECIMALS else 1}f}"
 
 
-def decoding(evaluation: dict[str, Any]) -> str:
+def describe_search(evaluation: dict[str, Any]) -> str:
     """Return a short description of the search options."""
     search = evaluation["search"]
     width, penalty = search["beam_width"], search["length_penalty"]
@@ -228,14 +228,14 @@ def decoding(evaluation: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def by_length(evaluation: dict[str, Any]) -> list[str]:
+def make_length_table(evaluation: dict[str, Any]) -> list[str]:
     """Return a table of BLEU and exact match by source length; empty without such metrics."""
     groups = evaluation["metrics"].get("by_source_length")
     if groups is None:
         return []
     names = [f"{g['from']}-{g['to'] if g['to'] is not None else ''}" for g in groups]
     return [
-        f"By source tokens, {evaluation['split']}, {decoding(evaluation)}:",
+        f"By source tokens, {evaluation['split']}, {describe_search(evaluation)}:",
         "",
         f"| | {' | '.join(names)} |",
         f"|---|{'---|' * len(names)}",
@@ -246,7 +246,7 @@ def by_length(evaluation: dict[str, Any]) -> list[str]:
     ]
 
 
-def table() -> str:
+def make_readme() -> str:
     """Return the zoo's README: a table for each task, a row for each evaluation of each entry."""
     lines = [
         "# Model zoo",
@@ -258,13 +258,13 @@ def table() -> str:
         entries = sorted((ZOO / task).glob("*/results.json"))
         if entries:
             title = task.replace("_", " ").capitalize()
-            lines += ["", f"## {title}", "", *heading(task, "entry", "parameters", "split")]
+            lines += ["", f"## {title}", "", *make_heading(task, "entry", "parameters", "split")]
         for path in entries:
             results = json.loads(path.read_text("utf-8"))
             link = f"[{path.parent.name}]({path.parent.relative_to(ZOO)}/README.md)"
             for each in results["evaluations"]:
-                first = [link, f"{results['parameters']:,}", part(each)]
-                lines.append(row(first, task, each))
+                first = [link, f"{results['parameters']:,}", describe_split(each)]
+                lines.append(make_row(first, task, each))
     return "\n".join([*lines, ""])
 
 

@@ -42,8 +42,8 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 def test_empty_folder(tmp_path: Path) -> None:
     store = CheckpointFolder(tmp_path / "none")
-    assert store.steps() == []
-    assert store.newest() is store.best() is None
+    assert store.list_steps() == []
+    assert store.find_newest() is store.find_best() is None
     store.keep([])
     store.delete_after(0)
     assert not store.folder.exists()
@@ -52,12 +52,12 @@ def test_empty_folder(tmp_path: Path) -> None:
 def test_newest_and_best(tmp_path: Path) -> None:
     store = save_checkpoints(tmp_path, 5, 10)
     store.save(100_000_000, make_writer(100_000_000, best=5))
-    assert store.steps() == [100_000_000, 10, 5]
-    assert store.newest() == store.get_path(100_000_000)
-    assert store.best() == store.get_path(5)
+    assert store.list_steps() == [100_000_000, 10, 5]
+    assert store.find_newest() == store.get_path(100_000_000)
+    assert store.find_best() == store.get_path(5)
     store.keep([10, 5])
-    assert store.steps() == [10, 5]
-    assert store.best() == store.get_path(10)
+    assert store.list_steps() == [10, 5]
+    assert store.find_best() == store.get_path(10)
     store.delete_after(7)
     assert [path.name for path in store.folder.iterdir()] == ["step-00000005"]
 
@@ -77,17 +77,19 @@ def test_damage_is_detected_and_the_previous_checkpoint_used(kind: str, tmp_path
             data = data[: rng.randrange(len(data))]
         path = store.get_path(2) / name
         path.write_bytes(data)
-        with pytest.warns(UserWarning, match=r"step-00000002: .*; using the previous"):
-            assert store.newest() == store.get_path(1)
+        with pytest.warns(
+            UserWarning, match=r"step-00000002: .*; skipped, other checkpoints are used"
+        ):
+            assert store.find_newest() == store.get_path(1)
         path.write_bytes(list_intact[name])
-        assert store.newest() == store.get_path(2)
+        assert store.find_newest() == store.get_path(2)
 
 
 def test_all_damaged_raises(tmp_path: Path) -> None:
     store = save_checkpoints(tmp_path, 1)
     (store.get_path(1) / "empty").unlink()
     with pytest.raises(ValueError, match="empty is missing, and no other checkpoint is intact"):
-        store.newest()
+        store.find_newest()
 
 
 def test_damaged_checkpoint_is_not_replaced_by_its_backup(tmp_path: Path) -> None:
@@ -102,7 +104,7 @@ def test_newest_replaces_damaged_best(tmp_path: Path) -> None:
     store.save(2, make_writer(2, best=1))
     (store.get_path(1) / "empty").write_text("?")
     with pytest.warns(UserWarning, match=r"step-00000001: empty is damaged; using the newest"):
-        assert store.best() == store.get_path(2)
+        assert store.find_best() == store.get_path(2)
 
 
 class Killed(BaseException):
@@ -151,7 +153,7 @@ def test_kill_at_any_point_of_a_save(
             store.keep([2, 3])
 
         killed = run_until_killed(call, monkeypatch, save)
-        newest = store.newest()
+        newest = store.find_newest()
         assert newest is not None
         weights = read_files(newest)["model/weights"]
         old, new = (random.Random(step).randbytes(500) for step in (2, 7))
@@ -159,7 +161,7 @@ def test_kill_at_any_point_of_a_save(
         if not killed:
             assert weights == new
         store.delete_after(int(newest.name.strip(".old").rpartition("-")[2]))
-        (newest,) = (store.newest(),)
+        (newest,) = (store.find_newest(),)
         assert newest is not None
         assert read_files(newest)["model/weights"] == weights
         assert all(path.name.startswith("step-") for path in store.folder.iterdir())
@@ -180,7 +182,7 @@ def test_failed_write_leaves_old_checkpoints(after: int, tmp_path: Path) -> None
     with pytest.raises(OSError, match="No space left"):
         store.save(2, write_and_fail)
     assert read_files(tmp_path) == files_before
-    assert store.newest() == store.get_path(1)
+    assert store.find_newest() == store.get_path(1)
 
 
 def test_list_intact(tmp_path: Path) -> None:

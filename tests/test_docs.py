@@ -132,13 +132,13 @@ def test_migrating(run_page: Any) -> None:
     np.testing.assert_allclose(array(outputs), case["outputs_attention"], atol=1e-5, rtol=1e-5)
 
 
-def test_every_name_of_ours_on_the_page_exists() -> None:
+def test_every_own_name_on_the_page_exists() -> None:
     text = TFA.read_text("utf-8")
     for module, name in re.findall(r"`(?:az\.)?(layers|decoding|losses)\.(\w+)", text):
         assert hasattr(getattr(az, module), name), f"{module}.{name}"
 
 
-def test_every_name_of_theirs_is_on_the_page() -> None:
+def test_every_tfa_name_is_on_the_page() -> None:
     table = TFA.read_text("utf-8").split("## Names")[1].split("## Convert weights")[0]
     left = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     words = {word for cell in left for word in re.findall(r"\w+", cell)}
@@ -218,8 +218,8 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
     assert len(names["ruled"].tokens) == 3
     assert len(names["result"].alternatives) == 2
     assert names["outputs"]["text"].shape == (1, 1)
-    (want,) = names["task"].predict(["at 5:04 PM."])
-    assert names["outputs"]["text"][0, 0].numpy().decode() == want.text
+    (expected,) = names["task"].predict(["at 5:04 PM."])
+    assert names["outputs"]["text"][0, 0].numpy().decode() == expected.text
 
 
 @pytest.mark.slow
@@ -271,8 +271,8 @@ def test_captioning(run_page: Any) -> None:
     assert result.attention.shape == (len(result.tokens), 8, 8)
     assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
     assert Path("page.html").read_text("utf-8").count("<article") == 1
-    (want,) = names["task"].predict([names["image"]])
-    assert served["text"][0, 0].numpy().decode() == want.text
+    (expected,) = names["task"].predict([names["image"]])
+    assert served["text"][0, 0].numpy().decode() == expected.text
     assert served["attention"].shape == (1, 1, served["tokens"].shape[2], 8, 8)
 
 
@@ -313,16 +313,16 @@ def test_retrieval(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     predict, evaluate = commands_of("retrieval.md", "run")
     assert main(predict) == 0
-    found = [line.split("\t")[2] for line in capsys.readouterr().out.splitlines()]
+    texts = [line.split("\t")[2] for line in capsys.readouterr().out.splitlines()]
     best = (result, *result.alternatives)
-    assert found == [f"FOLDER/{one.number}.png" for one in best]
+    assert texts == [f"FOLDER/{one.number}.png" for one in best]
     assert Path("matches.png").read_bytes().startswith(b"\x89PNG")
     assert main(evaluate) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in ("image_recall1", "text_recall10", "mass_in_boxes"))
 
 
-def test_scaling_names_options_and_files_that_there_are() -> None:
+def test_scaling_names_existing_options_and_files() -> None:
     from attention_zoo.training import read_recipe
 
     text = (DOCS / "scaling.md").read_text("utf-8")

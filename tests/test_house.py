@@ -30,9 +30,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def sources(folder: str) -> list[Path]:
     """Python files under a folder of the repository; never none."""
-    found = sorted((ROOT / folder).rglob("*.py"))
-    assert found, f"no Python under {folder}/"
-    return found
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    assert paths, f"no Python under {folder}/"
+    return paths
 
 
 def make_files(folder: Path, names: Iterable[str]) -> None:
@@ -64,13 +64,13 @@ def long_functions(tree: ast.Module) -> list[str]:
 
 
 def wide_constructors(tree: ast.Module) -> list[str]:
-    found = []
+    problems = []
     for function in functions(tree):
         given = function.args
         count = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs) - 1
         if function.name == "__init__" and count > 10:
-            found.append(f"{function.lineno} constructor with {count} arguments (10 at most)")
-    return found
+            problems.append(f"{function.lineno} constructor with {count} arguments (10 at most)")
+    return problems
 
 
 def compared_names(function: Function) -> Iterator[tuple[str, str]]:
@@ -90,17 +90,17 @@ def compared_names(function: Function) -> Iterator[tuple[str, str]]:
 
 def ladders(tree: ast.Module) -> list[str]:
     """Functions that choose among three or more names by comparing: the work of a Registry."""
-    found = []
+    problems = []
     for function in functions(tree):
         names = defaultdict(set)
         for expression, literal in compared_names(function):
             names[expression].add(literal)
-        found += [
+        problems += [
             f"{function.lineno} {function.name}: a ladder on {expression} ({sorted(literals)})"
             for expression, literals in names.items()
             if len(literals) >= 3
         ]
-    return found
+    return problems
 
 
 def idle(function: Function) -> bool:
@@ -136,7 +136,7 @@ def unfinished(tree: ast.Module) -> list[str]:
 
 def thin_docstrings(tree: ast.Module) -> list[str]:
     """Public layers whose docstring lacks one of the sections that a reader looks for."""
-    found = []
+    problems = []
     for node in tree.body:
         if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
             continue
@@ -145,8 +145,8 @@ def thin_docstrings(tree: ast.Module) -> list[str]:
         text = ast.get_docstring(node) or ""
         lacking = [s for s in ("Args", "Returns", "Masking", "Reference") if f"{s}:" not in text]
         if lacking:
-            found.append(f"{node.lineno} {node.name}: docstring without {', '.join(lacking)}")
-    return found
+            problems.append(f"{node.lineno} {node.name}: docstring without {', '.join(lacking)}")
+    return problems
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -207,17 +207,17 @@ GOOD_MODULES: list[tuple[Check, str]] = [
 
 
 @pytest.mark.parametrize("check", MODULE_CHECKS, ids=lambda c: c.__name__)
-def test_modules_keep_the_manners(check: Check) -> None:
+def test_modules_follow_the_rules(check: Check) -> None:
     assert checked(check, sources(MODULE_CHECKS[check])) == []
 
 
 @pytest.mark.parametrize(("check", "code"), BAD_MODULES)
-def test_a_bad_module_is_caught(check: Check, code: str) -> None:
+def test_bad_module_is_detected(check: Check, code: str) -> None:
     assert check(ast.parse(code))
 
 
 @pytest.mark.parametrize(("check", "code"), GOOD_MODULES)
-def test_a_good_module_is_let_through(check: Check, code: str) -> None:
+def test_good_module_passes(check: Check, code: str) -> None:
     assert check(ast.parse(code)) == []
 
 
@@ -303,8 +303,8 @@ def test_no_leftovers() -> None:
     assert leftovers("https://example.org/work/x, ./tmp/x, methodology") == []
     files = written_files()
     assert ROOT / "setup.cfg" in files
-    found = {f.name: leftovers(f.read_text(encoding="utf-8")) for f in files}
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    problems = {f.name: leftovers(f.read_text(encoding="utf-8")) for f in files}
+    assert {name: lines for name, lines in problems.items() if lines} == {}
 
 
 DIALECT = re.compile(
@@ -318,7 +318,7 @@ def test_texts_use_the_terms_of_the_field() -> None:
     assert DIALECT.findall("ids are looked up; the head looks there") == ["looks"]
     files = [*sources("attention_zoo"), ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     texts = {f.name: f.read_text("utf-8") for f in files if f.name != "events.py"}
-    assert {name: found for name in texts if (found := DIALECT.findall(texts[name]))} == {}
+    assert {name: words for name in texts if (words := DIALECT.findall(texts[name]))} == {}
 
 
 def strange_files(root: Path) -> list[str]:
@@ -377,13 +377,13 @@ def numbers(node: object) -> Iterator[float]:
 def unfounded(card: str, *results: object) -> list[str]:
     """Figures of a card to which no number of the results rounds, nor a hundredfold (per cent)."""
     known = [n for result in results for n in numbers(result)]
-    found = []
+    problems = []
     for figure in figures(card):
         value, half = float(figure.replace(",", "")), 0.5 * 10 ** -len(figure.split(".")[1])
         close = half * (1 + 1e-6) + 1e-12
         if not any(abs(value - scale * n) <= close for n in known for scale in (1, 100)):
-            found.append(figure)
-    return found
+            problems.append(figure)
+    return problems
 
 
 def test_models_and_training_hold_no_code(tmp_path: Path) -> None:
@@ -419,8 +419,8 @@ def test_figures_of_cards_stand_in_their_results() -> None:
         for path in (ROOT / "models").rglob("results.json")
     }
     cards = {folder: (folder / "README.md").read_text(encoding="utf-8") for folder in results}
-    found = {folder.name: unfounded(card, results[folder]) for folder, card in cards.items()}
-    assert {name: figures for name, figures in found.items() if figures} == {}
+    problems = {folder.name: unfounded(card, results[folder]) for folder, card in cards.items()}
+    assert {name: figures for name, figures in problems.items() if figures} == {}
     table = ROOT / "models" / "README.md"
     assert table.exists() == bool(results)
     assert (
@@ -519,10 +519,9 @@ def test_a_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     folder = f"attention_zoo-{attention_zoo.__version__}.dist-info"
     assert {name.split("/")[0] for name in names} == {"attention_zoo", folder}
-    packed = {name for name in names if name.startswith("attention_zoo/")}
-    files = {path for path in (ROOT / "attention_zoo").rglob("*") if path.is_file()}
-    expected = {path.relative_to(ROOT) for path in files if "__pycache__" not in path.parts}
-    assert packed == {*map(str, expected)}
+    packed = {name for name in names if not name.startswith(folder)}
+    files = [path for path in (ROOT / "attention_zoo").rglob("*") if path.is_file()]
+    assert packed == {str(f.relative_to(ROOT)) for f in files if f.parent.name != "__pycache__"}
 
 
 def shell_commands(markdown: str) -> list[str]:
@@ -546,7 +545,7 @@ def unrun(commands: Iterable[str], targets: Iterable[str], run: str) -> list[str
     return [p for p in parts if p not in known and not re.fullmatch(r"(git clone|cd) \S+", p)]
 
 
-def test_unrun_commands_are_seen() -> None:
+def test_unrun_commands_are_detected() -> None:
     text = "```sh\n$ make test  # all\nmake tset\na b | \\\n  zoo x\n```\n```python\nx\n```\n"
     assert shell_commands(text) == ["make test", "make tset", "a b | zoo x"]
     assert unrun(shell_commands(text), ["test"], "a b | .venv/bin/zoo  x") == ["make tset"]

@@ -62,8 +62,8 @@ def load_case(case: str) -> dict[str, np.ndarray]:
         return {k.split("/", 1)[1]: data[k] for k in data.files if k.startswith(f"{case}/")}
 
 
-def assert_close(got: Any, want: np.ndarray) -> None:
-    assert (np.abs(array(got) - want) <= 1e-5 * np.maximum(1, np.abs(want))).all()
+def assert_close(got: Any, expected: np.ndarray) -> None:
+    assert (np.abs(array(got) - expected) <= 1e-5 * np.maximum(1, np.abs(expected))).all()
 
 
 def memory_mask(case: dict[str, np.ndarray]) -> np.ndarray:

@@ -33,12 +33,12 @@ DIGITS = GeneratedDigits(image_size=28, test_size=3).read("test")
 
 
 @functools.cache
-def captioner(look: str = "soft") -> Any:
-    return captioners.untrained(look=look, search=SearchOptions(min_length=2))
+def captioner(attention: str = "soft") -> Any:
+    return captioners.untrained(look=attention, search=SearchOptions(min_length=2))
 
 
 @functools.cache
-def looker() -> Glimpses:
+def classifier() -> Glimpses:
     model = RecurrentAttentionModel(
         (28, 28, 1), 10, glimpse_size=4, glimpses=2, glimpse_units=4, units=8
     )
@@ -76,10 +76,10 @@ def translator() -> Any:
 
 
 @functools.cache
-def measured(make: Any, look: tuple[str, ...] = ()) -> dict[str, Any]:
+def measured(make: Any, options: tuple[str, ...] = ()) -> dict[str, Any]:
     """The figures of a task on one example, as `training.evaluate` writes them."""
-    task, examples = make(*look), {"glimpses": DIGITS}.get(make().name, SCENES).take([0])
-    if task.name == "captioning":  # what it says is there, as a trained one's would be
+    task, examples = make(*options), {"glimpses": DIGITS}.get(make().name, SCENES).take([0])
+    if task.name == "captioning":  # the captioned objects are there, as for a trained model
         (answer,) = task.predict(examples.images)
         boxes = dict.fromkeys(answer.tokens, (0.0, 0.0, 0.5, 1.0))
         examples = replace(examples, boxes=[boxes])
@@ -97,7 +97,7 @@ PHOTOGRAPHS = "data: {corpus: captions, train: no.jsonl, validation: no.jsonl}"
 WRITTEN = "data: {corpus: npz, train: no.npz, held_out: 3, image_size: 28}"
 MAKERS = {
     "captioning": captioner,
-    "glimpses": looker,
+    "glimpses": classifier,
     "retrieval": retriever,
     "translation": translator,
 }
@@ -114,9 +114,9 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "ZOO", tmp_path / "models")
 
     def publish(
-        name: str, *words: str, data: str = "", look: Any = (), begun: Any = ()
+        name: str, *words: str, data: str = "", options: Any = (), begun: Any = ()
     ) -> tuple[str, Path]:
-        task, run = MAKERS[name](*look), tmp_path / "small.data"
+        task, run = MAKERS[name](*options), tmp_path / "small.data"
         monkeypatch.setattr(module.az, "load", {run: task}.get)
         run.mkdir(exist_ok=True)
         page = f"task: {name}\n{data or DATA[name]}\nmodel: {{preset: x}}\n"
@@ -129,7 +129,7 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "seed": 1,
             "training_seconds": 60.0,
             "machine": "a test",
-            "evaluations": [measured(MAKERS[name], look)],
+            "evaluations": [measured(MAKERS[name], options)],
             **dict(begun),
         }
         (run / "results.json").write_text(json.dumps(results))
@@ -168,9 +168,9 @@ FIGURES = {
 def test_an_entry(name: str, zoo: Any) -> None:
     words = ["--sentence", "at 5:04 PM."] if name == "translation" else []
     card, entry = zoo(name, *words)
-    found, (column, told) = cells(card), FIGURES[name]
-    assert found[column] == told.format(**measured(MAKERS[name])["metrics"])
-    assert "-" not in found.values(), "all figures that are shown are measured"
+    row, (column, template) = cells(card), FIGURES[name]
+    assert row[column] == template.format(**measured(MAKERS[name])["metrics"])
+    assert "-" not in row.values(), "all figures that are shown are measured"
     assert "1,234 parameters, 5 steps" in card
     assert "![attention weights](attention.png)" in card
     assert (entry / "attention.png").read_bytes().startswith(b"\x89PNG")
@@ -181,7 +181,7 @@ def test_an_entry(name: str, zoo: Any) -> None:
 
 
 @pytest.mark.full
-def test_the_picture_is_the_one_that_is_named(zoo: Any) -> None:
+def test_named_image_is_plotted(zoo: Any) -> None:
     card, entry = zoo("captioning", "--picture", "2")
     (answer,) = captioner().predict([SCENES.images[2]])
     line = f'Image 2 of scenes test (seed 1): "{SCENES.captions[2][0]}" -> "{answer.text}"'
@@ -194,28 +194,28 @@ def test_the_picture_is_the_one_that_is_named(zoo: Any) -> None:
         zoo("captioning", "--picture", "3")
 
 
-def test_a_row_tells_what_was_asked_of_a_generated_split(
+def test_row_has_the_options_of_a_generated_split(
     zoo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_of_it, two = measured(captioner, ("pooled",)), {**measured(captioner, ("pooled",))}
     two["data"] = generate_scenes(1, "test", min_things=2, max_things=2).origin
-    monkeypatch.setattr(sys.modules[__name__], "measured", lambda make, look: two)
-    card, entry = zoo("captioning", look=("pooled",))
+    monkeypatch.setattr(sys.modules[__name__], "measured", lambda make, options: two)
+    card, entry = zoo("captioning", options=("pooled",))
     front = (entry.parents[1] / "README.md").read_text("utf-8")
     assert all_of_it["data"] != two["data"]
     assert "| test, 2 things |" in card
     assert "| test, 2 things |" in front
 
 
-def test_who_looks_at_no_place_has_no_picture(zoo: Any) -> None:
-    card, entry = zoo("captioning", look=("pooled",))
+def test_pooled_baseline_has_no_plot(zoo: Any) -> None:
+    card, entry = zoo("captioning", options=("pooled",))
     assert "Image 0 of" in card
     assert cells(card)["attention mass in boxes"] == "-"
     assert not (entry / "attention.png").exists()
 
 
 @pytest.mark.parametrize("name", ["captioning", "retrieval"])
-def test_nothing_of_photographs_gets_into_the_zoo(name: str, zoo: Any, tmp_path: Path) -> None:
+def test_photographs_are_not_published(name: str, zoo: Any, tmp_path: Path) -> None:
     """Not even a picture stays that stood there before; no file of theirs is opened."""
     entry = tmp_path / "models" / name / "small.data"
     entry.mkdir(parents=True)
@@ -227,7 +227,7 @@ def test_nothing_of_photographs_gets_into_the_zoo(name: str, zoo: Any, tmp_path:
     assert "the data's licence does not permit it" in card
 
 
-def test_for_digits_that_people_wrote_stand_drawn_ones(zoo: Any) -> None:
+def test_generated_digits_replace_real_ones(zoo: Any) -> None:
     card, entry = zoo("glimpses", "--open", data=WRITTEN)
     assert f'Image 1 of {DIGITS.origin}: "{DIGITS.classes[DIGITS.labels[0]]}" -> ' in card
     assert (entry / "attention.png").exists()
@@ -237,7 +237,7 @@ def test_for_digits_that_people_wrote_stand_drawn_ones(zoo: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "words"), [("translation", ()), ("glimpses", ("--sentence", "at 5:04 PM."))]
 )
-def test_what_is_to_be_shown_is_asked_for(
+def test_sentence_is_required_for_text_models_only(
     name: str, words: tuple[str, ...], zoo: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -245,7 +245,7 @@ def test_what_is_to_be_shown_is_asked_for(
     assert "--sentence is required for text models" in capsys.readouterr().err
 
 
-def test_card_of_a_run_from_scratch_names_no_initial_weights(zoo: Any) -> None:
+def test_card_of_a_run_from_scratch_has_no_initial_weights(zoo: Any) -> None:
     card, _ = zoo("captioning")
     assert "Fine-tuned" not in card
 

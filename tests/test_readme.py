@@ -12,7 +12,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-
 ENTRY = "models/translation/rnnsearch_small.dates_en_fr"
 
 
-def test_the_examples_are_there() -> None:
+def test_examples_exist() -> None:
     assert len(BLOCKS) == 3
     assert f'"{ENTRY}"' in BLOCKS[1]
 

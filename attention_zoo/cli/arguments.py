@@ -24,12 +24,17 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return overrides, [word for word in words if not OVERRIDE.match(word)]
 
 
-def only_overrides(words: Sequence[str]) -> list[str]:
-    """Return the arguments if all of them are overrides; raise ValueError otherwise."""
-    overrides, others = split_overrides(words)
-    if others:
-        raise ValueError(f"{others[0]}: expected key=value, such as training.steps=100")
-    return overrides
+def add_overrides(parser: argparse.ArgumentParser, description: str) -> None:
+    """Add the argument `overrides`, a list of `key.key=value`."""
+    parser.add_argument(
+        "overrides", metavar="key=value", nargs="*", type=_check_override, help=description
+    )
+
+
+def _check_override(word: str) -> str:
+    if not OVERRIDE.match(word):
+        raise argparse.ArgumentTypeError(f"{word}: expected key=value, such as training.steps=100")
+    return word
 
 
 def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
@@ -55,5 +60,10 @@ def check_picture(path: Path) -> None:
             f"{path}: unknown image format {path.suffix}; use .png, .svg or .pdf, or .gif for"
             " glimpses"
         )
+    check_parent(path)
+
+
+def check_parent(path: Path) -> None:
+    """Raise ValueError if the folder of a file to write does not exist."""
     if not path.parent.is_dir():
         raise ValueError(f"{path}: folder {path.parent} does not exist; create it first")

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import argparse
 
-from attention_zoo.cli.arguments import only_overrides
+from attention_zoo.cli.arguments import add_overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run and its overrides."""
     parser.add_argument("run", metavar="RUN", help="a run folder")
-    parser.add_argument(
-        "overrides",
-        metavar="key=value",
-        nargs="*",
-        help="data.* and search.* keys: data.split=validation search.beam_width=5",
-    )
+    add_overrides(parser, "data.* and search.* keys: data.split=validation search.beam_width=5")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate the run and print one metric per line."""
-    overrides = only_overrides(arguments.overrides)
     from attention_zoo import training
 
-    entry = training.evaluate(arguments.run, overrides)
+    entry = training.evaluate(arguments.run, arguments.overrides)
     print(f"{entry['split']}: {entry['data']}")
-    width = max(14, *(len(name) + 2 for name in entry["metrics"]))
-    for name, value in entry["metrics"].items():
-        if isinstance(value, float):
-            print(f"{name:{width}}{value:.4f}")
-        elif not isinstance(value, list):
-            print(f"{name:{width}}{value}")
-    for groups in (value for value in entry["metrics"].values() if isinstance(value, list)):
+    metrics = entry["metrics"]
+    width = max(14, *(len(name) + 2 for name in metrics))
+    for name, value in metrics.items():
+        if not isinstance(value, list):
+            print(f"{name:{width}}{_format_value(value)}")
+    for groups in (value for value in metrics.values() if isinstance(value, list)):
         for group in groups:
-            print("  " + "  ".join(f"{key} {_short(value)}" for key, value in group.items()))
+            print("  " + "  ".join(f"{key} {_format_value(value)}" for key, value in group.items()))
 
 
-def _short(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -39,14 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(f"{error.filename or 'input'}: {error.strerror}")
+        return _print_error(f"{error.filename or 'input'}: {error.strerror}")
     except ValueError as error:
-        return _fail(str(error))
+        return _print_error(str(error))
 
 
 def _dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        print(_usage())
+        print(_format_usage())
         return 0 if argv else 2
     name = argv[0]
     if name == "--version":
@@ -69,7 +69,7 @@ def _dispatch(argv: list[str]) -> int:
     return 0
 
 
-def _usage() -> str:
+def _format_usage() -> str:
     lines = "\n".join(f"  {name:10}{text}" for name, text in COMMANDS.items())
     return (
         f"usage: attention-zoo COMMAND ...\n\n{lines}\n\n"
@@ -77,7 +77,7 @@ def _usage() -> str:
     )
 
 
-def _fail(message: str) -> int:
+def _print_error(message: str) -> int:
     line = " ".join(message.split())
     print(f"attention-zoo: error: {line}", file=sys.stderr)
     return 2

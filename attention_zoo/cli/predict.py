@@ -8,7 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.cli.arguments import apply_overrides, check_picture, split_overrides
+from attention_zoo.cli.arguments import (
+    apply_overrides,
+    check_parent,
+    check_picture,
+    split_overrides,
+)
 from attention_zoo.registry import did_you_mean
 
 CHUNK = 1024  # lines predicted before their results are printed
@@ -26,23 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " options: search.beam_width=5",
     )
     parser.add_argument(
-        "--images",
-        metavar="FOLDER",
-        help="folder of the images to search, for a task that searches images: JPEG and PNG files,"
-        " including subfolders",
+        "--images", metavar="FOLDER", help="the JPEG and PNG images to search, with subfolders"
     )
     parser.add_argument(
         "--attention",
         metavar="PNG",
-        help="plot the attention weights; with several lines, files are numbered out-1.png,"
-        " out-2.png ...",
+        help="plot the attention weights; several lines are plotted to out-1.png, out-2.png ...",
     )
-    parser.add_argument(
-        "--html",
-        metavar="FILE",
-        help="also write an HTML page of all predictions: spans and tags of a tagger, copied words"
-        " of summaries, images beside their captions, and attention weights",
-    )
+    parser.add_argument("--html", metavar="FILE", help="also write an HTML page of all predictions")
     parser.add_argument(
         "--n-best",
         action="store_true",
@@ -62,9 +58,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
     if arguments.attention:
         check_picture(Path(arguments.attention))
-    if arguments.html and not Path(arguments.html).parent.is_dir():
-        where = Path(arguments.html).parent
-        raise ValueError(f"--html {arguments.html}: folder {where} does not exist; create it first")
+    if arguments.html:
+        check_parent(Path(arguments.html))
     from attention_zoo import tasks
 
     task = tasks.load(arguments.run)
@@ -72,12 +67,13 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"--html {arguments.html}: task {task.name} has no HTML page; remove --html"
         )
-    images = _images(task, arguments.images)
+    searched = [one.name for one in task.inputs if one.kind == "image_index"]
+    images = _find_images(task, arguments.images, bool(searched))
     apply_overrides(task, overrides, "predict")
     if arguments.n_best and task.search.n_best == 1:
         task.search = task.search.override(n_best=task.search.beam_width)
     name, content = _read(files[0] if files else "-")
-    lines = list(_lines(name, content))
+    lines = list(_decode_lines(name, content))
     locations = [f"{name}:{number}" for number in range(1, len(lines) + 1)]
     task.check_sources(lines, locations)
     if not arguments.allow_unknown:
@@ -85,8 +81,8 @@ def run(arguments: argparse.Namespace) -> None:
     options: dict[str, Any] = {}
     if task.optional_attention:
         options["attention"] = bool(arguments.attention or arguments.html)
-    options |= {option: task.index(images) for option in _searched(task)}
-    shown: list[Any] = []
+    options |= {option: task.index(images) for option in searched}
+    results: list[Any] = []
     for start in range(0, len(lines), CHUNK):
         answers = task.predict(lines[start : start + CHUNK], **options)
         if arguments.attention and any(answer.attention is None for answer in answers):
@@ -99,34 +95,29 @@ def run(arguments: argparse.Namespace) -> None:
             _warn_of_unknown(answer, locations[number - 1])
             if arguments.attention:
                 _draw(task, answer, Path(arguments.attention), number, len(lines))
-        shown += answers if arguments.html else []
+        results += answers if arguments.html else []
     if arguments.html:
-        task.write_report(shown, arguments.html)
+        task.write_report(results, arguments.html)
 
 
-def _searched(task: Any) -> list[str]:
-    """Return the names of the task's inputs that are images to search."""
-    return [one.name for one in task.inputs if one.kind == "image_index"]
-
-
-def _images(task: Any, folder: str | None) -> list[Path]:
+def _find_images(task: Any, folder: str | None, needs_images: bool) -> list[Path]:
     """Return the images to search; empty for a task that searches none."""
     if folder is None:
-        if _searched(task):
+        if needs_images:
             raise ValueError(f"task {task.name} needs images to search; add --images FOLDER")
         return []
-    if not _searched(task):
+    if not needs_images:
         raise ValueError(
             f"--images {folder}: task {task.name} does not search images; remove the option"
         )
     if not Path(folder).is_dir():
         raise ValueError(f"--images {folder}: no such folder")
-    found = [path for path in Path(folder).rglob("*") if path.suffix.lower() in IMAGES]
-    if not found:
+    images = [path for path in Path(folder).rglob("*") if path.suffix.lower() in IMAGES]
+    if not images:
         raise ValueError(
             f"--images {folder}: no file ends in {', '.join(IMAGES)}; pass a folder of images"
         )
-    return sorted(found)
+    return sorted(images)
 
 
 def _read(name: str) -> tuple[str, bytes]:
@@ -139,7 +130,7 @@ def _read(name: str) -> tuple[str, bytes]:
         raise ValueError(f"{name}: no such file{near}") from None
 
 
-def _lines(name: str, content: bytes) -> Iterator[str]:
+def _decode_lines(name: str, content: bytes) -> Iterator[str]:
     """Yield the lines of UTF-8 text; only a line feed ends a line."""
     if not content:
         raise ValueError(f"{name}: is empty; give one text a line")
@@ -158,7 +149,7 @@ def _refuse_unknown(task: Any, lines: Sequence[str], locations: Sequence[str]) -
     for line, location in zip(lines, locations, strict=True):
         unknown = task.unknown_characters(line)
         if unknown:
-            shown = ", ".join(repr(character) for character in unknown[:5])
+            shown = ", ".join(map(repr, unknown[:5]))
             raise ValueError(
                 f"{location}: unknown characters {shown}; remove them, or map them to the unknown"
                 " token with --allow-unknown"
@@ -175,10 +166,9 @@ def _print(answer: Any, number: int, n_best: bool) -> None:
 def _warn_of_unknown(answer: Any, location: str) -> None:
     """Print a line on standard error if the vocabulary lacks words of the source."""
     if answer.unknown:
-        where = ", ".join(str(at + 1) for at in answer.unknown)
-        total = len(answer.source_tokens)
-        count = f"{len(answer.unknown)} of {total}"
-        print(f"{location}: unknown words: {count} (position {where})", file=sys.stderr)
+        count = f"{len(answer.unknown)} of {len(answer.source_tokens)}"
+        positions = ", ".join(str(position + 1) for position in answer.unknown)
+        print(f"{location}: unknown words: {count} (position {positions})", file=sys.stderr)
 
 
 def _draw(task: Any, answer: Any, path: Path, number: int, count: int) -> None:

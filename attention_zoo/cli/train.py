@@ -5,18 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attention_zoo.cli.arguments import only_overrides
+from attention_zoo.cli.arguments import add_overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the recipe, its overrides and the changes to allow."""
     parser.add_argument("recipe", metavar="RECIPE", help="a recipe's YAML file")
-    parser.add_argument(
-        "overrides",
-        metavar="key=value",
-        nargs="*",
-        help="any key of the recipe: run=FOLDER training.steps=100 model.units=64",
-    )
+    add_overrides(parser, "any key of the recipe: run=FOLDER training.steps=100 model.units=64")
     parser.add_argument(
         "--allow",
         metavar="KEY,...",
@@ -28,11 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train, then print the best step and the command that evaluates the run."""
-    overrides = only_overrides(arguments.overrides)
     from attention_zoo import training
 
     allow = [name for name in arguments.allow.split(",") if name]
-    result = training.fit(arguments.recipe, overrides, allow=allow, draw=draw_attention)
+    result = training.fit(arguments.recipe, arguments.overrides, allow=allow, draw=draw_attention)
     print(f"best checkpoint: step {result.best_step}; evaluate it with")
     print(f"  attention-zoo evaluate {result.folder}")
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.labels import longest
+from attention_zoo.inspection.labels import get_max_width
 
-_LETTERS, _LINE = 9.5, 0.22
-"""Characters of a title per inch, and its line height in inches."""
+_LETTERS, _LINE = 9.5, 0.22  # characters of a title per inch, and its line height in inches
+OutputPath = str | os.PathLike[str] | None
 
 
-def new_figure(width: float, height: float) -> Any:
+def make_figure(width: float, height: float) -> Any:
     """Return a matplotlib Figure of this size in inches, with constrained layout."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -23,14 +23,6 @@ def new_figure(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
-
-
-def headline(figure: Any, title: str, family: list[str]) -> None:
-    """Add a title above all axes, wrapped to the width of the figure."""
-    letters = int(figure.get_figwidth() * _LETTERS * len(title) / longest([title, "."]))
-    lines = textwrap.wrap(title, max(letters, 1)) or [""]
-    figure.set_figheight(figure.get_figheight() + _LINE * (len(lines) - 1))
-    figure.suptitle("\n".join(lines), size=12, family=family).set_parse_math(False)
 
 
 def pixels(figure: Any, dpi: float = 75.0) -> np.ndarray:
@@ -42,14 +34,22 @@ def pixels(figure: Any, dpi: float = 75.0) -> np.ndarray:
     return np.asarray(figure.canvas.buffer_rgba())
 
 
-def save(figure: Any, path: str | os.PathLike[str] | None) -> None:
-    """Save the figure in the format of the path's suffix, if there is a path.
+def finish(
+    figure: Any, path: OutputPath, title: str | None = None, family: list[str] | None = None
+) -> Any:
+    """Add a title above all axes, if there is one; save and return the figure.
 
-    Characters without a font are drawn as boxes. Matplotlib's warning is suppressed, because
-    `families_for` has already warned.
+    The title is wrapped to the width of the figure. The format is that of the path's suffix; None
+    for no file. Characters without a font are drawn as boxes. Matplotlib's warning is suppressed,
+    because `find_families` has already warned.
     """
-    if path is None:
-        return
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(path)
+    if title is not None:
+        letters = int(figure.get_figwidth() * _LETTERS * len(title) / get_max_width([title, "."]))
+        lines = textwrap.wrap(title, max(letters, 1)) or [""]
+        figure.set_figheight(figure.get_figheight() + _LINE * (len(lines) - 1))
+        figure.suptitle("\n".join(lines), size=12, family=family, parse_math=False)
+    if path is not None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(path)
+    return figure

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.canvas import headline, new_figure, save
-from attention_zoo.inspection.fonts import families_for
-from attention_zoo.inspection.labels import readable
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure
+from attention_zoo.inspection.fonts import find_families
+from attention_zoo.inspection.labels import make_readable
 
 SIDE, TITLE = 1.5, 0.35
 """Side of a panel and height of its title, in inches."""
@@ -23,7 +22,7 @@ def plot_caption_overlay(
     image: Any,
     attention: Any,
     tokens: Sequence[str],
-    path: str | os.PathLike[str] | None = None,
+    path: OutputPath = None,
     title: str | None = None,
 ) -> Any:
     """Plot an image, and a copy for each word of its caption with attention weights as brightness.
@@ -46,17 +45,15 @@ def plot_caption_overlay(
             negative or not finite.
     """
     image, attention = check_overlay(image, attention, tokens)
-    rows, columns = table(len(tokens) + 1)
-    figure = new_figure(columns * SIDE, rows * (SIDE + TITLE))
-    family = families_for([*tokens, title or ""])
-    draw_words(figure, (rows, columns, 1), image, attention, tokens, family)
-    if title is not None:
-        headline(figure, title, family)
-    save(figure, path)
-    return figure
+    rows, columns = arrange_panels(len(tokens) + 1)
+    figure = make_figure(columns * SIDE, rows * (SIDE + TITLE))
+    family = find_families([*tokens, title or ""])
+    titles = ["", *map(make_readable, tokens)]
+    draw_words(figure, (rows, columns, 1), image, attention, titles, family)
+    return finish(figure, path, title, family)
 
 
-def table(panels: int) -> tuple[int, int]:
+def arrange_panels(panels: int) -> tuple[int, int]:
     """Return the numbers of rows and columns for these panels."""
     columns = min(panels, _COLUMNS)
     return math.ceil(panels / columns), columns
@@ -67,25 +64,20 @@ def draw_words(
     subplot: tuple[int, int, int],
     image: np.ndarray,
     attention: np.ndarray,
-    tokens: Sequence[str],
+    titles: Sequence[str],
     family: list[str],
-) -> Any:
-    """Draw an image and its attention for each word, and return the axes of the image.
+) -> None:
+    """Draw an image and its attention for each word, below the titles of image and words.
 
     `subplot` is the position of the image: rows, columns, index from 1. The words follow it.
     """
     rows, columns, first = subplot
-    for number in range(len(tokens) + 1):
-        axes = figure.add_subplot(rows, columns, first + number)
-        light = 1.0 if not number else _brightness(attention[number - 1], image.shape[:2])
+    lights = [1.0, *(_compute_brightness(weights, image.shape[:2]) for weights in attention)]
+    for number, (light, title) in enumerate(zip(lights, titles, strict=True), first):
+        axes = figure.add_subplot(rows, columns, number)
         axes.imshow(np.rint(image * light).astype("uint8"))
         axes.set_axis_off()
-        if number:
-            label = axes.set_title(readable(tokens[number - 1]), size=9, family=family)
-            label.set_parse_math(False)
-        else:
-            plain = axes
-    return plain
+        axes.set_title(title, size=9, family=family, parse_math=False)
 
 
 def check_overlay(
@@ -113,15 +105,15 @@ def check_image(image: Any) -> np.ndarray:
     return image
 
 
-def _brightness(weights: np.ndarray, sides: tuple[int, int]) -> np.ndarray:
+def _compute_brightness(weights: np.ndarray, sides: tuple[int, int]) -> np.ndarray:
     """Return the relative brightness of each pixel, `(H, W, 1)`."""
     from PIL import Image
 
-    opacity = Image.fromarray(overlay_opacity(weights).astype("float32"))
+    opacity = Image.fromarray(compute_opacity(weights).astype("float32"))
     smooth = opacity.resize(sides[::-1], Image.Resampling.BILINEAR)
     return 1 - np.asarray(smooth)[..., None]
 
 
-def overlay_opacity(weights: np.ndarray) -> np.ndarray:
+def compute_opacity(weights: np.ndarray) -> np.ndarray:
     """Return the opacity of a black overlay for each cell of a grid `(h, w)`, 0 to 0.75."""
     return (1 - _DIMMED) * (1 - weights / max(weights.max(), 1e-12))

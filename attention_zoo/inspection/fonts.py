@@ -17,7 +17,7 @@ _LIKELY = re.compile(
 )
 
 
-def installed_fonts() -> list[str]:
+def list_fonts() -> list[str]:
     """Return installed font files, those with many scripts first, then those of regular style."""
     from matplotlib import font_manager
 
@@ -28,7 +28,7 @@ def installed_fonts() -> list[str]:
     return sorted(font_manager.findSystemFonts(), key=rank)
 
 
-def families_for(labels: Iterable[str]) -> list[str]:
+def find_families(labels: Iterable[str]) -> list[str]:
     """Return font families that together cover the labels, matplotlib's default first.
 
     One warning lists the characters that no installed font can draw.
@@ -37,9 +37,9 @@ def families_for(labels: Iterable[str]) -> list[str]:
 
     families = [_OWN]
     missing = {ord(c) for label in labels for c in label if c.isprintable()}
-    missing -= _characters(font_manager.findfont(_OWN))
-    for path in installed_fonts() if missing else []:
-        covered = missing & _characters(path)
+    missing -= _read_characters(font_manager.findfont(_OWN))
+    for path in list_fonts() if missing else []:
+        covered = missing & _read_characters(path)
         if covered:
             if path not in {font.fname for font in font_manager.fontManager.ttflist}:
                 font_manager.fontManager.addfont(path)
@@ -58,7 +58,7 @@ def families_for(labels: Iterable[str]) -> list[str]:
 
 
 @functools.cache
-def _characters(path: str) -> frozenset[int]:
+def _read_characters(path: str) -> frozenset[int]:
     """Return the code points of a font file; none if matplotlib cannot read or scale it."""
     from matplotlib import font_manager
 

@@ -10,25 +10,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from attention_zoo.inspection.canvas import headline, new_figure, pixels, save
-from attention_zoo.inspection.fonts import families_for
-from attention_zoo.inspection.labels import readable
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure, pixels
+from attention_zoo.inspection.fonts import find_families
+from attention_zoo.inspection.labels import make_readable
 from attention_zoo.layers import GlimpseSensor
 from attention_zoo.ops import number as as_number
 
 _IMAGE, _PATCH, _MARGIN = 3.2, 0.9, 0.7  # inches
 _LETTERS = 11  # characters of a line below a patch
 _DPI = 100.0
-_LONGEST = 655
-"""Longest duration of a GIF frame, in seconds."""
+_LONGEST = 655  # duration of a GIF frame, in seconds
 _WHITE, _LATER = 255.0, "0.75"
 
 
 class _Glimpses(NamedTuple):
-    """The data of a plot: an image, glimpse locations, their patches, and predictions."""
+    """The data of a plot: an image, glimpse locations and size, their patches, and predictions."""
 
     image: np.ndarray
     locations: np.ndarray
+    size: int
     patches: np.ndarray
     answers: list[str]
 
@@ -38,7 +38,7 @@ def plot_glimpse_path(
     locations: Any,
     glimpse_size: int,
     glimpse_scales: int = 1,
-    path: str | os.PathLike[str] | None = None,
+    path: OutputPath = None,
     answers: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Any:
@@ -60,9 +60,7 @@ def plot_glimpse_path(
             number of answers is not G.
     """
     glimpses = _check_glimpses(image, locations, glimpse_size, glimpse_scales, answers)
-    figure = _draw(glimpses, glimpse_size, len(glimpses.locations), title)
-    save(figure, path)
-    return figure
+    return _plot(glimpses, len(glimpses.locations), path, title)
 
 
 def write_glimpse_gif(
@@ -93,7 +91,8 @@ def write_glimpse_gif(
     if not 0 < as_number(seconds) <= _LONGEST:
         raise ValueError(f"seconds must be above 0 and at most {_LONGEST}, got {seconds!r}")
     glimpses = _check_glimpses(image, locations, glimpse_size, glimpse_scales, answers)
-    figures = (_draw(glimpses, glimpse_size, n + 1, title) for n in range(len(glimpses.locations)))
+    counts = range(1, len(glimpses.locations) + 1)
+    figures = (_plot(glimpses, shown, None, title) for shown in counts)
     frames = [Image.fromarray(pixels(figure, _DPI)[..., :3]) for figure in figures]
     options: dict[str, Any] = {"duration": round(1000 * seconds), "loop": 0}
     frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], **options)
@@ -120,61 +119,56 @@ def _check_glimpses(
         )
     sensor = GlimpseSensor(size, scales, dtype="float32")
     patches = ops.convert_to_numpy(sensor(np.repeat(shown[None], len(points), axis=0), points))
-    labels = [""] * len(points) if answers is None else [readable(answer) for answer in answers]
-    return _Glimpses(shown, points, patches, labels)
+    labels = [""] * len(points) if answers is None else [*map(make_readable, answers)]
+    return _Glimpses(shown, points, size, patches, labels)
 
 
-def _draw(glimpses: _Glimpses, size: int, shown: int, title: str | None) -> Any:
-    """Draw the first `shown` glimpses of a path, with space for the later ones."""
+def _plot(glimpses: _Glimpses, shown: int, path: OutputPath, title: str | None) -> Any:
+    """Plot the first `shown` glimpses of a path, with space for the later ones."""
     import matplotlib
 
     count, scales = glimpses.patches.shape[:2]
-    high = max(_IMAGE, scales * _PATCH) + _MARGIN
-    figure = new_figure(_IMAGE + count * _PATCH, high)
-    wide = [_IMAGE / _PATCH, *[1.0] * count]
-    grid = figure.add_gridspec(scales, count + 1, width_ratios=wide)
-    family = families_for([*glimpses.answers, title or ""])
-    labels = [textwrap.fill(answer, _LETTERS) for answer in glimpses.answers]
+    figure = make_figure(_IMAGE + count * _PATCH, max(_IMAGE, scales * _PATCH) + _MARGIN)
+    grid = figure.add_gridspec(scales, count + 1, width_ratios=[_IMAGE / _PATCH] + [1.0] * count)
+    family = find_families([*glimpses.answers, title or ""])
     axes = figure.add_subplot(grid[:, 0])
-    _show(axes, glimpses.image)
+    _show_image(axes, glimpses.image)
     colours = matplotlib.colormaps["plasma"](np.linspace(0.3, 1.0, count))
     for n in range(shown):
-        _squares(axes, glimpses, size, n, colours[n], faint=n + 1 < shown)
+        _draw_squares(axes, glimpses, n, colours[n], faint=n + 1 < shown)
     for scale, n in np.ndindex(scales, count):
-        patch, later = figure.add_subplot(grid[scale, n + 1]), n >= shown
-        pixels_of_patch = glimpses.patches[n, scale]
-        _show(patch, np.full_like(pixels_of_patch, _WHITE) if later else pixels_of_patch)
-        patch.spines[:].set(visible=not later, color=colours[n], linewidth=2)
+        axes, later = figure.add_subplot(grid[scale, n + 1]), n >= shown
+        patch = glimpses.patches[n, scale]
+        _show_image(axes, np.full_like(patch, _WHITE) if later else patch)
+        axes.spines[:].set(visible=not later, color=colours[n], linewidth=2)
         if scale == 0:
-            patch.set_title(str(n + 1), size=9, color=_LATER if later else "black")
-        if scale == scales - 1:
-            patch.set_xlabel("" if later else labels[n], size=9, family=family, parse_math=False)
-    if title is not None:
-        headline(figure, title, family)
-    return figure
+            axes.set_title(str(n + 1), size=9, color=_LATER if later else "black")
+        if scale == scales - 1 and not later:
+            label = textwrap.fill(glimpses.answers[n], _LETTERS)
+            axes.set_xlabel(label, size=9, family=family, parse_math=False)
+    return finish(figure, path, title, family)
 
 
-def _show(axes: Any, image: np.ndarray) -> None:
+def _show_image(axes: Any, image: np.ndarray) -> None:
     """Draw an image without ticks."""
     levels = np.clip(np.rint(image), 0, _WHITE).astype("uint8")
     grey = levels.shape[-1] == 1
     axes.imshow(levels[..., 0] if grey else levels, cmap="gray", vmin=0, vmax=_WHITE)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
 
 
-def _squares(axes: Any, glimpses: _Glimpses, size: int, n: int, colour: Any, faint: bool) -> None:
+def _draw_squares(axes: Any, glimpses: _Glimpses, n: int, colour: Any, faint: bool) -> None:
     """Draw the squares of a glimpse, with its number in the visible corner of the smallest."""
     from matplotlib.patches import Rectangle
 
     sides = np.array(glimpses.image.shape[:2])
     middle = (glimpses.locations[n] + 1) * sides / 2 - 0.5
     for scale in range(glimpses.patches.shape[1]):
-        side = size * 2**scale
+        side = glimpses.size * 2**scale
         top, left = middle - side / 2
         square = Rectangle((left, top), side, side, fill=False, edgecolor=colour)
         square.set(linewidth=1.0 if scale or faint else 2.0, alpha=0.5 if scale else 1.0)
         axes.add_patch(square)
-    top, left = np.clip(middle - size / 2, -0.5, sides - 1.5)
+    top, left = np.clip(middle - glimpses.size / 2, -0.5, sides - 1.5)
     number = axes.text(left, top, str(n + 1), color=colour, size=9, weight="bold", va="top")
     number.set_clip_on(True)

@@ -17,25 +17,25 @@ def is_special(token: str) -> bool:
     return _SPECIAL.fullmatch(token) is not None
 
 
-def readable(token: str) -> str:
-    """Return the `plain` token, truncated, with unprintable characters as escape sequences."""
-    text = plain(token)
+def make_readable(token: str) -> str:
+    """Return the token without prefix, truncated, unprintable characters as escape sequences."""
+    text = strip_prefix(token)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def plain(token: str) -> str:
+def strip_prefix(token: str) -> str:
     """Return the token without its tokenizer's prefix, `▁` or `##`."""
     text = token.replace("▁", " ").strip(" ")
     return text[2:] if text.startswith("##") and len(text) > 2 else text
 
 
-def longest(labels: Iterable[str]) -> int:
+def get_max_width(labels: Iterable[str]) -> int:
     """Return the width of the widest label in Latin letters; East Asian letters count twice."""
     return max(sum(1 + (c >= "\u1100") for c in label) for label in labels)
 
 
-def gaps(tokens: Sequence[str]) -> list[bool]:
+def find_gaps(tokens: Sequence[str]) -> list[bool]:
     """Return whether a space precedes each token when tokens are joined to a text.
 
     If any token has the prefix `▁`, spaces are where it is. Otherwise they follow typography: none
@@ -46,12 +46,12 @@ def gaps(tokens: Sequence[str]) -> list[bool]:
     spaces = []
     for index, token in enumerate(tokens):
         before, last = tokens[max(index - 2, 0) : index], tokens[index - 1] if index else ""
-        number = token.isdecimal() and len(token) == 1 and _inside_number("".join(before))
+        number = token.isdecimal() and len(token) == 1 and _is_inside_number("".join(before))
         joined = token in _CLOSING | _JOINING or last in _OPENING | _JOINING
         spaces.append(index > 0 and not (joined or number or token.startswith("##")))
     return spaces
 
 
-def _inside_number(before: str) -> bool:
+def _is_inside_number(before: str) -> bool:
     """Return whether a text ends in a digit, or in a point, comma or colon after one."""
     return before[-1:].isdecimal() or (before[-2:-1].isdecimal() and before[-1] in ".,:")

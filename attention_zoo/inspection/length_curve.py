@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from itertools import cycle
 from typing import Any
 
-from attention_zoo.inspection.canvas import new_figure, save
-from attention_zoo.inspection.fonts import families_for
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure
+from attention_zoo.inspection.fonts import find_families
 
 
 def plot_length_curve(
     curves: Mapping[str, Mapping[float, float]],
-    path: str | os.PathLike[str] | None = None,
+    path: OutputPath = None,
     ylabel: str = "exact match (%)",
     *,
     xlabel: str = "source length",
@@ -38,9 +37,9 @@ def plot_length_curve(
     if empty or not curves:
         names = ", ".join(empty) or "any model"
         raise ValueError(f"curves must have at least one point each, got none for {names}")
-    figure = new_figure(6.0, 4.0)
+    figure = make_figure(6.0, 4.0)
     axes = figure.add_subplot()
-    family = families_for([*curves, ylabel, xlabel])
+    family = find_families([*curves, ylabel, xlabel])
     for (name, curve), marker in zip(curves.items(), cycle("osD^vP*X"), strict=False):
         lengths = sorted(curve)
         axes.plot(lengths, [curve[n] for n in lengths], marker=marker, markersize=5, label=name)
@@ -55,5 +54,4 @@ def plot_length_curve(
     axes.spines[["top", "right"]].set_visible(False)
     for text in axes.legend(frameon=False, prop={"family": family}).get_texts():
         text.set_parse_math(False)
-    save(figure, path)
-    return figure
+    return finish(figure, path)

@@ -7,41 +7,34 @@ word n use variable n.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.labels import gaps, plain
+from attention_zoo.inspection.labels import find_gaps, strip_prefix
 from attention_zoo.inspection.pages import (
-    STATES,
-    alternatives,
-    clean,
-    paragraph,
-    percent,
-    selectable_words,
+    clean_text,
+    format_percent,
+    make_alternatives,
+    make_paragraph,
+    make_selectable_words,
+    make_selection_rules,
     write_page,
 )
-from attention_zoo.inspection.summary_parts import SummaryParts, summary_parts
+from attention_zoo.inspection.summary_parts import SummaryParts, check_summary
 
 _LEAST = 0.005  # smaller weights are invisible, so they are omitted
-_STYLE = """
-:root { --copy: 194, 65, 12; }
-@media (prefers-color-scheme: dark) { :root { --copy: 251, 146, 60; } }
-p.source { font-size: 1rem; line-height: 1.8; }
-p.source span { background: rgba(var(--heat), calc(.7 * var(--a))); --a: var(--all, 0); --o: 0;
-  outline: 2px solid rgba(var(--copy), var(--o)); border-radius: .2rem; padding: .1em 0; }
-p.source span.unknown { text-decoration: underline dotted; text-underline-offset: .25em; }
-.word { display: inline-flex; flex-direction: column; line-height: 1.35; vertical-align: top; }
-.word small { height: .25rem; min-width: .6rem; border-radius: .1rem;
-  background: linear-gradient(to right, rgba(var(--copy), 1) calc(100% * var(--c)),
-  var(--line) 0); }
-"""
 _HINT = (
     "Hover over a word of a summary, or select it, to see its attention weights: the darker, the "
     "larger. The bar below a word is its copy probability, and the source word that it was copied "
     "from is framed. Source words that are unknown to the model and cannot be copied are dotted."
+)
+_RULES = (
+    "article:has(.all$on) .source > span { --a: var(--all, 0); --o: 0; }",
+    "article:has(.s$n$on) .source > span { --a: var(--w$n, 0); --o: 0; }",
+    "article:has(.s$n$on) .source > span:where(.o$n) { --o: 1; }",
 )
 
 
@@ -61,39 +54,29 @@ def write_summary_page(answers: Sequence[Any], path: str | Path, title: str = "S
     Raises:
         ValueError: if attention, copy probabilities or origins do not fit the tokens.
     """
-    articles = [_article(number, answer) for number, answer in enumerate(answers, 1)]
-    longest = max((len(answer.tokens) for answer in answers), default=0)
-    style = "\n".join([_STYLE.strip(), *_rules(longest)])
-    write_page(path, title, style, articles, "No summaries.", _HINT)
+    articles = [_make_article(number, answer) for number, answer in enumerate(answers, 1)]
+    rules = make_selection_rules(answers, *_RULES)
+    write_page(path, title, "summaries", articles, make_paragraph(_HINT, "hint"), rules)
 
 
-def _rules(words: int) -> Iterable[str]:
-    """Yield CSS rules that shade and frame the source for the selected word, numbered from 0."""
-    for state in STATES:
-        yield f"article:has(.all{state}) .source > span {{ --a: var(--all, 0); --o: 0; }}"
-        for n in range(words):
-            chosen = f"article:has(.s{n}{state}) .source"
-            yield f"{chosen} > span {{ --a: var(--w{n}, 0); --o: 0; }}"
-            yield f"{chosen} > span:where(.o{n}) {{ --o: 1; }}"
-
-
-def _article(number: int, answer: Any) -> str:
+def _make_article(number: int, answer: Any) -> str:
     """Return the HTML of a source with its summary and alternatives."""
-    parts = summary_parts(answer)
+    parts = check_summary(answer)
     group = None if parts.attention is None else f"answer{number}"
-    others = [(other, summary_parts(other)) for other in answer.alternatives]
+    checked = [(other, check_summary(other)) for other in answer.alternatives]
+    others = [(_make_heading(*one), _make_summary(*one, None)) for one in checked]
     shown = [
         "<article>",
-        f"<h2>{number} · {_heading(answer, parts)}</h2>",
-        paragraph(_summary(answer, parts, group)),
-        paragraph(_source(answer, parts), "text source"),
-        *alternatives("summaries", [(_heading(*one), _summary(*one, None)) for one in others]),
+        f"<h2>{number} · {_make_heading(answer, parts)}</h2>",
+        make_paragraph(_make_summary(answer, parts, group)),
+        make_paragraph(_make_source(answer, parts), "text source"),
+        *make_alternatives("summaries", others),
         "</article>",
     ]
     return "\n".join(shown)
 
 
-def _heading(answer: Any, parts: SummaryParts) -> str:
+def _make_heading(answer: Any, parts: SummaryParts) -> str:
     """Return the score of a summary, its number of copied words, and any truncation."""
     notes = [
         f"score {answer.score:.3f}",
@@ -104,33 +87,34 @@ def _heading(answer: Any, parts: SummaryParts) -> str:
     return " · ".join(notes)
 
 
-def _summary(answer: Any, parts: SummaryParts, group: str | None) -> str:
+def _make_summary(answer: Any, parts: SummaryParts, group: str | None) -> str:
     """Return the HTML of the words with their bars; with a group, a word can be selected."""
 
     def decorate(number: int, word: str) -> tuple[str, str]:
         share = float(parts.copied[number])
         bar = f'<small style="--c: {share:.3f}"></small>'
-        return f' title="{word}: copied {percent(share)}"', bar
+        return f' title="{word}: copied {format_percent(share)}"', bar
 
-    return selectable_words(answer.tokens, group, "all words", decorate)
+    return make_selectable_words(answer.tokens, group, "all words", decorate)
 
 
-def _source(answer: Any, parts: SummaryParts) -> str:
+def _make_source(answer: Any, parts: SummaryParts) -> str:
     """Return the HTML of the source tokens with the attention weights of all summary words."""
     unknown = set(answer.unknown)
     shown = []
     tokens = answer.source_tokens
-    for position, (gap, token) in enumerate(zip(gaps(tokens), tokens, strict=True)):
+    for position, (gap, token) in enumerate(zip(find_gaps(tokens), tokens, strict=True)):
+        word = clean_text(strip_prefix(token))
         classes = [f"o{n}" for n in np.flatnonzero(parts.origins == position)]
         classes += ["unknown"] if position in unknown else []
         attributes = f' class="{" ".join(classes)}"' if classes else ""
         if parts.attention is not None:
-            attributes += f' style="{_weights(parts.attention[:, position])}"'
-        shown.append(f"{' ' if gap else ''}<span{attributes}>{clean(plain(token))}</span>")
+            attributes += f' style="{_format_weights(parts.attention[:, position])}"'
+        shown.append(f"{' ' * gap}<span{attributes}>{word}</span>")
     return "".join(shown)
 
 
-def _weights(weights_row: np.ndarray) -> str:
+def _format_weights(weights_row: np.ndarray) -> str:
     """Return CSS variables: the sum of a source token's weights, and each visible weight."""
     total = [f"--all: {min(float(weights_row.sum()), 1.0):.3f}"]
     visible = np.flatnonzero(weights_row >= _LEAST)

@@ -20,7 +20,7 @@ class SummaryParts(NamedTuple):
     origins: np.ndarray
 
 
-def summary_parts(answer: Any) -> SummaryParts:
+def check_summary(answer: Any) -> SummaryParts:
     """Return the parts of a `tasks.Summary`.
 
     Raises:
@@ -28,19 +28,20 @@ def summary_parts(answer: Any) -> SummaryParts:
             is not a source position or -1.
     """
     rows, columns = len(answer.tokens), len(answer.source_tokens)
-    copied = _checked("copied", answer.copied, (rows,))
+    copied = _check_probabilities("copied", answer.copied, (rows,))
     origins = np.asarray(answer.origins, "int64")
     if origins.shape != (rows,) or not ((origins >= -1) & (origins < columns)).all():
         raise ValueError(
             f"origins must be source positions below {columns}, or -1, one for each of {rows}"
             f" tokens, got {origins.tolist()}"
         )
-    if answer.attention is None:
-        return SummaryParts(None, copied, origins)
-    return SummaryParts(_checked("attention", answer.attention, (rows, columns)), copied, origins)
+    attention = answer.attention
+    if attention is not None:
+        attention = _check_probabilities("attention", attention, (rows, columns))
+    return SummaryParts(attention, copied, origins)
 
 
-def _checked(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _check_probabilities(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return probabilities of this shape; values up to 1.001 (rounding) become 1."""
     array = np.asarray(values, "float64")
     if array.shape != shape:

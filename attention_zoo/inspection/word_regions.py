@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from attention_zoo.inspection.canvas import headline, new_figure, save
-from attention_zoo.inspection.caption_overlay import SIDE, TITLE, check_overlay, draw_words, table
-from attention_zoo.inspection.fonts import families_for
+from attention_zoo.inspection.canvas import OutputPath, finish, make_figure
+from attention_zoo.inspection.caption_overlay import (
+    SIDE,
+    TITLE,
+    arrange_panels,
+    check_overlay,
+    draw_words,
+)
+from attention_zoo.inspection.fonts import find_families
+from attention_zoo.inspection.labels import make_readable
 
 _HEAD = 0.4  # inches
 _NAME = 18  # characters of an image's name
 
 
-def plot_word_regions(
-    answer: Any, path: str | os.PathLike[str] | None = None, title: str | None = None
-) -> Any:
+def plot_word_regions(answer: Any, path: OutputPath = None, title: str | None = None) -> Any:
     """Plot each image retrieved for a text, and a copy for each word with weights as brightness.
 
     Images are below each other, the best first, each with its name and its similarity to the text.
@@ -37,16 +41,13 @@ def plot_word_regions(
     results = (answer, *answer.alternatives)
     parts = [check_overlay(result.image, result.attention, result.tokens) for result in results]
     title = answer.source if title is None else title
-    rows, columns = table(len(answer.tokens) + 1)
+    rows, columns = arrange_panels(len(answer.tokens) + 1)
     total_rows = rows * len(results)
-    figure = new_figure(columns * SIDE, _HEAD + total_rows * (SIDE + TITLE))
-    family = families_for([*answer.tokens, *(result.text for result in results), title])
+    figure = make_figure(columns * SIDE, _HEAD + total_rows * (SIDE + TITLE))
+    family = find_families([*answer.tokens, *(result.text for result in results), title])
     for number, (result, part) in enumerate(zip(results, parts, strict=True)):
         subplot = total_rows, columns, number * rows * columns + 1
-        axes = draw_words(figure, subplot, *part, result.tokens, family)
         name = result.text if len(result.text) <= _NAME else f"…{result.text[1 - _NAME :]}"
-        label = axes.set_title(f"{name}\n{result.score:.3f}", size=9, family=family)
-        label.set_parse_math(False)
-    headline(figure, title, family)
-    save(figure, path)
-    return figure
+        titles = [f"{name}\n{result.score:.3f}", *map(make_readable, result.tokens)]
+        draw_words(figure, subplot, *part, titles, family)
+    return finish(figure, path, title, family)

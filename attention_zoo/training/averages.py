@@ -25,18 +25,12 @@ class Averages:
     """
 
     def __init__(self, weights: Sequence[Any], decay: float) -> None:
-        self.decay = decay
-        self.weights = list(weights)
+        self.weights, self.decay, self._in_use = list(weights), decay, False
+        values = [keras.ops.convert_to_numpy(weight.value) for weight in weights]
         self.variables = [
-            keras.Variable(
-                keras.ops.convert_to_numpy(weight.value),
-                trainable=False,
-                dtype=weight.dtype,
-                name="average",
-            )
-            for weight in weights
+            keras.Variable(value, trainable=False, dtype=weight.dtype, name="average")
+            for value, weight in zip(values, weights, strict=True)
         ]
-        self._in_use = False
 
     def update(self, strategy: tf.distribute.Strategy, updates: Any) -> None:
         """Update the averages, in the graph; `updates` is the number of updates done."""

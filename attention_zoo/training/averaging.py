@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +32,19 @@ def average_checkpoints(folder: str | Path, last: int | None = None) -> Any:
     Reference:
         Vaswani et al. 2017, arXiv 1706.03762, section 6.1: the last 5 checkpoints, or 20.
     """
-    task, *others = _whole(Path(folder), last)
-    task = tasks.load(task)
+    newest, *others = _find_checkpoints(Path(folder), last)
+    task = tasks.load(newest)
     weights = task.model.weights
-    sums = [_exact(weight) for weight in weights]
+    sums = [_as_float64(weight) for weight in weights]
     for path in others:
-        found = tasks.load(path).model.weights
-        if _shapes(found) != _shapes(weights):
+        other_weights = tasks.load(path).model.weights
+        if [w.shape for w in other_weights] != [w.shape for w in weights]:
             raise ValueError(
                 f"{path}: weights do not fit those of the newest checkpoint; average fewer"
                 " checkpoints"
             )
-        for total, weight in zip(sums, found, strict=True):
-            total += _exact(weight)
+        for total, weight in zip(sums, other_weights, strict=True):
+            total += _as_float64(weight)
     for weight, total in zip(weights, sums, strict=True):
         if keras.backend.is_float_dtype(weight.dtype):
             weight.assign(total / (1 + len(others)))
@@ -70,30 +69,25 @@ def write_average(run: str | Path, folder: str | Path, last: int | None = None) 
     with create_folder(folder) as unfinished:
         average_checkpoints(run, last).save(unfinished)
         shutil.copyfile(Path(run) / RECIPE, unfinished / RECIPE)
-        files = [path for path in unfinished.rglob("*") if path.is_file()]
-        seal(unfinished, [path.relative_to(unfinished).as_posix() for path in files])
+        seal(unfinished)
     return Path(folder)
 
 
-def _whole(folder: Path, last: int | None) -> list[Path]:
+def _find_checkpoints(folder: Path, last: int | None) -> list[Path]:
     """Return the intact checkpoints to average, newest first."""
     if last is not None and last < 2:
         raise ValueError(f"last must be at least 2, got {last}")
     if not (folder / RECIPE).is_file():
         raise ValueError(f"{folder}: not a run folder; pass one that `attention-zoo train` created")
-    found = CheckpointFolder(folder / "checkpoints").list_intact(last)
+    paths = CheckpointFolder(folder / "checkpoints").list_intact(last)
     needed = last or 2
-    if len(found) < needed:
+    if len(paths) < needed:
         raise ValueError(
-            f"{folder}: expected {needed} intact checkpoints to average, found {len(found)};"
+            f"{folder}: expected {needed} intact checkpoints to average, found {len(paths)};"
             f" average fewer (at least 2), or train with training.keep_checkpoints={needed}"
         )
-    return found
+    return paths
 
 
-def _shapes(weights: Sequence[Any]) -> list[tuple[int, ...]]:
-    return [tuple(weight.shape) for weight in weights]
-
-
-def _exact(weight: Any) -> np.ndarray:
+def _as_float64(weight: Any) -> np.ndarray:
     return np.array(keras.ops.convert_to_numpy(weight.value), "float64")

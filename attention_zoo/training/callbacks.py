@@ -7,7 +7,6 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -17,12 +16,13 @@ import keras
 
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.files import Entry
+from attention_zoo.training.hosts import is_chief
 from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import (
     LOG,
     VARIABLES,
     RunState,
-    as_arrays,
+    convert_to_arrays,
     write_arrays,
     write_state,
 )
@@ -31,15 +31,6 @@ from attention_zoo.training.stopping import StopRequest
 from attention_zoo.training.tensorboard import Events
 
 Logs = dict[str, Any]
-
-
-def training_variables(steps: Steps) -> dict[str, list[Any]]:
-    """Return the variables, besides the weights, that are needed to resume a run exactly."""
-    model = steps.model
-    weights = {id(variable) for variable in model.weights}
-    measured = {id(variable) for variable in model.metrics_variables}
-    seeds = [v for v in model.variables if id(v) not in weights and id(v) not in measured]
-    return {"optimizer": list(model.optimizer.variables), "seeds": seeds, **steps.variables}
 
 
 class Clock(keras.callbacks.Callback):
@@ -53,14 +44,10 @@ class Clock(keras.callbacks.Callback):
 
     def __init__(self, state: RunState, request: StopRequest, unit: str = "tokens") -> None:
         super().__init__()
-        self.state = state
-        self.request = request
-        self.unit = unit
-        self._trained: Logs = {}
-        self._counted_before = 0.0
-        self.counted = 0.0
-        self.seconds = 0.0
+        self.state, self.request, self.unit = state, request, unit
+        self.counted = self.seconds = self._counted_before = 0.0
         self._lap = 0.0
+        self._trained: Logs = {}
 
     @property
     def per_second(self) -> float:
@@ -83,29 +70,9 @@ class Clock(keras.callbacks.Callback):
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
         if self.state.pending is None:
-            self.state.pending = {name: float(value) for name, value in self._trained.items()}
+            self.state.pending = dict(self._trained)
         self.request.at_once = True
         self.request.raise_if_requested()
-
-
-class Measure(keras.callbacks.Callback):
-    """Callback that computes the task's metrics on validation examples, logged as `val_<metric>`.
-
-    Args:
-        evaluate: function that returns the metrics by name.
-        names: names of the metrics to log.
-    """
-
-    def __init__(self, evaluate: Callable[[], dict[str, Any]], names: tuple[str, ...]) -> None:
-        super().__init__()
-        self.evaluate = evaluate
-        self.names = names
-
-    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        report = self.evaluate()
-        (logs if logs is not None else {}).update(
-            {f"val_{name}": float(report[name]) for name in self.names}
-        )
 
 
 class Log(keras.callbacks.Callback):
@@ -119,52 +86,43 @@ class Log(keras.callbacks.Callback):
 
     def __init__(self, folder: Path, clock: Clock, events: Events) -> None:
         super().__init__()
-        self.path = folder / LOG
-        self.clock = clock
-        self.events = events
+        self.path, self.clock, self.events = folder / LOG, clock, events
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         self.clock.request.at_once = False  # the run's files are written from here on
-        logs = logs if logs is not None else {}
+        logs = {} if logs is None else logs
         logs["learning_rate"] = float(self.model.optimizer.learning_rate)
         logs[f"{self.clock.unit}_per_second"] = round(self.clock.per_second, 1)
         step = self.clock.state.step
-        line = {"step": step, "seconds": round(self.clock.state.seconds, 2)}
-        line |= {name: float(value) for name, value in logs.items()}
+        line = {"step": step, "seconds": round(self.clock.state.seconds, 2), **logs}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())  # the log line must be on disk before its checkpoint
-        self.events.scalars(step, logs)
+        self.events.write_scalars(step, logs)
 
 
 class Checkpoints(keras.callbacks.Callback):
     """Callback that saves checkpoints, tracks the best one and detects the end of the run.
+
+    A stop request triggers a checkpoint, and the run stops once that is saved. Only the chief of
+    several hosts saves; the others update their state alike.
 
     Args:
         task: the task to save.
         steps: the compiled training and test steps of its model.
         folder: the run folder.
         options: the recipe's training section.
-        state: the run's state.
-        request: the stop request; it triggers a checkpoint, and the run stops once that is saved.
+        clock: the source of the run's state and of the stop request.
     """
 
     def __init__(
-        self,
-        task: Any,
-        steps: Steps,
-        folder: Path,
-        options: TrainingOptions,
-        state: RunState,
-        request: StopRequest,
+        self, task: Any, steps: Steps, folder: Path, options: TrainingOptions, clock: Clock
     ) -> None:
         super().__init__()
-        self.task, self.steps = task, steps
+        self.task, self.steps, self.options = task, steps, options
         self.store = CheckpointFolder(folder / "checkpoints")
-        self.options = options
-        self.state = state
-        self.request = request
+        self.state, self.request = clock.state, clock.request
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         step, every = self.state.step, self.options.checkpoint_every
@@ -176,10 +134,9 @@ class Checkpoints(keras.callbacks.Callback):
         self.request.raise_if_requested()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        value = float((logs or {})[f"val_{self.options.monitor}"])
-        state = self.state
+        value, state = (logs or {})[f"val_{self.options.monitor}"], self.state
         state.waited += 1
-        if self._better(value):
+        if self._is_better(value):
             state.best, state.best_step, state.waited = value, state.step, 0
         state.pending = None
         state.finished = state.is_over(self.options)
@@ -187,7 +144,7 @@ class Checkpoints(keras.callbacks.Callback):
         self.save()
         self.request.raise_if_requested()
 
-    def _better(self, value: float) -> bool:
+    def _is_better(self, value: float) -> bool:
         best = self.state.best
         if math.isnan(value) or best is None:
             return not math.isnan(value)
@@ -195,25 +152,20 @@ class Checkpoints(keras.callbacks.Callback):
 
     def save(self) -> None:
         """Save a checkpoint of this step; delete all but the newest ones and the best one."""
+        if not is_chief():
+            return
         self.store.save(self.state.step, self._write)
-        newest = self.store.steps()[: self.options.keep_checkpoints]
+        newest = self.store.list_steps()[: self.options.keep_checkpoints]
         self.store.keep({*newest, self.state.best_step})
 
     def _write(self, folder: Path) -> dict[str, Entry]:
         """Write the files of a checkpoint; training variables and task are written in parallel."""
         with self.steps.averages.in_use(), ThreadPoolExecutor(1) as beside:
-            arrays = as_arrays(training_variables(self.steps))
+            arrays = convert_to_arrays(self.steps.variables)
             entry = beside.submit(write_arrays, folder / VARIABLES, arrays)
             self.task.save(folder)
             write_state(folder, self.state)
             return {VARIABLES: entry.result()}
-
-
-class Follower(Checkpoints):
-    """`Checkpoints` for hosts other than the chief: updates the state but saves nothing."""
-
-    def save(self) -> None:
-        """Do nothing: the chief saves the checkpoint."""
 
 
 class Progress(keras.callbacks.Callback):
@@ -227,41 +179,37 @@ class Progress(keras.callbacks.Callback):
 
     def __init__(self, steps: int, clock: Clock, stream: TextIO | None = None) -> None:
         super().__init__()
-        self.steps = steps
-        self.clock = clock
-        self.stream = stream or sys.stdout
-        self._shown = 0.0
+        self.steps, self.clock, self.stream = steps, clock, stream or sys.stdout
+        self._last_time = 0.0
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         now = time.perf_counter()
-        if self.stream.isatty() and now - self._shown > 0.2:
-            self._shown = now
-            self._write(f"\r{self._bar()} loss {float((logs or {})['loss']):.4f}{self._pace()} ")
+        if self.stream.isatty() and now - self._last_time > 0.2:
+            self._last_time = now
+            filled = 24 * self.clock.state.step // self.steps
+            bar = f"[{'=' * filled}{' ' * (24 - filled)}] loss {(logs or {})['loss']:.4f}"
+            self._write(f"\r{self._format_step()} {bar}{self._format_speed()} ")
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        shown = {"loss": "loss", "val_loss": "validation loss"}
-        shown |= {name: name[4:] for name in logs or {} if name.startswith("val_")}
-        shown["val_loss"] = "validation loss"
-        values = "".join(f"  {text} {(logs or {})[name]:.4f}" for name, text in shown.items())
+        logs, state = logs or {}, self.clock.state
+        texts = {"loss": "loss", "val_loss": "validation loss"}
+        texts |= {
+            n: n.removeprefix("val_") for n in logs if n.startswith("val_") and n not in texts
+        }
+        values = "".join(f"  {text} {logs[name]:.4f}" for name, text in texts.items())
         start = "\r" if self.stream.isatty() else ""
-        mark = "  best" if self.clock.state.best_step == self.clock.state.step else ""
-        self._write(f"{start}step {self._count()}{values}{self._pace()}{mark}\n")
+        mark = "  best" if state.best_step == state.step else ""
+        self._write(f"{start}{self._format_step()}{values}{self._format_speed()}{mark}\n")
 
     def _write(self, text: str) -> None:
         with suppress(BrokenPipeError):  # a closed pipe must not stop training
             self.stream.write(text)
             self.stream.flush()
 
-    def _count(self) -> str:
-        return f"{self.clock.state.step}/{self.steps}"
+    def _format_step(self) -> str:
+        return f"step {self.clock.state.step}/{self.steps}"
 
-    def _bar(self) -> str:
-        filled = 24 * self.clock.state.step // self.steps
-        return f"step {self._count()} [{'=' * filled}{' ' * (24 - filled)}]"
-
-    def _pace(self) -> str:
-        state = self.clock.state
+    def _format_speed(self) -> str:
+        clock, state = self.clock, self.clock.state
         left = round((self.steps - state.step) * state.seconds / max(state.step, 1))
-        return (
-            f"  {self.clock.per_second:,.0f} {self.clock.unit}/s  {left // 60}:{left % 60:02d} left"
-        )
+        return f"  {clock.per_second:,.0f} {clock.unit}/s  {left // 60}:{left % 60:02d} left"

@@ -14,17 +14,8 @@ from omegaconf import OmegaConf
 from attention_zoo.registry import did_you_mean
 from attention_zoo.training.recipe import Recipe
 
-FIXED = (
-    "task",
-    "init",
-    "tokenizer",
-    "model",
-    "training.optimizer",
-    "training.precision",
-    "training.frozen",
-    "training.accumulate",
-    "training.ema",
-)
+FIXED_OPTIONS = ("optimizer", "precision", "frozen", "accumulate", "ema")
+FIXED = ("task", "init", "tokenizer", "model", *(f"training.{name}" for name in FIXED_OPTIONS))
 """Keys and sections that determine what a checkpoint holds; they cannot change."""
 
 BLOCK = 1000  # examples per hash
@@ -32,18 +23,17 @@ BLOCK = 1000  # examples per hash
 Fingerprint = dict[str, Any]
 
 
-def recipe_changes(old: Recipe, new: Recipe) -> dict[str, str]:
+def find_recipe_changes(old: Recipe, new: Recipe) -> dict[str, str]:
     """Return the differences between two recipes, except `run`: one line of text per key."""
-    before, after = (dict(_flat(_plain(recipe))) for recipe in (old, new))
-    keys = dict.fromkeys((*before, *after))
+    before, after = _flatten(old), _flatten(new)
     return {
         key: f"{key} {before.get(key)} -> {after.get(key)}"
-        for key in keys
+        for key in before | after
         if key != "run" and before.get(key) != after.get(key)
     }
 
 
-def fingerprint(examples: Iterable[Any]) -> Fingerprint:
+def compute_fingerprint(examples: Iterable[Any]) -> Fingerprint:
     """Return the number of examples of a split, and the SHA-256 of each block of 1000.
 
     Args:
@@ -57,7 +47,9 @@ def fingerprint(examples: Iterable[Any]) -> Fingerprint:
     }
 
 
-def data_changes(old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint]) -> dict[str, str]:
+def find_data_changes(
+    old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint]
+) -> dict[str, str]:
     """Return the differences between old and new splits: one line per `data.<split>`."""
     changes = {}
     for split in new:
@@ -76,7 +68,7 @@ def data_changes(old: Mapping[str, Fingerprint], new: Mapping[str, Fingerprint])
 
 def refuse_changes(folder: Path, changes: Mapping[str, str], allow: Sequence[str]) -> None:
     """Raise ValueError with the changes unless all are allowed and none is in `FIXED`."""
-    fixed = [key for key in changes if covered(key, FIXED)]
+    fixed = [key for key in changes if is_covered(key, FIXED)]
     if fixed:
         raise ValueError(
             f"{folder}: the recipe differs from the one this run was started with:"
@@ -84,7 +76,7 @@ def refuse_changes(folder: Path, changes: Mapping[str, str], allow: Sequence[str
             f" Use another run=FOLDER (init={folder} starts from the weights of this run),"
             " or resume with the same recipe"
         )
-    left = [key for key in changes if not covered(key, allow)]
+    left = [key for key in changes if not is_covered(key, allow)]
     if left:
         raise ValueError(
             f"{folder}: the recipe or the data differ from those this run was started with:"
@@ -97,26 +89,26 @@ def check_allowed(recipe: Recipe, allow: Sequence[str]) -> None:
     """Raise ValueError unless each name is a key or section of the recipe or `data.<split>`."""
     if isinstance(allow, str):
         raise ValueError(f"allow must be a list of names, got {allow!r}; pass [{allow!r}]")
-    keys = [key for key, _ in _flat(_plain(recipe))]
-    sections = [key.partition(".")[0] for key in keys]
-    known = {*keys, *sections, *(f"data.{split}" for split in recipe.data.splits)}
+    keys = [*_flatten(recipe), *(f"data.{split}" for split in recipe.data.splits)]
+    known = {*keys, *(key.partition(".")[0] for key in keys)}
     for name in allow:
         if name not in known:
             raise ValueError(f"--allow {name}: unknown recipe key{did_you_mean(name, known)}")
 
 
-def covered(key: str, names: Iterable[str]) -> bool:
+def is_covered(key: str, names: Iterable[str]) -> bool:
     """Return whether a key, or a section that contains it, is among the names."""
     return any(key == name or key.startswith(f"{name}.") for name in names)
 
 
-def _plain(recipe: Recipe) -> Any:
-    return OmegaConf.to_container(OmegaConf.structured(recipe))
+def _flatten(recipe: Recipe) -> dict[str, Any]:
+    """Return the values of a recipe by dotted key."""
+    return dict(_find_leaves(OmegaConf.to_container(OmegaConf.structured(recipe))))
 
 
-def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _find_leaves(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in content.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _find_leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -27,41 +27,38 @@ def make_strategy(devices: int | str) -> tf.distribute.Strategy:
             "keras.distribution is set, but has no effect on TensorFlow; remove the call of"
             " keras.distribution.set_distribution and set training.devices=N"
         )
-    if hosts.several():
+    if hosts.has_several_hosts():
         return hosts.make_strategy()
-    names = _gpus(devices) if tf.config.list_physical_devices("GPU") else _processors(devices)
-    return tf.distribute.MirroredStrategy(names) if len(names) > 1 else tf.distribute.get_strategy()
-
-
-def _gpus(devices: int | str) -> list[str]:
-    count = len(tf.config.list_physical_devices("GPU"))
-    wanted = count if devices == "auto" else int(devices)
-    if wanted > count:
-        raise ValueError(f"training.devices={wanted}: this host has {count}; lower it, or use auto")
-    return [f"GPU:{number}" for number in range(wanted)]
-
-
-def _processors(devices: int | str) -> list[str]:
-    wanted = 1 if devices == "auto" else int(devices)
-    names = [f"CPU:{number}" for number in range(wanted)]
-    if wanted == 1:
-        return names
-    (processor,) = tf.config.list_physical_devices("CPU")
-    try:
-        tf.config.set_logical_device_configuration(
-            processor, [tf.config.LogicalDeviceConfiguration()] * wanted
+    gpus = tf.config.list_physical_devices("GPU")
+    wanted = max(len(gpus), 1) if devices == "auto" else int(devices)
+    if gpus and wanted > len(gpus):
+        raise ValueError(
+            f"training.devices={wanted}: this host has {len(gpus)}; lower it, or use auto"
         )
+    if wanted == 1:
+        return tf.distribute.get_strategy()
+    if not gpus:
+        _create_processors(wanted)
+    kind = "GPU" if gpus else "CPU"
+    return tf.distribute.MirroredStrategy([f"{kind}:{number}" for number in range(wanted)])
+
+
+def _create_processors(count: int) -> None:
+    """Split the CPU into logical devices."""
+    (processor,) = tf.config.list_physical_devices("CPU")
+    configurations = [tf.config.LogicalDeviceConfiguration()] * count
+    try:
+        tf.config.set_logical_device_configuration(processor, configurations)
     except RuntimeError:  # TensorFlow has already initialized its devices
-        count = len(tf.config.list_logical_devices("CPU"))
-        if count < wanted:
+        existing = len(tf.config.list_logical_devices("CPU"))
+        if existing < count:
             raise ValueError(
-                f"training.devices={wanted}: TensorFlow is already initialized with {count}"
+                f"training.devices={count}: TensorFlow is already initialized with {existing}"
                 " devices in this process; train in a new process"
             ) from None
-    return names
 
 
-def device_names(strategy: tf.distribute.Strategy) -> str:
+def describe_devices(strategy: tf.distribute.Strategy) -> str:
     """Return the devices of a run as readable text."""
     total = strategy.num_replicas_in_sync
     if total == 1:
@@ -83,7 +80,7 @@ def use_xla(choice: bool | str, strategy: tf.distribute.Strategy) -> bool:
     return any(not name.startswith("cpu") for name in keras.distribution.list_devices())
 
 
-def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
+def distribute_batches(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
     """Return the batches of a dataset, each split into one shard per device.
 
     `Steps` takes an iterator over the result. Shards are as even as possible. If a batch has fewer
@@ -100,17 +97,17 @@ def spread(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
     def shares(context: Any) -> Any:
         local = total // context.num_input_pipelines
         first = context.input_pipeline_id * local
-        places = tf.data.Dataset.range(first, first + local)
-        cut = dataset.flat_map(lambda *batch: places.map(lambda place: _share(batch, place, total)))
-        return cut.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+        indices = tf.data.Dataset.range(first, first + local)
+        pieces = dataset.flat_map(lambda *batch: indices.map(lambda n: _shard(batch, n, total)))
+        return pieces.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
     batches: Iterable[Any] = strategy.distribute_datasets_from_function(shares)
     return batches
 
 
-def _share(batch: Any, place: Any, total: int) -> Any:
-    """Return `(inputs, targets, counts)` of device number `place`; `counts` is a boolean."""
+def _shard(batch: Any, index: Any, total: int) -> Any:
+    """Return `(inputs, targets, counts)` of device number `index`; `counts` is a boolean."""
     size = tf.shape(tf.nest.flatten(batch)[0], tf.int64)[0]
-    begin, end = size * place // total, size * (place + 1) // total
+    begin, end = size * index // total, size * (index + 1) // total
     inputs, targets = tf.nest.map_structure(lambda x: x[begin : tf.maximum(end, begin + 1)], batch)
     return inputs, targets, end > begin

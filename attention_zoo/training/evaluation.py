@@ -67,19 +67,20 @@ def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]
     step are removed.
     """
     path = folder / "results.json"
-    head = describe(folder, recipe, task)
+    head = describe_run(folder, recipe, task)
     kept = []
     if path.is_file():
         before = json.loads(path.read_text(encoding="utf-8"))
         if before.get("step") == head["step"]:
-            kept = [old for old in before["evaluations"] if _question(old) != _question(entry)]
+            kept = [old for old in before["evaluations"] if _get_key(old) != _get_key(entry)]
     content = {**head, "evaluations": [*kept, entry]}
     replace_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def describe(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
+def describe_run(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
     """Return the task, model, training, commit, machine and versions of a run."""
-    state = _training_state(folder)
+    path = tasks.find_task_folder(folder) / STATE
+    state = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     return {
         "task": recipe.task,
         "preset": recipe.model.get("preset"),
@@ -90,13 +91,13 @@ def describe(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
         "monitor": recipe.training.monitor,
         "step": state.get("step"),
         "training_seconds": state.get("seconds"),
-        "commit": commit(),
+        "commit": get_commit(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": versions(),
+        "versions": get_versions(),
     }
 
 
-def versions() -> dict[str, str]:
+def get_versions() -> dict[str, str]:
     """Return the versions of Python, this package and the packages that affect metrics."""
     found = {"python": platform.python_version(), "attention_zoo": attention_zoo.__version__}
     for name in PACKAGES:
@@ -107,7 +108,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def commit() -> str | None:
+def get_commit() -> str | None:
     """Return the git commit of this package's source tree; None outside of a git tree."""
     root = Path(attention_zoo.__file__).resolve().parent.parent
     if not (root / ".git").exists():
@@ -120,11 +121,5 @@ def commit() -> str | None:
     return done.stdout.strip()
 
 
-def _training_state(folder: Path) -> dict[str, Any]:
-    path = tasks.find_task_folder(folder) / STATE
-    content: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return content
-
-
-def _question(entry: dict[str, Any]) -> tuple[Any, ...]:
+def _get_key(entry: dict[str, Any]) -> tuple[Any, ...]:
     return entry["data"], entry["split"], json.dumps(entry["search"], sort_keys=True)

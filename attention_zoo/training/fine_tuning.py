@@ -14,36 +14,37 @@ from attention_zoo.tasks.building import TokenizerOptions, build_model
 from attention_zoo.training.recipe import Recipe
 
 
-def initial_task(recipe: Recipe) -> Any:
+def load_initial_task(recipe: Recipe) -> Any:
     """Return the task that the recipe's `init` names, with its weights and tokenizers.
 
     Raises:
         ValueError: `init` holds no task, or its task, model or tokenizer differs from the recipe's.
     """
-    place = f"init={recipe.init}"
+    location = f"init={recipe.init}"
     task = tasks.load(str(recipe.init))
     if task.name != recipe.task:
         raise ValueError(
-            f"{place}: its task is {task.name}, the recipe has task={recipe.task};"
+            f"{location}: its task is {task.name}, the recipe has task={recipe.task};"
             " use another init, or change task"
         )
     if recipe.tokenizer is not None:
         for name, tokenizer in task.tokenizers.items():
-            _check_tokenizer(f"{place}: its {name.replace('_', ' ')}", tokenizer, recipe.tokenizer)
+            owner = f"{location}: its {name.replace('_', ' ')}"
+            _check_tokenizer(owner, tokenizer, recipe.tokenizer)
     settings, name = {**task.model.settings}, task.model.backbone_name
     if recipe.model:
         backbone = task.model.get_backbone()
-        section = _with_sizes(recipe.model, backbone.settings)
-        free = _free_settings(place, section, backbone, task.model.backbone_fixed)
+        section = _add_vocabulary_sizes(recipe.model, backbone.settings)
+        free = _get_free_settings(location, section, backbone, task.model.backbone_fixed)
         settings |= free if name is None else {name: {**settings[name], **free}}
     model = type(task.model)(**settings)  # rebuilt in this run's precision
-    for mine, initial in zip(_kept(model), _kept(task.model), strict=True):
+    for mine, initial in zip(_get_kept_weights(model), _get_kept_weights(task.model), strict=True):
         mine.assign(initial)
     task.model = model
     return task
 
 
-def _kept(model: keras.Model) -> list[Any]:
+def _get_kept_weights(model: keras.Model) -> list[Any]:
     """Return the weights of a model, except those of the layers in its `free_settings`."""
     parts = [vars(model).get(name) for name in model.free_settings]
     layers = [part for part in parts if isinstance(part, keras.layers.Layer)]
@@ -53,35 +54,34 @@ def _kept(model: keras.Model) -> list[Any]:
 
 def _check_tokenizer(what: str, tokenizer: Any, options: TokenizerOptions) -> None:
     """Raise ValueError unless the tokenizer matches the recipe's options."""
-    for name, found, asked in (
-        ("kind", tokenizer.kind, options.kind),
-        ("lowercase", tokenizer.lowercase, options.lowercase),
-    ):
-        if found != asked:
-            raise ValueError(
-                f"{what} has {name} {found}, but the recipe has tokenizer.{name}={asked};"
-                " remove tokenizer from the recipe to use it unchanged"
-            )
+    kinds = ("kind", tokenizer.kind, options.kind)
+    cases = ("lowercase", tokenizer.lowercase, options.lowercase)
+    problems = [
+        f"{name} {actual}, but the recipe has tokenizer.{name}={expected}"
+        for name, actual, expected in (kinds, cases)
+        if actual != expected
+    ]
     if tokenizer.vocabulary_size > options.vocabulary_size:
-        raise ValueError(
-            f"{what} has {tokenizer.vocabulary_size} entries, more than"
-            f" tokenizer.vocabulary_size={options.vocabulary_size} in the recipe;"
-            " remove tokenizer from the recipe to use it unchanged"
+        problems.append(
+            f"{tokenizer.vocabulary_size} entries, more than"
+            f" tokenizer.vocabulary_size={options.vocabulary_size} in the recipe"
         )
+    if problems:
+        advice = "remove tokenizer from the recipe to use it unchanged"
+        raise ValueError(f"{what} has {problems[0]}; {advice}")
 
 
-def _with_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def _add_vocabulary_sizes(section: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """Return the `model` section with `vocabulary_size` added to its nested options."""
-    size = "vocabulary_size"
-    known = {key: value for key, value in settings.items() if isinstance(value, dict)}
-    sizes = {key: {size: value[size]} for key, value in known.items() if size in value}
-    given = {key: {**(section.get(key) or {}), **value} for key, value in sizes.items()}
-    asked = {key: value for key, value in given.items() if section.get(key, {}) is not None}
-    return {**section, **asked}
+    size, section = "vocabulary_size", dict(section)
+    for key, value in settings.items():
+        if isinstance(value, dict) and size in value and section.get(key, {}) is not None:
+            section[key] = {**section.get(key, {}), size: value[size]}
+    return section
 
 
-def _free_settings(
-    place: str, section: dict[str, Any], model: Any, fixed: Sequence[str] = ()
+def _get_free_settings(
+    location: str, section: dict[str, Any], model: Any, fixed: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the recipe's values of the model's `free_settings`.
 
@@ -89,25 +89,23 @@ def _free_settings(
     `fixed` names arguments that the model around it determines. The data determine arguments
     without a default.
     """
-    required = [
-        name
-        for name, parameter in inspect.signature(type(model)).parameters.items()
-        if parameter.default is parameter.empty and name in model.settings
-    ]
-    determined = {name: model.settings[name] for name in (*required, *fixed)}
-    asked = build_model(section, **determined)
-    if type(asked) is not type(model):
+    parameters = inspect.signature(type(model)).parameters
+    required = [n for n, p in parameters.items() if p.default is p.empty and n in model.settings]
+    requested = build_model(section, **{name: model.settings[name] for name in (*required, *fixed)})
+    advice = "use another init, or remove model from the recipe"
+    if type(requested) is not type(model):
         raise ValueError(
-            f"{place}: its model is a {type(model).__name__}, but model.preset={section['preset']}"
-            f" is a {type(asked).__name__}; use another init, or remove model from the recipe"
+            f"{location}: its model is a {type(model).__name__}, but"
+            f" model.preset={section['preset']} is a {type(requested).__name__}; {advice}"
         )
-    for name, value in asked.settings.items():
+    settings = requested.settings
+    for name, value in settings.items():
         if name not in model.free_settings and value != model.settings[name]:
             raise ValueError(
-                f"{place}: it has model.{name}={model.settings[name]}, but the recipe has {value};"
-                " use another init, or remove model from the recipe"
+                f"{location}: it has model.{name}={model.settings[name]}, but the recipe has"
+                f" {value}; {advice}"
             )
-    return {name: asked.settings[name] for name in model.free_settings if name in asked.settings}
+    return {name: settings[name] for name in model.free_settings if name in settings}
 
 
 def freeze(model: keras.Model, names: Sequence[str]) -> None:
@@ -123,7 +121,7 @@ def freeze(model: keras.Model, names: Sequence[str]) -> None:
     for name in names:
         part: Any = model
         for step in name.split("."):
-            known = _parts(part)
+            known = _find_parts(part)
             if step not in known:
                 raise ValueError(
                     f"training.frozen: {name}: no part {step!r}{did_you_mean(step, known)}"
@@ -138,19 +136,19 @@ def freeze(model: keras.Model, names: Sequence[str]) -> None:
         )
 
 
-def _parts(part: Any) -> dict[str, Any]:
+def _find_parts(part: Any) -> dict[str, Any]:
     """Return the layers with weights, and lists of such layers, in a layer or list, by name.
 
     The layers of a functional model, which has no such attributes, go by their own names.
     """
     inside = dict(enumerate(part)) if isinstance(part, list | tuple) else vars(part)
-    found = {
+    parts = {
         str(name): value
         for name, value in inside.items()
         if not str(name).startswith("_") and _has_weights(value)
     }
-    if found or not isinstance(part, keras.Model):
-        return found
+    if parts or not isinstance(part, keras.Model):
+        return parts
     return {layer.name: layer for layer in part.layers if _has_weights(layer)}
 
 

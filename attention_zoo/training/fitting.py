@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import keras
+from keras.callbacks import Callback, LambdaCallback
 
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
@@ -17,21 +17,17 @@ from attention_zoo.registry import did_you_mean
 from attention_zoo.training.callbacks import (
     Checkpoints,
     Clock,
-    Follower,
     Log,
-    Measure,
     Progress,
-    training_variables,
 )
-from attention_zoo.training.changes import data_changes, fingerprint, refuse_changes
-from attention_zoo.training.devices import device_names, make_strategy, use_xla
+from attention_zoo.training.changes import compute_fingerprint, find_data_changes, refuse_changes
+from attention_zoo.training.devices import describe_devices, make_strategy, use_xla
 from attention_zoo.training.faults import explain_io_errors
-from attention_zoo.training.fine_tuning import freeze, initial_task
-from attention_zoo.training.hosts import agree, explain_worker_loss, is_chief
+from attention_zoo.training.fine_tuning import freeze, load_initial_task
+from attention_zoo.training.hosts import check_same_step, explain_worker_loss, is_chief
 from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.loop import TrainingLoop
 from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
-from attention_zoo.training.pictures import SHOWN, Draw, Pictures
 from attention_zoo.training.recipe import Recipe, TrainingOptions, override_recipe, read_recipe
 from attention_zoo.training.run_folder import (
     VARIABLES,
@@ -44,8 +40,13 @@ from attention_zoo.training.run_folder import (
     read_variables,
 )
 from attention_zoo.training.step import Steps, check_loss
-from attention_zoo.training.stopping import Stopped, StopRequest, stop_requests
+from attention_zoo.training.stopping import Stopped, StopRequest, catch_stop_signals
 from attention_zoo.training.tensorboard import Events
+
+DRAWN = 3  # validation examples
+
+Draw = Callable[[Any, Any], Any]
+"""Function `(task, result)` that returns an image `(height, width, channels)`, uint8, or None."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Result:
 def fit(
     recipe: str | Path | Recipe,
     overrides: Sequence[str] = (),
-    callbacks: Sequence[keras.callbacks.Callback] = (),
+    callbacks: Sequence[Callback] = (),
     allow: Sequence[str] = (),
     draw: Draw | None = None,
 ) -> Result:
@@ -92,7 +93,7 @@ def fit(
             other examples in that split. The new recipe replaces the run's. Keys that determine
             what a checkpoint holds (`training.changes.FIXED`) cannot change.
         draw: function `(task, result)` that returns an image `(height, width, channels)`, uint8, or
-            None. TensorBoard shows its images of a few validation examples at each evaluation.
+            None. TensorBoard shows its images of three validation examples at each evaluation.
 
     Returns:
         The progress of the run. A finished run is left unchanged.
@@ -119,12 +120,13 @@ def fit(
     else:
         strategy = make_strategy(recipe.training.devices)
         holding = hold_run_lock(folder) if is_chief() else nullcontext()
-        policy = dtype_policy(recipe.training.precision)
-        with explain_io_errors(folder), holding, explain_worker_loss(), policy:
+        with explain_io_errors(folder), holding, explain_worker_loss(), ExitStack() as stack:
+            stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
+            keras.config.set_dtype_policy(recipe.training.precision)
             state = open_run(folder, recipe, allow)
             job = prepare(recipe, folder, state, strategy, allow)
-            print(headline(job), flush=True)
-            with stop_requests() as request:
+            print(describe_job(job), flush=True)
+            with catch_stop_signals() as request:
                 # Only the chief reacts to signals; the other hosts end after it.
                 run(job, request if is_chief() else StopRequest(), callbacks, draw)
     return Result(folder, state.step, state.best, state.best_step, state.seconds)
@@ -143,7 +145,7 @@ class Job:
         train: the training batches.
         validation: the validation split without examples over the length limits.
         validation_batches: the same in batches.
-        left_out: for each split, the number of examples that were dropped because they are over
+        dropped: for each split, the number of examples that were dropped because they are over
             the length limits, and of bad ones (`data.skip_bad`).
     """
 
@@ -155,18 +157,7 @@ class Job:
     train: Any
     validation: Any
     validation_batches: Any
-    left_out: dict[str, tuple[int, int]]
-
-
-@contextmanager
-def dtype_policy(name: str) -> Iterator[None]:
-    """Set Keras's dtype policy for layers created inside this context."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
+    dropped: dict[str, tuple[int, int]]
 
 
 def prepare(
@@ -176,13 +167,14 @@ def prepare(
     keras.utils.set_random_seed(recipe.seed)
     examples = recipe.data.read("train")
     validation = recipe.data.read("validation")
-    data = {"train": fingerprint(examples), "validation": fingerprint(validation)}
+    data = {"train": compute_fingerprint(examples), "validation": compute_fingerprint(validation)}
+    checkpoint = None
     if state.step:
-        refuse_changes(folder, data_changes(read_data(folder), data), allow)
-    checkpoint = CheckpointFolder(folder / "checkpoints").get_path(state.step)
+        refuse_changes(folder, find_data_changes(read_data(folder), data), allow)
+        checkpoint = CheckpointFolder(folder / "checkpoints").get_path(state.step)
     with strategy.scope():
         optimizer = build_optimizer(recipe.training)
-        task = restore_task(recipe, checkpoint) if state.step else first_task(recipe, examples)
+        task = make_task(recipe, examples, checkpoint)
         freeze(task.model, recipe.training.frozen)
         check_monitor(recipe.training.monitor, task)
         steps = compile_steps(recipe.training, task, optimizer, strategy)
@@ -191,31 +183,25 @@ def prepare(
         for split in (examples, validation)
     )
     fitting = task.within_limits(validation)
-    if state.step:
-        read_variables(checkpoint / VARIABLES, training_variables(steps))
+    if checkpoint is not None:
+        read_variables(checkpoint / VARIABLES, steps.variables)
         steps.averages.swap()
-    agree(strategy, state.step)
+    check_same_step(strategy, state.step)
     if is_chief():
         prepare_run_folder(folder, recipe, state, data)
-    left_out = {
+    dropped = {
         "training": (len(examples) - train.num_examples, examples.skipped),
         "validation": (len(validation) - len(fitting), validation.skipped),
     }
-    return Job(recipe, folder, state, task, steps, train, fitting, some, left_out)
+    return Job(recipe, folder, state, task, steps, train, fitting, some, dropped)
 
 
-def first_task(recipe: Recipe, examples: Any) -> Any:
-    """Return the task before its first step: a new one, or the one that `init` names."""
-    if recipe.init is None:
-        return tasks.TASKS.get(recipe.task).from_recipe(recipe, examples)
-    task = initial_task(recipe)
-    task.set_options(**task.recipe_options(recipe))
-    return task
-
-
-def restore_task(recipe: Recipe, checkpoint: Path) -> Any:
-    """Load the task of an intact checkpoint, with the limits and search options of the recipe."""
-    task = tasks.TASKS.get(recipe.task).load(checkpoint)
+def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
+    """Return the task of a checkpoint; without one, that of `init`, or else a new one."""
+    task_class = tasks.TASKS.get(recipe.task)
+    if checkpoint is None and recipe.init is None:
+        return task_class.from_recipe(recipe, examples)
+    task = load_initial_task(recipe) if checkpoint is None else task_class.load(checkpoint)
     task.set_options(**task.recipe_options(recipe))
     return task
 
@@ -228,14 +214,8 @@ def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy:
     model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)
     exclude_from_weight_decay(model.optimizer, model)
     model.optimizer.build(model.trainable_variables)
-    return Steps(
-        model,
-        strategy,
-        accumulate=options.accumulate,
-        clip_norm=options.clip_norm,
-        ema=options.ema,
-        jit=use_xla(options.jit, strategy),
-    )
+    jit = use_xla(options.jit, strategy)
+    return Steps(model, strategy, options.accumulate, options.clip_norm, options.ema, jit)
 
 
 def check_monitor(name: str, task: Any) -> None:
@@ -248,7 +228,7 @@ def check_monitor(name: str, task: Any) -> None:
         )
 
 
-def headline(job: Job) -> str:
+def describe_job(job: Job) -> str:
     """Return one line with model, parameters, data, devices, precision and run folder."""
     start = f", from the weights of {job.recipe.init}" if job.recipe.init else ""
     if job.state.step:
@@ -256,41 +236,34 @@ def headline(job: Job) -> str:
     return (
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
         f" {job.task.model.count_params():,} parameters;"
-        f" {counted(job.train.num_examples, 'training', job)},"
-        f" {counted(len(job.validation), 'validation', job)};"
-        f" {device_names(job.steps.strategy)}; {job.recipe.training.precision};"
+        f" {describe_split(job.train.num_examples, 'training', job)},"
+        f" {describe_split(len(job.validation), 'validation', job)};"
+        f" {describe_devices(job.steps.strategy)}; {job.recipe.training.precision};"
         f" {job.folder}{start}"
     )
 
 
-def counted(examples: int, split: str, job: Job) -> str:
+def describe_split(examples: int, split: str, job: Job) -> str:
     """Return the numbers of used and dropped examples of a split as text."""
-    reasons = zip(job.left_out[split], ("over the length limits", "bad"), strict=True)
+    reasons = zip(job.dropped[split], ("over the length limits", "bad"), strict=True)
     summary = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
     why = f" ({summary} dropped)" if summary else ""
     return f"{examples:,} {split} {job.task.examples}{why}"
 
 
-def run(
-    job: Job,
-    request: StopRequest,
-    callbacks: Sequence[keras.callbacks.Callback],
-    draw: Draw | None = None,
-) -> None:
+def run(job: Job, request: StopRequest, callbacks: Sequence[Callback], draw: Draw | None) -> None:
     """Train to the end; only the chief writes to the run folder."""
     options, state, steps = job.recipe.training, job.state, job.steps
     clock = Clock(state, request, "tokens" if steps.counts_targets else "examples")
-    keeper = Checkpoints if is_chief() else Follower
-    saving = keeper(job.task, steps, job.folder, options, state, request)
-    watchers = [clock, *measures(job), saving]
+    saving = Checkpoints(job.task, steps, job.folder, options, clock)
+    watchers = [clock, *make_metric_callbacks(job), saving]
     if is_chief():
         events = Events(job.folder)
         log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
-        shown = pictures(job, draw, events)
-        watchers = [clock, *measures(job), *shown, log, saving, progress]
+        watchers[-1:] = [*make_image_callbacks(job, draw, events), log, saving, progress]
     watchers += callbacks
     try:
-        with request.kept():
+        with request.reraise():
             TrainingLoop(steps, job.train, job.validation_batches, options, state, watchers).run()
     except Stopped:
         if state.pending is not None:
@@ -298,19 +271,30 @@ def run(
         raise
 
 
-def measures(job: Job) -> list[keras.callbacks.Callback]:
+def make_metric_callbacks(job: Job) -> list[Callback]:
     """Return the callback that computes the task's metrics, if the run monitors one of them."""
     options, validation = job.recipe.training, job.validation
     if options.monitor == "loss":
         return []
     some = validation.take(range(min(options.monitor_size, len(validation))))
-    return [Measure(partial(job.task.evaluate, some), job.task.metric_names)]
+
+    def measure(epoch: int, logs: dict[str, Any]) -> None:
+        metrics = job.task.evaluate(some)
+        logs |= {f"val_{name}": float(metrics[name]) for name in job.task.metric_names}
+
+    return [LambdaCallback(on_epoch_end=measure)]
 
 
-def pictures(job: Job, draw: Draw | None, events: Events) -> list[keras.callbacks.Callback]:
-    """Return the callback that draws predictions of validation texts, if `draw` is given."""
-    sources = job.task.predict_inputs(job.validation)[:SHOWN]
+def make_image_callbacks(job: Job, draw: Draw | None, events: Events) -> list[Callback]:
+    """Return the callback that draws results of validation examples, if `draw` is given."""
+    sources = job.task.predict_inputs(job.validation)[:DRAWN]
     if draw is None or not sources:
         return []
-    predict, plot = partial(job.task.predict, sources), partial(draw, job.task)
-    return [Pictures(predict, plot, events, job.state)]
+
+    def draw_results(epoch: int, logs: dict[str, Any]) -> None:
+        for number, result in enumerate(job.task.predict(sources), 1):
+            pixels = draw(job.task, result)
+            if pixels is not None:
+                events.write_image(job.state.step, f"attention/{number}", pixels)
+
+    return [LambdaCallback(on_epoch_end=draw_results)]

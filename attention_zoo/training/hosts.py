@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import tensorflow as tf
 
@@ -19,7 +18,7 @@ LOST = (
 )
 
 
-def cluster() -> dict[str, list[str]]:
+def read_cluster() -> dict[str, list[str]]:
     """Return the addresses by task type; empty without `TF_CONFIG`.
 
     Raises:
@@ -42,17 +41,17 @@ def cluster() -> dict[str, list[str]]:
     return addresses
 
 
-def several() -> bool:
+def has_several_hosts() -> bool:
     """Return whether more than one host trains."""
-    return sum(map(len, cluster().values())) > 1
+    return sum(map(len, read_cluster().values())) > 1
 
 
 def is_chief() -> bool:
     """Return whether this host owns the run folder: the chief, or worker 0 without a chief."""
-    if not several():
+    if not has_several_hosts():
         return True
     task = json.loads(os.environ[VARIABLE])["task"]
-    first = "chief" if "chief" in cluster() else "worker"
+    first = "chief" if "chief" in read_cluster() else "worker"
     return task["type"] == first and int(task["index"]) == 0
 
 
@@ -66,7 +65,7 @@ def make_strategy() -> tf.distribute.Strategy:
         ) from None
 
 
-def agree(strategy: tf.distribute.Strategy, step: int) -> None:
+def check_same_step(strategy: tf.distribute.Strategy, step: int) -> None:
     """Wait for all hosts; raise ValueError unless all resume from the same step."""
     mine = strategy.experimental_distribute_values_from_function(lambda _: tf.constant(step))
     total = int(strategy.reduce("SUM", mine, axis=None))
@@ -83,13 +82,10 @@ def explain_worker_loss() -> Iterator[None]:
     try:
         yield
     except LOST as error:
-        if not several():
+        if not has_several_hosts():
             raise
+        (reason, *_) = str(error.message).splitlines()
         raise ValueError(
             "another host failed or cannot be reached; stop all hosts and start them with the same"
-            f" command to resume from the last checkpoint ({_first_line(error)})"
+            f" command to resume from the last checkpoint ({reason})"
         ) from error
-
-
-def _first_line(error: Any) -> str:
-    return str(error.message).splitlines()[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from attention_zoo.training.devices import spread
+from attention_zoo.training.devices import distribute_batches
 from attention_zoo.training.memory import trim_malloc
 from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import RunState
@@ -44,7 +44,7 @@ class TrainingLoop:
         whole = validation.in_order()
         self.validation_steps = int(whole.cardinality())
         # Spread once only, because TensorFlow never frees the functions of a dataset.
-        self.validation = spread(steps.strategy, whole)
+        self.validation = distribute_batches(steps.strategy, whole)
         self.around = keras.callbacks.CallbackList(list(callbacks), model=steps.model)
         self.skipped_in_a_row = 0
 
@@ -58,7 +58,7 @@ class TrainingLoop:
         state, model = self.state, self.steps.model
         model.stop_training = False
         first = state.step * self.options.accumulate
-        batches = iter(spread(self.steps.strategy, self.train.dataset(first)))
+        batches = iter(distribute_batches(self.steps.strategy, self.train.dataset(first)))
         self.around.on_train_begin()
         logs: dict[str, float] = {}
         while not (state.finished or model.stop_training):
@@ -75,10 +75,10 @@ class TrainingLoop:
         for number in range(stop - state.step):
             self.around.on_train_batch_begin(number)
             self._record_outcome(self.steps.train(batches))
-            self.around.on_train_batch_end(number, self._means())
+            self.around.on_train_batch_end(number, self._compute_means())
             if self.steps.model.stop_training:
                 break
-        return self._means()
+        return self._compute_means()
 
     def _evaluate(self, trained: dict[str, float]) -> float:
         """Evaluate, end the interval, and return the validation loss."""
@@ -91,15 +91,15 @@ class TrainingLoop:
                 self.around.on_test_batch_begin(number)
                 outcome = self.steps.test(batches)
                 loss, count = loss + outcome.loss, count + outcome.count
-                self.around.on_test_batch_end(number, {"loss": _mean(loss, count)})
-            mean = _mean(loss, count)
+                self.around.on_test_batch_end(number, {"loss": _divide(loss, count)})
+            mean = _divide(loss, count)
             self.around.on_test_end({"loss": mean})
             self.around.on_epoch_end(interval, {**trained, "val_loss": mean})
         trim_malloc()
         return mean
 
-    def _means(self) -> dict[str, float]:
-        means = {"loss": _mean(self.state.loss, self.state.count)}
+    def _compute_means(self) -> dict[str, float]:
+        means = {"loss": _divide(self.state.loss, self.state.count)}
         if self.options.on_nan == "skip":
             means["skipped"] = self.state.skipped
         return means
@@ -113,7 +113,7 @@ class TrainingLoop:
             return
         self.state.skipped += 1
         self.skipped_in_a_row += 1
-        fault = self._fault(outcome)
+        fault = self._describe_fault(outcome)
         if self.options.on_nan == "stop":
             raise ValueError(
                 f"{fault}; the update was not applied, and the checkpoints are intact. Fix these"
@@ -126,18 +126,16 @@ class TrainingLoop:
                 " examples, or lower training.learning_rate"
             )
 
-    def _fault(self, outcome: Outcome) -> str:
+    def _describe_fault(self, outcome: Outcome) -> str:
         """Return a message with the step, the fault and the numbers of the training examples."""
         first = self.state.step * self.options.accumulate
-        examples = [
-            str(number)
-            for batch in range(first, first + self.options.accumulate)
-            for number in self.train.examples(batch)
-        ]
+        batches = range(first, first + self.options.accumulate)
+        numbers = [number for batch in batches for number in self.train.examples(batch)]
         value = outcome.loss / max(outcome.count, 1.0)
         what = "gradient is not finite" if math.isfinite(value) else f"loss is {value}"
-        return f"step {self.state.step + 1}: the {what} on training examples {', '.join(examples)}"
+        examples = ", ".join(map(str, numbers))
+        return f"step {self.state.step + 1}: the {what} on training examples {examples}"
 
 
-def _mean(total: float, count: float) -> float:
+def _divide(total: float, count: float) -> float:
     return total / count if count else math.nan

@@ -44,9 +44,7 @@ def build_optimizer(options: TrainingOptions) -> keras.optimizers.Optimizer:
         ValueError: the optimizer, one of its arguments or the schedule is unknown, or an argument
             has a wrong type.
     """
-    schedule = Schedule(
-        options.schedule, options.learning_rate, options.warmup_steps, options.steps
-    )
+    rate = Schedule(options.schedule, options.learning_rate, options.warmup_steps, options.steps)
     arguments = dict(options.optimizer)
     make = OPTIMIZERS.get(arguments.pop("name"))
     defaults = {p.name: p.default for p in inspect.signature(make).parameters.values()}
@@ -60,7 +58,7 @@ def build_optimizer(options: TrainingOptions) -> keras.optimizers.Optimizer:
             raise ValueError(f"{key}: unknown argument{hint} (known: {', '.join(known)})")
         _check_type(key, value, defaults[name])
     try:
-        return make(learning_rate=schedule, **arguments)
+        return make(learning_rate=rate, **arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"training.optimizer: {' '.join(str(error).split())}") from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,8 +20,23 @@ from attention_zoo.tasks.text_pair_corpora import Dates
 
 FORMAT_VERSION = 1
 
+_CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "at least 1": (
+        "steps batch_size evaluate_every checkpoint_every keep_checkpoints monitor_size patience"
+        " accumulate",
+        lambda count: count >= 1,
+    ),
+    "at least 0": ("warmup_steps", lambda count: count >= 0),
+    "above 0": ("learning_rate clip_norm", lambda value: value > 0),
+    "in [0, 1)": ("label_smoothing", lambda value: 0 <= value < 1),
+    "between 0 and 1": ("ema", lambda value: 0 < value < 1),
+    "true, false or auto": ("jit", lambda value: value in (True, False, "auto")),
+    "auto or at least 1": ("devices", lambda n: n == "auto" or (isinstance(n, int) and n >= 1)),
+}
+"""Names of training options by the condition on their values; null is always allowed."""
 
-def _named(key: str, value: Any) -> dict[str, Any]:
+
+def _add_name(key: str, value: Any) -> dict[str, Any]:
     """Return options with their `name`, which may be given alone."""
     options = {"name": value} if isinstance(value, str) else value
     if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
@@ -66,7 +81,7 @@ class TrainingOptions:
 
     steps: int = 10000
     batch_size: int = 64
-    optimizer: Any = "adam"
+    optimizer: Any = field(default_factory=lambda: {"name": "adam"})
     learning_rate: float = 1e-3
     schedule: str = "constant"
     warmup_steps: int = 0
@@ -87,29 +102,12 @@ class TrainingOptions:
     devices: int | str = "auto"
 
     def __post_init__(self) -> None:
-        self.optimizer = _named("training.optimizer", self.optimizer)
-        counts = "steps batch_size evaluate_every checkpoint_every keep_checkpoints"
-        counts += " monitor_size patience accumulate"
-        for name in counts.split():
-            value = vars(self)[name]
-            if value is not None and value < 1:
-                raise ValueError(f"training.{name} must be at least 1, got {value}")
-        if self.warmup_steps < 0:
-            raise ValueError(f"training.warmup_steps must be at least 0, got {self.warmup_steps}")
-        for name in ("learning_rate", "clip_norm"):
-            value = vars(self)[name]
-            if value is not None and not value > 0:
-                raise ValueError(f"training.{name} must be above 0, got {value}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(
-                f"training.label_smoothing must be in [0, 1), got {self.label_smoothing}"
-            )
-        if self.jit not in (True, False, "auto"):
-            raise ValueError(f"training.jit must be true, false or auto, got {self.jit}")
-        if self.ema is not None and not 0 < self.ema < 1:
-            raise ValueError(f"training.ema must be between 0 and 1, got {self.ema}")
-        if self.devices != "auto" and not (isinstance(self.devices, int) and self.devices >= 1):
-            raise ValueError(f"training.devices must be auto or at least 1, got {self.devices}")
+        self.optimizer = _add_name("training.optimizer", self.optimizer)
+        for condition, (names, holds) in _CONDITIONS.items():
+            for name in names.split():
+                value = vars(self)[name]
+                if value is not None and not holds(value):
+                    raise ValueError(f"training.{name} must be {condition}, got {value}")
 
 
 @dataclass
@@ -151,8 +149,9 @@ class Recipe:
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
         task = TASKS.get(self.task)
-        if not isinstance(self.data, tuple(map(task.corpora.get, task.corpora.names()))):
-            raise ValueError(_unknown_corpus(self.data.corpus, task))
+        corpus = task.corpora.get(self.data.corpus)
+        if not isinstance(self.data, corpus):
+            raise ValueError(f"data must be a {corpus.__name__}, got {self.data!r}")
         for name in self.data.switches:
             if vars(self.data)[name] and name not in task.switches:
                 raise ValueError(f"data.{name}=true: task {self.task} has no such option")
@@ -169,12 +168,12 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     path = Path(path)
     page, lines = _read_page(path)
-    check_format_version(_place(path, lines, "format_version"), page, FORMAT_VERSION)
-    pieces = [(page, lambda key: _place(path, lines, key)), *_pieces(overrides)]
+    check_format_version(_locate(path, lines, "format_version"), page, FORMAT_VERSION)
+    pieces = [(page, lambda key: _locate(path, lines, key)), *_parse_overrides(overrides)]
     plain = OmegaConf.merge(*(piece for piece, _ in pieces))
     schema = OmegaConf.structured(Recipe)
-    schema.data = OmegaConf.structured(_corpus(plain, path))
-    recipe = _recipe(schema, pieces, f"{path}: ")
+    schema.data = OmegaConf.structured(_find_corpus(plain, path))
+    recipe: Recipe = _override(schema, pieces, f"{path}: ")
     if recipe.run is None:
         recipe.run = str(Path("runs") / path.stem)
     return recipe
@@ -182,7 +181,8 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
-    return _recipe(OmegaConf.structured(recipe), _pieces(overrides), "")
+    changed: Recipe = _override(OmegaConf.structured(recipe), _parse_overrides(overrides))
+    return changed
 
 
 def override_task(task: Task, overrides: Sequence[str]) -> None:
@@ -194,36 +194,15 @@ def override_task(task: Task, overrides: Sequence[str]) -> None:
     if not task.uses_beam_search:  # `n_best` must not exceed `beam_width` in `SearchOptions`
         best = [text for text in overrides if text.startswith("search.n_best=")]
         overrides = [*(text.replace("n_best", "beam_width") for text in best), *overrides]
-    options = [(name, type(value), value) for name, value in task.options.items()]
-    schema = OmegaConf.create(
-        {
-            "data": OmegaConf.structured(make_dataclass("TaskOptions", options)),
-            "search": OmegaConf.structured(task.search),
-        }
-    )
+    fields = [(name, type(value), value) for name, value in task.options.items()]
+    options = make_dataclass("TaskOptions", fields)
+    schema = OmegaConf.create({"data": options, "search": task.search})
     OmegaConf.set_struct(schema, True)
-    OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
-    for piece, name in _pieces(overrides):
-        schema = _merge(schema, piece, name)
-    try:
-        search: Any = OmegaConf.to_object(schema.search)
-    except (OmegaConfBaseException, ValueError) as error:
-        raise ValueError(_first_line(error)) from None
-    task.set_options(search=search, **schema.data)
+    changed = _override(schema, _parse_overrides(overrides))
+    task.set_options(search=changed["search"], **vars(changed["data"]))
 
 
-def parse_override(text: str) -> DictConfig:
-    """Parse `key.key=value` into a nested config; raise ValueError if it is malformed."""
-    key, equals, _ = text.partition("=")
-    if not equals or not all(part.isidentifier() for part in key.split(".")):
-        raise ValueError(f"{text}: expected key.key=value, such as training.steps=100")
-    try:
-        return OmegaConf.from_dotlist([text])
-    except (OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ValueError(f"{text}: {_first_line(error)}") from None
-
-
-def recipe_text(recipe: Recipe) -> str:
+def format_recipe(recipe: Recipe) -> str:
     """Return the whole recipe, including defaults, as YAML that `read_recipe` can read."""
     return OmegaConf.to_yaml(OmegaConf.structured(recipe))
 
@@ -233,7 +212,8 @@ def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such recipe{_nearby(path)}") from None
+        hint = did_you_mean(str(path), map(str, path.parent.glob("*.yaml")))
+        raise ValueError(f"{path}: no such recipe{hint}") from None
     except IsADirectoryError:
         raise ValueError(f"{path}: is a folder; give a recipe's .yaml file") from None
     except UnicodeDecodeError:
@@ -247,87 +227,79 @@ def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"{path}:{line}: not valid YAML: {error.problem}") from None
     except (yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(f"{path}: not valid YAML: {_first_line(error)}") from None
+        raise ValueError(f"{path}: not valid YAML: {_get_first_line(error)}") from None
     for old, new in RENAMED_OPTIONS.items():
         if isinstance(page, DictConfig) and old in (page.get("data") or {}):
             page.data[new] = page.data.pop(old)
-    return page, dict(_lines(node, ""))
+    return page, dict(_find_lines(node, ""))
 
 
-def _lines(node: yaml.Node | None, prefix: str) -> Iterator[tuple[str, int]]:
+def _find_lines(node: yaml.Node | None, prefix: str) -> Iterator[tuple[str, int]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield prefix + key.value, key.start_mark.line + 1
-            yield from _lines(value, f"{prefix}{key.value}.")
+            yield from _find_lines(value, f"{prefix}{key.value}.")
 
 
-def _place(path: Path, lines: dict[str, int], key: str) -> str:
+def _locate(path: Path, lines: dict[str, int], key: str) -> str:
     return f"{path}:{lines[key]}" if key in lines else str(path)
 
 
-def _nearby(path: Path) -> str:
-    names = [str(other) for other in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
-    return did_you_mean(str(path), names)
-
-
-def _corpus(plain: Any, path: Path) -> type[Corpus]:
+def _find_corpus(plain: Any, path: Path) -> type[Corpus]:
     """Return the dataclass of the corpus that a recipe names, among those of its task."""
     try:
-        task = TASKS.get(plain.get("task", Recipe.task))
+        corpora = TASKS.get(plain.get("task", Recipe.task)).corpora
+        data = plain.get("data")
+        if not isinstance(data, DictConfig) or "corpus" not in data:
+            raise ValueError(f"data.corpus is missing; name one of {', '.join(corpora.names())}")
+        corpus: Any = corpora.get(data.corpus)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    data = plain.get("data")
-    if not isinstance(data, DictConfig) or "corpus" not in data:
-        known = ", ".join(task.corpora.names())
-        raise ValueError(f"{path}: data.corpus is missing; name one of {known}")
-    if data.corpus not in task.corpora:
-        raise ValueError(f"{path}: {_unknown_corpus(data.corpus, task)}")
-    corpus: Any = task.corpora.get(data.corpus)
     return corpus
 
 
-def _unknown_corpus(name: Any, task: type[Task]) -> str:
-    names = task.corpora.names()
-    return (
-        f"data.corpus={name}: task {task.name} has no such corpus{did_you_mean(name, names)}"
-        f" (known: {', '.join(names)})"
-    )
-
-
-def _pieces(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
+def _parse_overrides(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
     """Return each override as a config, and the function that names it in messages."""
-    return [(parse_override(text), lambda key, text=text: text) for text in overrides]
+    pieces = []
+    for text in overrides:
+        key, equals, _ = text.partition("=")
+        if not equals or not all(part.isidentifier() for part in key.split(".")):
+            raise ValueError(f"{text}: expected key.key=value, such as training.steps=100")
+        try:
+            pieces.append((OmegaConf.from_dotlist([text]), lambda key, text=text: text))
+        except (OmegaConfBaseException, yaml.YAMLError) as error:
+            raise ValueError(f"{text}: {_get_first_line(error)}") from None
+    return pieces
 
 
-def _recipe(schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], place: str) -> Recipe:
-    """Merge the pieces into the schema in order, and convert the result to a recipe."""
+def _override(
+    schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], location: str = ""
+) -> Any:
+    """Merge the pieces into the schema in order, and convert the result to dataclasses."""
     OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
     for piece, name in pieces:
-        _name_optimizer(schema, piece, name)
+        if "training" in schema:
+            _name_optimizer(schema, piece, name)
         schema = _merge(schema, piece, name)
     try:
-        recipe: Any = OmegaConf.to_object(schema)
+        return OmegaConf.to_object(schema)
     except (OmegaConfBaseException, ValueError) as error:
-        raise ValueError(f"{place}{_first_line(error)}") from None
-    return recipe
+        raise ValueError(f"{location}{_get_first_line(error)}") from None
 
 
-def _name_optimizer(schema: DictConfig, piece: DictConfig, place: Any) -> None:
+def _name_optimizer(schema: DictConfig, piece: DictConfig, locate: Any) -> None:
     """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
-    key = "training.optimizer"
-    current, given = OmegaConf.select(schema, key), OmegaConf.select(piece, key, default={})
-    if not isinstance(given, str | Mapping):
-        raise ValueError(f"{place(key)}: {key} must be a name or a mapping, got {given}")
-    name = current if isinstance(current, str) else current.get("name")
-    if isinstance(given, str) or given.get("name", name) != name:
-        schema.training.optimizer = {}
-    elif isinstance(current, str):
-        schema.training.optimizer = {"name": current}
+    key, current = "training.optimizer", schema.training.optimizer
+    given = OmegaConf.select(piece, key, default={})
     if isinstance(given, str):
-        piece.training.optimizer = {"name": given}
+        given = piece.training.optimizer = {"name": given}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{locate(key)}: {key} must be a name or a mapping, got {given}")
+    if given.get("name", current.name) != current.name:
+        schema.training.optimizer = {}
 
 
-def _merge(schema: DictConfig, piece: DictConfig, place: Any) -> DictConfig:
+def _merge(schema: DictConfig, piece: DictConfig, locate: Any) -> DictConfig:
     """Merge a page or an override into the schema; raise ValueError that locates a bad key."""
     try:
         merged: Any = OmegaConf.merge(schema, piece)
@@ -335,12 +307,13 @@ def _merge(schema: DictConfig, piece: DictConfig, place: Any) -> DictConfig:
         key = str(error.full_key)
         section = OmegaConf.select(schema, key.rpartition(".")[0]) if "." in key else schema
         hint = did_you_mean(error.key, section)
-        raise ValueError(f"{place(key)}: unknown key {key!r}{hint}") from None
+        raise ValueError(f"{locate(key)}: unknown key {key!r}{hint}") from None
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
-        raise ValueError(f"{place(key)}: {key + ': ' if key else ''}{_first_line(error)}") from None
+        name = f"{key}: " if key else ""
+        raise ValueError(f"{locate(key)}: {name}{_get_first_line(error)}") from None
     return merged
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return str(error).splitlines()[0]

@@ -29,15 +29,15 @@ from attention_zoo.training import tensorboard
 from attention_zoo.training.changes import (
     Fingerprint,
     check_allowed,
-    recipe_changes,
+    find_recipe_changes,
     refuse_changes,
 )
 from attention_zoo.training.lock import LOCK
-from attention_zoo.training.recipe import Recipe, TrainingOptions, read_recipe, recipe_text
+from attention_zoo.training.recipe import Recipe, TrainingOptions, format_recipe, read_recipe
 
 RECIPE, DATA, LOG, VARIABLES = "recipe.yaml", "data.json", "log.jsonl", "training.npz"
 FORMAT_VERSION = 1  # of training.json
-UNCLAIMED = {LOCK, DATA, f"{DATA}.new", f"{RECIPE}.new"}
+LEFTOVERS = {LOCK, DATA, f"{DATA}.new", f"{RECIPE}.new"}
 """Files that an interrupted start may leave in a folder before `recipe.yaml` exists."""
 
 
@@ -88,11 +88,11 @@ def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
     """
     check_allowed(recipe, allow)
     there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    if not {*there} - UNCLAIMED and (folder.is_dir() or not folder.exists()):
+    if not {*there} - LEFTOVERS and (folder.is_dir() or not folder.exists()):
         return False
     if not (folder / RECIPE).is_file():
         raise ValueError(f"{folder}: exists but holds no run; use another run=FOLDER")
-    refuse_changes(folder, recipe_changes(read_recipe(folder / RECIPE), recipe), allow)
+    refuse_changes(folder, find_recipe_changes(read_recipe(folder / RECIPE), recipe), allow)
     return True
 
 
@@ -103,7 +103,7 @@ def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunStat
     """
     newest = None
     if holds_run(folder, recipe, allow):
-        newest = CheckpointFolder(folder / "checkpoints").newest()
+        newest = CheckpointFolder(folder / "checkpoints").find_newest()
     if newest is None:
         return RunState()
     state = read_state(newest)
@@ -114,7 +114,7 @@ def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunStat
 def may_be_finished(folder: Path, recipe: Recipe) -> bool:
     """Return whether the state of the newest checkpoint is finished; check no other file."""
     store = CheckpointFolder(folder / "checkpoints")
-    steps = store.steps()
+    steps = store.list_steps()
     try:
         return bool(steps) and read_state(store.get_path(steps[0])).is_over(recipe.training)
     except (OSError, ValueError):  # `open_run` reports the damage
@@ -126,7 +126,7 @@ def read_data(folder: Path) -> dict[str, Fingerprint]:
     path = folder / DATA
     if not path.exists():
         return {}
-    with _naming(path):
+    with _name_damaged_file(path):
         content: dict[str, Fingerprint] = json.loads(path.read_text(encoding="utf-8"))
     return content
 
@@ -141,14 +141,14 @@ def prepare_run_folder(
     folder.mkdir(parents=True, exist_ok=True)
     if not state.step or read_data(folder) != data:
         _replace_and_keep(folder / DATA, json.dumps(data, indent=1) + "\n", state.step)
-    if not (folder / RECIPE).exists() or recipe_changes(read_recipe(folder / RECIPE), recipe):
-        _replace_and_keep(folder / RECIPE, recipe_text(recipe), state.step)
+    if not (folder / RECIPE).exists() or find_recipe_changes(read_recipe(folder / RECIPE), recipe):
+        _replace_and_keep(folder / RECIPE, format_recipe(recipe), state.step)
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     CheckpointFolder(folder / "checkpoints").delete_after(state.step)
     logged = state.step if state.pending is None else state.step - 1
     if (folder / LOG).exists():
-        cut_log(folder / LOG, logged)
-    tensorboard.cut_back(folder, logged)
+        trim_log(folder / LOG, logged)
+    tensorboard.trim_events(folder, logged)
 
 
 def _replace_and_keep(path: Path, text: str, step: int) -> None:
@@ -159,7 +159,7 @@ def _replace_and_keep(path: Path, text: str, step: int) -> None:
     replace_file(path, text)
 
 
-def cut_log(path: Path, step: int) -> None:
+def trim_log(path: Path, step: int) -> None:
     """Remove the lines after a step, and an incomplete last line, from a log."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     try:
@@ -179,24 +179,25 @@ def write_state(folder: Path, state: RunState) -> None:
 def read_state(folder: Path) -> RunState:
     """Read what `write_state` wrote; raise ValueError if it is damaged."""
     path = folder / STATE
-    with _naming(path):
+    with _name_damaged_file(path):
         content = json.loads(path.read_text(encoding="utf-8"))
         version = {"format_version": content.pop("format_version", 1)}
     check_format_version(path, version, FORMAT_VERSION)
-    with _naming(path):
+    with _name_damaged_file(path):
         return RunState(**content)
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _name_damaged_file(path: Path, *errors: type[Exception]) -> Iterator[None]:
     """Raise ValueError that names a file whose content is invalid."""
+    handled: tuple[type[Exception], ...] = (AttributeError, TypeError, ValueError, *errors)
     try:
         yield
-    except (AttributeError, TypeError, ValueError) as error:
+    except handled as error:
         raise ValueError(f"{path}: damaged ({error}); start a new run") from None
 
 
-def as_arrays(groups: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def convert_to_arrays(groups: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return variables as arrays by group and index, without copies where TensorFlow allows."""
     return {
         f"{group}.{number}": np.asarray(tf.convert_to_tensor(variable.value))
@@ -206,7 +207,7 @@ def as_arrays(groups: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> Entry:
-    """Save the result of `as_arrays` to one `.npz` file; return its manifest entry."""
+    """Save the result of `convert_to_arrays` to one `.npz` file; return its manifest entry."""
     with HashedFile(path) as file:
         np.savez(file, **arrays)
     return file.entry
@@ -218,11 +219,8 @@ def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
     Raises:
         ValueError: the file is damaged or lacks a variable of that shape.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
+    with _name_damaged_file(path, OSError, EOFError, zipfile.BadZipFile), np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
     for group, variables in groups.items():
         for number, variable in enumerate(variables):
             array = arrays.get(f"{group}.{number}")

@@ -63,10 +63,8 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, name: str, learning_rate: float, warmup_steps: int, steps: int) -> None:
         self.factor = SCHEDULES.get(name)
-        self.name = name
-        self.learning_rate = learning_rate
-        self.warmup_steps = warmup_steps
-        self.steps = steps
+        self.name, self.learning_rate = name, learning_rate
+        self.warmup_steps, self.steps = warmup_steps, steps
 
     def __call__(self, step: Any) -> Any:
         """Return the learning rate of update `step + 1`, a float32 scalar."""
@@ -77,9 +75,5 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {
-            "name": self.name,
-            "learning_rate": self.learning_rate,
-            "warmup_steps": self.warmup_steps,
-            "steps": self.steps,
-        }
+        names = ("name", "learning_rate", "warmup_steps", "steps")
+        return {name: vars(self)[name] for name in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -66,26 +67,33 @@ class Steps:
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.weights = model.trainable_variables
         # Logits are the largest tensor of a batch. Only the loss uses them, so it computes them.
-        projects = "project" in _arguments(model) and _knows_total(model.loss)
+        arguments = inspect.signature(model.call).parameters
+        projects = "project" in arguments and _knows_total(model.loss)
         self._options = {"project": False} if projects else {}
         self.counts_targets = hasattr(model.loss, "count")
-        self.statistics = _statistics(model)
+        self.statistics = _get_statistics(model)
         half = model.dtype_policy.compute_dtype == "float16"
         with strategy.scope():
             self.scale = LossScale() if half else None
             self.averages = Averages([] if ema is None else self.weights, ema or 0.0)
         model.optimizer._all_reduce_sum_gradients = lambda pairs: pairs  # they are summed already
-        compile_ = _function(jit_compile=jit)
-        self._sum_gradients, self._sum_losses = compile_(self._gradients), compile_(self._losses)
+        self._sum_gradients = _compile(self._compute_gradients, jit_compile=jit)
+        self._sum_losses = _compile(self._compute_losses, jit_compile=jit)
         # Compiled with one device only: a separate function cannot communicate between devices.
-        self._apply = compile_(self._update) if jit else self._update
-        self._train, self._test = _function()(self._train_step), _function()(self._test_step)
+        self._apply = _compile(self._optimize, jit_compile=True) if jit else self._optimize
+        self._train, self._test = _compile(self._train_step), _compile(self._test_step)
 
     @property
     def variables(self) -> dict[str, list[Any]]:
-        """Variables, besides weights, optimizer and seeds, that an exact resume needs."""
-        scale = [] if self.scale is None else self.scale.variables
-        return {"averages": self.averages.variables, "loss_scale": scale}
+        """Variables, besides the weights, that are needed to resume a run exactly."""
+        model, scale = self.model, [] if self.scale is None else self.scale.variables
+        others = {id(variable) for variable in (*model.weights, *model.metrics_variables)}
+        return {
+            "optimizer": list(model.optimizer.variables),
+            "seeds": [variable for variable in model.variables if id(variable) not in others],
+            "averages": self.averages.variables,
+            "loss_scale": scale,
+        }
 
     def train(self, batches: Any) -> Outcome:
         """Do one update with the next batches of an iterator."""
@@ -99,73 +107,62 @@ class Steps:
 
     # On one device.
 
-    def _losses(self, batch: Any, training: bool = False) -> list[Tensor]:
+    def _compute_losses(self, batch: Any, training: bool = False) -> list[Tensor]:
         """Return the sum of the losses of a shard, and their count."""
         inputs, targets, live = batch
-        outputs = self.model(inputs, **self._options, **_training(self.model, training))
-        loss, count = sum_and_count(self.model.loss, targets, outputs)
+        outputs = self.model(inputs, training=training, **self._options)
+        loss, count = compute_sums(self.model.loss, targets, outputs)
         loss += count * sum(tf.cast(part, loss.dtype) for part in self.model.losses)
         return [tf.where(live, loss, 0.0), tf.where(live, count, 0.0)]
 
-    def _gradients(self, batch: Any) -> list[Tensor]:
+    def _compute_gradients(self, batch: Any) -> list[Tensor]:
         """Return the sums of loss, count and (dense) gradients of a shard."""
         with tf.GradientTape() as tape:
-            loss, count = self._losses(batch, training=True)
+            loss, count = self._compute_losses(batch, training=True)
             lift = None if self.scale is None else self.scale.value / tf.maximum(count, 1.0)
             lifted = loss if lift is None else loss * lift
-        gradients = tape.gradient(
-            lifted, [w.value for w in self.weights], unconnected_gradients="zero"
-        )
+        weights = [weight.value for weight in self.weights]
+        gradients = tape.gradient(lifted, weights, unconnected_gradients="zero")
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return [loss, count, *(dense if lift is None else [part / lift for part in dense])]
 
-    def _update(self, gradients: list[Tensor]) -> None:
+    def _optimize(self, gradients: list[Tensor]) -> None:
         self.model.optimizer.apply(gradients, self.weights)
 
     # On all devices.
 
-    def _on_each(self, work: Any, *given: Any) -> Any:
+    def _run_on_devices(self, work: Any, *given: Any) -> Any:
         return self.strategy.run(tf.autograph.experimental.do_not_convert(work), given)
 
-    def _totals(self, sums: Any) -> Any:
-        """Return the sums over all devices, on each of them."""
-
-        def add(sums: list[Tensor]) -> Any:
-            return tf.distribute.get_replica_context().all_reduce("SUM", sums)
-
-        return self._on_each(add, sums)
-
-    def _agree(self) -> None:
+    def _average_statistics(self) -> None:
         """Replace floating-point statistics, such as moving means, by their mean over devices.
 
         So evaluations, checkpoints and resumed runs use the same values.
         """
         kept = [w.value for w in self.statistics if w.value.dtype.is_floating]
         if kept and self.strategy.num_replicas_in_sync > 1:
-            means = tf.distribute.get_replica_context().all_reduce("MEAN", kept)
+            means = _all_reduce("MEAN", kept)
             for variable, mean in zip(kept, means, strict=True):
                 variable.assign(mean)
 
-    def _first(self, value: Any) -> Tensor:
+    def _get_first(self, value: Any) -> Tensor:
         return self.strategy.experimental_local_results(value)[0]
 
     def _train_step(self, batches: Any) -> Tensor:
         others = self.statistics
-        before = [tf.identity(self._first(weight.value)) for weight in others]
-        sums = self._on_each(self._sum_gradients, next(batches))
+        before = [tf.identity(self._get_first(weight.value)) for weight in others]
+        sums = self._run_on_devices(self._sum_gradients, next(batches))
         if self.accumulate > 1:
-            counted = [
-                pair for pair in zip(others, before, strict=True) if pair[1].dtype.is_integer
-            ]
-            sums = self._accumulated(batches, sums, counted)
-        self._on_each(self._agree)
-        totals = self._totals(sums)
-        ready = self._on_each(self._normalized, totals)
-        loss, count, norm = (self._first(part) for part in ready[:3])
-        code = self._code(loss, norm)
+            pairs = zip(others, before, strict=True)
+            counters = [pair for pair in pairs if pair[1].dtype.is_integer]
+            sums = self._add_micro_batches(batches, sums, counters)
+        self._run_on_devices(self._average_statistics)
+        ready = self._run_on_devices(self._normalize_gradients, sums)
+        loss, count, norm = (self._get_first(part) for part in ready[:3])
+        code = self._get_code(loss, norm)
 
         def update() -> Tensor:
-            self._on_each(self._apply, ready[3:])
+            self._run_on_devices(self._apply, ready[3:])
             self.averages.update(self.strategy, self.model.optimizer.iterations.value)
             return code
 
@@ -179,30 +176,33 @@ class Steps:
             self.scale.update(tf.equal(code, OVERFLOW))
         return tf.stack([loss, count, tf.cast(code, tf.float32)])
 
-    def _accumulated(self, batches: Any, sums: Any, counted: list[Any]) -> Any:
+    def _add_micro_batches(self, batches: Any, sums: Any, counters: list[Any]) -> Any:
         """Add the other micro-batches of an update to `sums`; reset the counters before each."""
 
         def more(number: Tensor, sums: Any) -> Any:
-            for weight, value in counted:
+            for weight, value in counters:
                 weight.value.assign(value)
 
             def add(batch: Any, sums: Any) -> Any:
                 return [a + b for a, b in zip(sums, self._sum_gradients(batch), strict=True)]
 
-            return number + 1, self._on_each(add, next(batches), sums)
+            return number + 1, self._run_on_devices(add, next(batches), sums)
 
         return tf.while_loop(lambda number, sums: number < self.accumulate, more, (1, sums))[1]
 
-    def _normalized(self, totals: list[Tensor]) -> list[Tensor]:
-        """Divide the gradient by the count and clip it; return loss sum, count, norm, gradient."""
-        loss, count, *gradients = totals
+    def _normalize_gradients(self, sums: list[Tensor]) -> list[Tensor]:
+        """Return the sum over all devices of loss and count, the norm, and the clipped gradient.
+
+        The norm and the gradient are divided by the count.
+        """
+        loss, count, *gradients = _all_reduce("SUM", sums)
         share = 1.0 / tf.maximum(count, 1.0)
         norm = tf.linalg.global_norm(gradients) * share
         if self.clip_norm is not None:
             share *= tf.minimum(1.0, self.clip_norm / norm)
         return [loss, count, norm, *(gradient * share for gradient in gradients)]
 
-    def _code(self, loss: Tensor, norm: Tensor) -> Tensor:
+    def _get_code(self, loss: Tensor, norm: Tensor) -> Tensor:
         whole, finite = tf.math.is_finite(loss), tf.math.is_finite(norm)
         failed = FAULT
         if self.scale is not None:
@@ -210,11 +210,16 @@ class Steps:
         return tf.where(whole & finite, APPLIED, failed)
 
     def _test_step(self, batches: Any) -> Tensor:
-        sums = self._on_each(self._sum_losses, next(batches))
-        return tf.stack([self._first(part) for part in self._totals(sums)])
+        sums = self._run_on_devices(self._sum_losses, next(batches))
+        totals = self._run_on_devices(partial(_all_reduce, "SUM"), sums)
+        return tf.stack([self._get_first(part) for part in totals])
 
 
-def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> list[Tensor]:
+def _all_reduce(kind: str, values: list[Tensor]) -> Any:
+    return tf.distribute.get_replica_context().all_reduce(kind, values)
+
+
+def compute_sums(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> list[Tensor]:
     """Return the sum of a batch's losses, and their count.
 
     A loss with `count(targets)` is the mean over that count. A loss with `total` computes the sum
@@ -235,15 +240,11 @@ def sum_and_count(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> 
 
 def _knows_total(loss: Any) -> bool:
     """Return whether a loss's `total` matches its `call`: no subclass overrides `call` alone."""
-    families = type(loss).__mro__
-    of_total, of_call = (
-        next((n for n, one in enumerate(families) if name in vars(one)), len(families))
-        for name in ("total", "call")
-    )
-    return of_total < len(families) and of_total <= of_call
+    methods = (vars(one) for one in type(loss).__mro__)
+    return next(("total" in own for own in methods if "total" in own or "call" in own), False)
 
 
-def _statistics(model: keras.Model) -> list[Any]:
+def _get_statistics(model: keras.Model) -> list[Any]:
     """Return the statistics of trainable layers (moving means, counters), without seeds."""
     trained = [layer for layer in model._flatten_layers() if layer.trainable]
     own = {id(v) for layer in trained for v in layer._non_trainable_variables}
@@ -260,13 +261,5 @@ def check_loss(loss: Any) -> None:
         )
 
 
-def _training(model: keras.Model, training: bool) -> dict[str, bool]:
-    return {"training": training} if "training" in _arguments(model) else {}
-
-
-def _arguments(model: keras.Model) -> Any:
-    return inspect.signature(model.call).parameters
-
-
-def _function(**options: Any) -> Any:
-    return lambda work: tf.function(work, autograph=False, reduce_retracing=True, **options)
+def _compile(work: Any, **options: Any) -> Any:
+    return tf.function(work, autograph=False, reduce_retracing=True, **options)

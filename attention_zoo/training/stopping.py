@@ -43,7 +43,7 @@ class StopRequest:
             raise Stopped(self.number)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def reraise(self) -> Iterator[None]:
         """Raise `Stopped` again if C code turned it into another exception.
 
         While TensorFlow traces, an exception of a signal handler may appear as a `SystemError` or
@@ -58,7 +58,7 @@ class StopRequest:
 
 
 @contextmanager
-def stop_requests() -> Iterator[StopRequest]:
+def catch_stop_signals() -> Iterator[StopRequest]:
     """Turn a signal inside this context into a request; a second signal has its usual effect.
 
     Outside of the main thread, which alone receives signals, there is never a request.
@@ -67,10 +67,9 @@ def stop_requests() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
-    for number, handler in [*before.items()]:
-        if handler in (None, signal.SIG_IGN):  # not installed by Python, or ignored (`nohup`)
-            del before[number]
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
+    # Leave alone what Python did not install (None), and what is ignored (`nohup`).
+    before = {n: h for n, h in handlers.items() if h not in (None, signal.SIG_IGN)}
 
     def restore() -> None:
         for number, handler in before.items():

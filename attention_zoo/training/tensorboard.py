@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+from tensorflow.compat.v1 import Event
+
 FOLDER = "tensorboard"
 
 
@@ -20,75 +23,53 @@ class Events:
     """
 
     def __init__(self, folder: Path) -> None:
-        import tensorflow as tf
-
-        self._summary = tf.summary
         self.folder = folder / FOLDER
         self.folder.mkdir(exist_ok=True)
-        with _as_of_the_system(self.folder):
+        with _convert_errors(self.folder):
             self._writer = tf.summary.create_file_writer(str(self.folder))
 
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+    def write_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write one point of each curve, and flush the file to disk."""
-        with _as_of_the_system(self.folder), self._writer.as_default():
+        with _convert_errors(self.folder), self._writer.as_default():
             for name, value in values.items():
-                self._summary.scalar(name, value, step=step)
+                tf.summary.scalar(name, value, step=step)
             self._writer.flush()
 
-    def picture(self, step: int, name: str, pixels: Any) -> None:
+    def write_image(self, step: int, name: str, pixels: Any) -> None:
         """Write one image `(height, width, channels)`, uint8."""
-        with _as_of_the_system(self.folder), self._writer.as_default():
-            self._summary.image(name, pixels[None], step=step)
+        with _convert_errors(self.folder), self._writer.as_default():
+            tf.summary.image(name, pixels[None], step=step)
 
 
-def cut_back(folder: Path, step: int) -> None:
+def trim_events(folder: Path, step: int) -> None:
     """Remove the events after a step, and an incomplete last event, from a run's files."""
-    from tensorflow.compat.v1 import Event
-
     for path in sorted((folder / FOLDER).glob("*tfevents*")):
-        records, whole = _records(path)
-        kept = [record for record in records if Event.FromString(record).step <= step]
+        kept, is_intact = [], True
+        try:
+            for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+                if Event.FromString(record).step <= step:
+                    kept.append(record)
+                else:
+                    is_intact = False
+        except tf.errors.DataLossError:
+            is_intact = False
         if len(kept) <= 1:  # only the record of the format's version
             path.unlink()
-        elif not whole or len(kept) < len(records):
-            _rewrite(path, kept)
-
-
-def _records(path: Path) -> tuple[list[bytes], bool]:
-    """Return the records of an event file, and whether the last one is complete."""
-    import tensorflow as tf
-
-    records = []
-    try:
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            records.append(record)
-    except tf.errors.DataLossError:
-        return records, False
-    return records, True
-
-
-def _rewrite(path: Path, records: list[bytes]) -> None:
-    """Replace an event file by one with these records."""
-    import tensorflow as tf
-
-    fresh = path.with_name("rewritten")  # TensorBoard reads every file with tfevents in its name
-    with _as_of_the_system(fresh), tf.io.TFRecordWriter(str(fresh)) as writer:
-        for record in records:
-            writer.write(record)
-    os.replace(fresh, path)
+        elif not is_intact:
+            # TensorBoard reads every file with tfevents in its name.
+            fresh = path.with_name("rewritten")
+            with _convert_errors(fresh), tf.io.TFRecordWriter(str(fresh)) as writer:
+                for record in kept:
+                    writer.write(record)
+            os.replace(fresh, path)
 
 
 @contextmanager
-def _as_of_the_system(path: Path) -> Iterator[None]:
+def _convert_errors(path: Path) -> Iterator[None]:
     """Convert TensorFlow's errors to OSError."""
-    import tensorflow as tf
-
-    numbers = {
-        tf.errors.RESOURCE_EXHAUSTED: errno.ENOSPC,
-        tf.errors.PERMISSION_DENIED: errno.EACCES,
-    }
+    codes = {tf.errors.RESOURCE_EXHAUSTED: errno.ENOSPC, tf.errors.PERMISSION_DENIED: errno.EACCES}
     try:
         yield
     except tf.errors.OpError as error:
-        number = numbers.get(error.error_code, errno.EIO)
+        number = codes.get(error.error_code, errno.EIO)
         raise OSError(number, os.strerror(number), str(path)) from error

@@ -17,7 +17,7 @@ LINES = generate_dates(3, split="test", max_phrases=1).sources
 
 
 @pytest.mark.full
-def test_what_is_exported_answers_like_predict(
+def test_exported_model_predicts_like_the_task(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"beam_width": 3, "n_best": 2}
@@ -31,12 +31,12 @@ def test_what_is_exported_answers_like_predict(
     texts = served(text=tf.constant(LINES))["text"].numpy()
     answers = tasks.load(small_run()).predict(LINES, **options)
     for row, best in enumerate(answers):
-        want = [best.text, *(other.text for other in best.alternatives)]
-        assert [text.decode() for text in texts[row]] == want
+        expected = [best.text, *(other.text for other in best.alternatives)]
+        assert [text.decode() for text in texts[row]] == expected
 
 
 @pytest.mark.full
-def test_a_captioner_is_exported_with_the_size_of_its_images(
+def test_captioner_is_exported_with_its_image_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     captioners.untrained(max_target_length=5).save(tmp_path / "run")
@@ -46,5 +46,5 @@ def test_a_captioner_is_exported_with_the_size_of_its_images(
     image = captioners.encoded(captioners.picture(1), "JPEG")
     answers = served(image=tf.constant([image]))
     assert answers["attention"].shape[3:] == (4, 4)
-    (want,) = captioners.untrained(image_size=16, max_target_length=5).predict([image])
-    assert answers["text"].numpy()[0, 0].decode() == want.text
+    (expected,) = captioners.untrained(image_size=16, max_target_length=5).predict([image])
+    assert answers["text"].numpy()[0, 0].decode() == expected.text

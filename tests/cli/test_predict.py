@@ -23,7 +23,7 @@ def predict(capsys: Capture, folder: Path, content: bytes, *words: str) -> tuple
 
 
 @pytest.mark.full
-def test_one_line_a_line(tmp_path: Path, capsys: Capture) -> None:
+def test_one_output_line_per_input_line(tmp_path: Path, capsys: Capture) -> None:
     expected = [answer.text for answer in tasks.load(small_run()).predict(LINES, beam_width=2)]
     for end in ("\n", "\r\n"):
         content = end.join(LINES).encode() + end.encode()
@@ -57,7 +57,7 @@ def test_n_best(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.full
-def test_pictures(tmp_path: Path, capsys: Capture) -> None:
+def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
     words = ("--attention", str(tmp_path / "out.png"), "--allow-unknown")
     one, two = LINES[0].encode(), "\n".join(LINES[:2]).encode()
     assert predict(capsys, tmp_path, one, *words)[0] == 0
@@ -86,9 +86,7 @@ def test_pictures(tmp_path: Path, capsys: Capture) -> None:
         (b"on", "other.txt", "other.txt: predict reads one file"),
     ],
 )
-def test_mistakes(
-    content: bytes, words: str, message: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_errors(content: bytes, words: str, message: str, tmp_path: Path, capsys: Capture) -> None:
     code, out, err = predict(capsys, tmp_path, content, *words.split())
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
@@ -101,7 +99,7 @@ def test_no_such_file(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.full
-def test_unknown_words_are_named_beside_the_answer(tmp_path: Path, capsys: Capture) -> None:
+def test_unknown_words_are_printed_on_standard_error(tmp_path: Path, capsys: Capture) -> None:
     known, strange = LINES[0].encode(), b"qqq " + LINES[0].encode()
     assert predict(capsys, tmp_path, known, "--allow-unknown")[2] == ""
     code, out, err = predict(capsys, tmp_path, strange, "--allow-unknown")
@@ -111,7 +109,7 @@ def test_unknown_words_are_named_beside_the_answer(tmp_path: Path, capsys: Captu
     assert err.rstrip().endswith("(position 1)")
 
 
-def test_models_that_read_marked_words_answer_no_lines(tmp_path: Path, capsys: Capture) -> None:
+def test_model_that_takes_marked_words_rejects_lines(tmp_path: Path, capsys: Capture) -> None:
     tokenizer = train_tokenizer("whitespace", ["a b"], 10)
     model = models.RecurrentTagger(6, ["O"], embedding_dim=4, units=4, marks=True)
     tasks.Tagging(model, tokenizer).save(tmp_path / "task")
@@ -121,7 +119,7 @@ def test_models_that_read_marked_words_answer_no_lines(tmp_path: Path, capsys: C
 
 
 @pytest.mark.full
-def test_summaries_have_a_page_and_pictures(tmp_path: Path, capsys: Capture) -> None:
+def test_summaries_have_a_page_and_plots(tmp_path: Path, capsys: Capture) -> None:
     texts = ["a fire in Tromak hurts Ilda", "no fire ."]
     untrained(texts, max_source_length=6).save(tmp_path / "run")
     (tmp_path / "in.txt").write_text("a fire in Nemo hurts Sarno .\nno fire\n")
@@ -138,10 +136,10 @@ def test_summaries_have_a_page_and_pictures(tmp_path: Path, capsys: Capture) -> 
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_attention_of_a_tagger_is_drawn_as_one_picture(tmp_path: Path, capsys: Capture) -> None:
+def test_attention_of_a_tagger_is_one_plot(tmp_path: Path, capsys: Capture) -> None:
     tokenizer = train_tokenizer("whitespace", ["a b"], 10)
-    looking = {"attention": {"num_heads": 2, "key_dim": 2}}
-    model = models.RecurrentTagger(6, ["O", "X"], embedding_dim=4, units=4, **looking)
+    options = {"attention": {"num_heads": 2, "key_dim": 2}}
+    model = models.RecurrentTagger(6, ["O", "X"], embedding_dim=4, units=4, **options)
     tasks.Tagging(model, tokenizer).save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a b")
     words = [tmp_path / "task", tmp_path / "in.txt", "--attention", tmp_path / "out.png"]
@@ -150,7 +148,7 @@ def test_attention_of_a_tagger_is_drawn_as_one_picture(tmp_path: Path, capsys: C
 
 
 @pytest.mark.full
-def test_lines_are_paths_of_images_where_captions_are_written(
+def test_lines_of_a_captioner_are_image_paths(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = captioners.untrained()
@@ -182,7 +180,7 @@ def test_lines_are_paths_of_images_where_captions_are_written(
 
 
 @pytest.mark.full
-def test_lines_seek_among_the_images_of_a_folder(
+def test_lines_of_a_retriever_search_a_folder_of_images(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = retrievers.untrained()

@@ -12,7 +12,7 @@ SUMMARY = ["Vorb", "paid", "1", "2", "."]
 
 
 def summary(**more: Any) -> Any:
-    """Each token looks at one place with 0.7 and at the last one with 0.3; two are copied."""
+    """Each token has weight 0.7 on one position and 0.3 on the last one; two are copied."""
     attention = np.zeros((5, 12))
     attention[range(5), [1, 2, 3, 4, 11]] = 0.7
     attention[:, 11] += 0.3

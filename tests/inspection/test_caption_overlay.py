@@ -1,4 +1,4 @@
-"""A caption word by word over its image: what was looked at keeps its light."""
+"""Overlays of a caption: attention weights as brightness of the image."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEIGHTS[0, 1, 2] = 0.4
 WORDS = ("a", "dog", "$5", "▁run", "##s", "x" * 30, ".")
 
 
-def test_each_word_lights_where_it_looked(tmp_path: Path) -> None:
+def test_brightness_follows_the_attention_of_each_word(tmp_path: Path) -> None:
     figure = plot_caption_overlay(IMAGE, WEIGHTS, WORDS, tmp_path / "a.png", title="a dog, $5 $6")
     whole, *panels = figure.axes
     np.testing.assert_array_equal(whole.images[0].get_array(), IMAGE)
@@ -28,8 +28,8 @@ def test_each_word_lights_where_it_looked(tmp_path: Path) -> None:
     assert figure.get_suptitle() == "a dog, $5 $6"
     shown = panels[0].images[0].get_array() / IMAGE
     half = 0.501 / IMAGE  # pixels are rounded
-    assert (abs(shown - 1) <= half)[:2, :2].all(), "the corner that was looked at most"
-    assert (abs(shown - 0.25) <= half)[6:, :2].all(), "one that was not looked at"
+    assert (abs(shown - 1) <= half)[:2, :2].all(), "the corner with the largest weight"
+    assert (abs(shown - 0.25) <= half)[6:, :2].all(), "a corner with weight 0"
     assert (abs(shown - 0.75) <= half)[6:, 10:].all(), "one with two thirds of that"
     down = 0.25 + 0.75 * np.array([7, 5, 3, 1]) / 8  # between the middles of cells of 4 pixels
     np.testing.assert_allclose(shown[2:6, 0], np.repeat(down[:, None], 3, 1), atol=half.max())
@@ -38,19 +38,19 @@ def test_each_word_lights_where_it_looked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("title", ["a red square and " * 12, "方" * 90], ids=["Latin", "wide"])
 @pytest.mark.parametrize("count", [1, 7])
-def test_a_long_title_has_its_place(title: str, count: int) -> None:
+def test_long_title_fits(title: str, count: int) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"no installed font|Glyph")
         figure = plot_caption_overlay(IMAGE, WEIGHTS[:count], WORDS[:count], title=title)
         figure.canvas.draw()
-    said, all_of_it = figure._suptitle.get_window_extent(), figure.bbox
+    heading, whole_figure = figure._suptitle.get_window_extent(), figure.bbox
     assert "".join(figure.get_suptitle().split()) == "".join(title.split())
-    assert all_of_it.x0 <= said.x0 < said.x1 <= all_of_it.x1
-    assert said.y1 <= all_of_it.y1
-    assert all(axes.title.get_window_extent().y1 < said.y0 for axes in figure.axes[1:])
+    assert whole_figure.x0 <= heading.x0 < heading.x1 <= whole_figure.x1
+    assert heading.y1 <= whole_figure.y1
+    assert all(axes.title.get_window_extent().y1 < heading.y0 for axes in figure.axes[1:])
 
 
-def test_looks_that_are_spread_evenly_leave_all_light() -> None:
+def test_uniform_attention_has_full_brightness() -> None:
     figure = plot_caption_overlay(IMAGE.astype("float32"), np.full((1, 3, 3), 1 / 9), ["a"])
     np.testing.assert_array_equal(figure.axes[1].images[0].get_array(), IMAGE)
     nowhere = plot_caption_overlay(IMAGE, np.zeros((1, 2, 2)), ["a"])
@@ -68,5 +68,5 @@ def test_looks_that_are_spread_evenly_leave_all_light() -> None:
     ({"attention": WEIGHTS - 1}, "attention must be finite and non-negative"),
     ({"attention": WEIGHTS * np.nan}, "attention must be finite and non-negative"),
 )
-def test_misuse_is_refused_in_one_line(given: dict[str, Any]) -> None:
+def test_invalid_arguments_raise(given: dict[str, Any]) -> None:
     plot_caption_overlay(**{"image": IMAGE, "attention": WEIGHTS, "tokens": WORDS, **given})

@@ -15,7 +15,7 @@ IMAGE = np.arange(12 * 10, dtype="uint8").reshape(12, 10) * 2
 PLACES = np.array([[0.0, 0.0], [-0.5, 0.2], [1.0, -1.0]])
 
 
-def test_the_picture_shows_squares_and_what_was_seen(tmp_path: Path) -> None:
+def test_plot_shows_squares_and_patches(tmp_path: Path) -> None:
     answers = ["a", "b $5", "c"]
     figure = plot_glimpse_path(
         IMAGE, PLACES, 4, 2, tmp_path / "path.png", answers, title="a 7 of $5"
@@ -39,7 +39,7 @@ def test_the_picture_shows_squares_and_what_was_seen(tmp_path: Path) -> None:
     assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_long_answers_do_not_run_into_each_other() -> None:
+def test_long_predictions_do_not_overlap() -> None:
     answers = ["golden retriever", "german shepherd", "Xoloitzcuintle of Mexico"]
     figure = plot_glimpse_path(IMAGE, PLACES, 4, 1, answers=answers)
     figure.canvas.draw()
@@ -50,7 +50,7 @@ def test_long_answers_do_not_run_into_each_other() -> None:
     assert shown == ["".join(answer.split()) for answer in answers]
 
 
-def test_colours_and_floats_are_shown_as_they_are() -> None:
+def test_colours_and_floats_are_shown_unchanged() -> None:
     image = np.random.default_rng(0).uniform(0, 255, (9, 9, 3))
     figure = plot_glimpse_path(image, PLACES[:1], 3)
     shown = figure.axes[0].images[0].get_array()
@@ -59,13 +59,13 @@ def test_colours_and_floats_are_shown_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), 656, "long"])
-def test_frames_last_as_long_as_a_file_can_tell(seconds: Any, tmp_path: Path) -> None:
+def test_frame_duration_has_limits(seconds: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seconds must be above 0 and at most 655, got"):
         write_glimpse_gif(IMAGE, PLACES, 4, 2, path=tmp_path / "path.gif", seconds=seconds)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_animation_has_a_frame_for_each_glimpse(tmp_path: Path) -> None:
+def test_animation_has_a_frame_for_each_glimpse(tmp_path: Path) -> None:
     path = tmp_path / "path.gif"
     write_glimpse_gif(IMAGE, PLACES, 4, 2, path=path, answers=["a", "b", "c"], seconds=0.5)
     with Image.open(path) as animation:
@@ -93,5 +93,5 @@ def test_the_animation_has_a_frame_for_each_glimpse(tmp_path: Path) -> None:
     ({"answers": ["a"]}, "one prediction per glimpse, got 1 for 3 glimpses"),
     ({"glimpse_size": 0}, "size must be at least 1"),
 )
-def test_misuse_is_refused_in_one_line(given: dict[str, Any]) -> None:
+def test_invalid_arguments_raise(given: dict[str, Any]) -> None:
     plot_glimpse_path(**{"image": IMAGE, "locations": PLACES, "glimpse_size": 4, **given})

@@ -15,7 +15,7 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
 from attention_zoo.inspection import fonts, pixels, plot_alignment, plot_heads, plot_length_curve
-from attention_zoo.inspection.labels import LONGEST, is_special, readable
+from attention_zoo.inspection.labels import LONGEST, is_special, make_readable
 from tests.refusals import refuses
 
 SOURCE = ["▁the", "▁fif", "th", "▁of", "▁March", "</s>"]
@@ -27,7 +27,7 @@ def labels(axis) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("token", "want"),
+    ("token", "expected"),
     [
         ("▁March", "March"),
         ("March", "March"),
@@ -42,8 +42,8 @@ def labels(axis) -> list[str]:
         ("x" * 99, "x" * (LONGEST - 1) + "…"),
     ],
 )
-def test_tokens_are_readable(token: str, want: str) -> None:
-    assert readable(token) == want
+def test_tokens_are_readable(token: str, expected: str) -> None:
+    assert make_readable(token) == expected
 
 
 def test_special_tokens_are_known() -> None:
@@ -73,8 +73,8 @@ def test_heads_show_every_weight_and_the_tokens_once(layers: tuple, tmp_path: Pa
     weights = np.random.default_rng(0).dirichlet(np.ones(6), size=(*layers, 3, 4))
     figure = plot_heads(weights, TARGET, SOURCE, tmp_path / "heads.png", title="costs $5 or $6")
     panels = figure.axes[: 3 * math.prod(layers)]
-    for axes, want in zip(panels, weights.reshape(-1, 4, 6), strict=True):
-        np.testing.assert_array_equal(axes.images[0].get_array(), want)
+    for axes, expected in zip(panels, weights.reshape(-1, 4, 6), strict=True):
+        np.testing.assert_array_equal(axes.images[0].get_array(), expected)
     assert labels(panels[0].yaxis) == ["le", "5", "mars", "</s>"]
     assert labels(panels[0].xaxis) == ["the", "fif", "th", "of", "March", "</s>"]
     assert not [axes for axes in panels[1:3] if labels(axes.yaxis)]
@@ -89,7 +89,7 @@ def test_heads_show_every_weight_and_the_tokens_once(layers: tuple, tmp_path: Pa
     (np.zeros((2, 6, 4)), r"tokens, got shape \(2, 6, 4\)"),
     (np.zeros((0, 4, 6)), "weights must not be empty"),
 )
-def test_heads_that_do_not_fit(weights: np.ndarray) -> None:
+def test_heads_with_wrong_shapes_raise(weights: np.ndarray) -> None:
     plot_heads(weights, TARGET, SOURCE)
 
 
@@ -102,7 +102,7 @@ def test_formats_follow_the_suffix(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (2, 30), (40, 3), (220, 1)])
-def test_labels_fit_however_many(rows: int, columns: int) -> None:
+def test_labels_fit(rows: int, columns: int) -> None:
     targets, sources = ([f"word{n}" for n in range(size)] for size in (rows, columns))
     title = "a title of more words than a small picture is wide, so that it takes lines"
     figure = plot_alignment(np.zeros((rows, columns)), targets, sources, title=title)
@@ -127,11 +127,11 @@ def test_labels_fit_however_many(rows: int, columns: int) -> None:
     (np.zeros((1, 4, 6)), r"got shape \(1, 4, 6\)"),
     (np.full((4, 6), np.nan), "NaN"),
 )
-def test_alignment_refuses_in_one_line(weights: np.ndarray) -> None:
+def test_invalid_alignment_raises(weights: np.ndarray) -> None:
     plot_alignment(weights, TARGET, SOURCE)
 
 
-def test_alignment_of_nothing_is_refused() -> None:
+def test_empty_alignment_raises() -> None:
     with pytest.raises(ValueError, match="weights must not be empty"):
         plot_alignment(np.zeros((0, 6)), [], SOURCE)
 
@@ -157,14 +157,14 @@ def make_font(path: Path, characters: str) -> str:
     return str(path)
 
 
-def test_chinese_is_drawn_with_a_font_that_knows_it(tmp_path: Path, monkeypatch) -> None:
+def test_chinese_is_drawn_with_a_font_that_covers_it(tmp_path: Path, monkeypatch) -> None:
     useless = make_font(tmp_path / "AnyCJK.ttf", "猫")
     useful = make_font(tmp_path / "Square Font.ttf", "五月日年")
     broken = tmp_path / "Broken.ttf"
     broken.write_bytes(b"no font")
-    monkeypatch.setattr(fonts, "installed_fonts", lambda: [str(broken), useless, useful])
+    monkeypatch.setattr(fonts, "list_fonts", lambda: [str(broken), useless, useful])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # matplotlib would tell of every glyph it misses
+        warnings.simplefilter("error")  # matplotlib warns of every missing glyph
         figure = plot_alignment(np.eye(2), ["五月", "</s>"], ["2021年", "日"])
         figure.canvas.draw()
     label = figure.axes[0].get_yticklabels()[0]
@@ -173,7 +173,7 @@ def test_chinese_is_drawn_with_a_font_that_knows_it(tmp_path: Path, monkeypatch)
 
 
 def test_chinese_without_a_font_is_one_warning(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(fonts, "installed_fonts", list)
+    monkeypatch.setattr(fonts, "list_fonts", list)
     with pytest.warns(UserWarning, match="no installed font") as caught:
         plot_alignment(np.eye(2), ["五月", "</s>"], ["May", "</s>"], tmp_path / "a.png")
     assert len(caught) == 1
@@ -184,8 +184,8 @@ def test_chinese_without_a_font_is_one_warning(tmp_path: Path, monkeypatch) -> N
     assert (tmp_path / "a.png").exists()
 
 
-def test_latin_asks_for_no_font(monkeypatch) -> None:
-    monkeypatch.setattr(fonts, "installed_fonts", lambda: pytest.fail("fonts were searched"))
+def test_latin_text_searches_no_fonts(monkeypatch) -> None:
+    monkeypatch.setattr(fonts, "list_fonts", lambda: pytest.fail("fonts were searched"))
     plot_alignment(np.eye(1), ["Žluťoučký"], ["крупный"], title="two\nlines")
 
 
@@ -194,7 +194,7 @@ def test_fonts_for_many_scripts_come_first(monkeypatch) -> None:
 
     paths = ["/f/Aaa.ttf", "/f/NotoSansCJK-Bold.ttc", "/f/NotoSansCJK-Regular.ttc", "/f/simhei.ttf"]
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda: list(paths))
-    assert fonts.installed_fonts() == [paths[2], paths[3], paths[1], paths[0]]
+    assert fonts.list_fonts() == [paths[2], paths[3], paths[1], paths[0]]
 
 
 def test_length_curve_shows_every_point(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_length_curve_shows_every_point(tmp_path: Path) -> None:
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_length_curve_refuses_nothing() -> None:
+def test_empty_length_curve_raises() -> None:
     with pytest.raises(ValueError, match="one point each, got none for any model"):
         plot_length_curve({})
     with pytest.raises(ValueError, match="one point each, got none for Seq2Seq"):
@@ -231,7 +231,7 @@ def test_needs_no_display(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
-def test_a_figure_as_pixels_of_a_resolution() -> None:
+def test_pixels_have_the_resolution() -> None:
     figure = plot_alignment(np.eye(2), ["a", "b"], ["c", "d"])
     small, large = (pixels(figure, dpi) for dpi in (50, 100))
     assert (small.dtype, small.shape[2]) == (np.uint8, 4)

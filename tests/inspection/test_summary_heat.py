@@ -20,11 +20,11 @@ COPY = to_rgba("#c2410c")
 
 def texts(figure: Any) -> dict[str, list[Any]]:
     """Texts of the figure by colour and size."""
-    found = figure.axes[0].texts
+    all_texts = figure.axes[0].texts
     return {
-        "faint": [one for one in found if one.get_color() == "0.45"],
-        "words": [one for one in found if one.get_fontsize() == 10],
-        "title": [one for one in found if one.get_fontsize() == 12],
+        "faint": [one for one in all_texts if one.get_color() == "0.45"],
+        "words": [one for one in all_texts if one.get_fontsize() == 10],
+        "title": [one for one in all_texts if one.get_fontsize() == 12],
     }
 
 
@@ -34,15 +34,15 @@ def boxes(figure: Any) -> tuple[list[Any], list[Any]]:
     return patches[: len(SOURCE)], patches[len(SOURCE) :]
 
 
-def test_the_source_is_shaded_and_the_summary_barred(tmp_path: Path) -> None:
+def test_source_is_shaded_and_summary_has_bars(tmp_path: Path) -> None:
     answer = summary()
     figure = plot_summary_heat(answer, tmp_path / "a.png", title="costs $5 or $6")
     assert [one.get_text() for one in texts(figure)["words"]] == SOURCE + SUMMARY
     assert [one.get_text() for one in texts(figure)["title"]] == ["costs $5 or $6"]
     shades, bars = boxes(figure)
     heat = np.minimum(answer.attention.sum(0), 1)
-    for box, want in zip(shades, heat, strict=True):
-        np.testing.assert_allclose(box.get_facecolor(), BLUES(want))
+    for box, expected in zip(shades, heat, strict=True):
+        np.testing.assert_allclose(box.get_facecolor(), BLUES(expected))
     framed = [n for n, box in enumerate(shades) if box.get_edgecolor()[3]]
     assert framed == [1, 3]
     whole, parts = bars[::2], bars[1::2]
@@ -52,12 +52,12 @@ def test_the_source_is_shaded_and_the_summary_barred(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_one_word_shows_its_own_attention(tmp_path: Path) -> None:
+def test_attention_of_one_word(tmp_path: Path) -> None:
     answer = summary()
     figure = plot_summary_heat(answer, tmp_path / "a.svg", word=2)
     shades, _ = boxes(figure)
-    for box, want in zip(shades, answer.attention[2], strict=True):
-        np.testing.assert_allclose(box.get_facecolor(), BLUES(want))
+    for box, expected in zip(shades, answer.attention[2], strict=True):
+        np.testing.assert_allclose(box.get_facecolor(), BLUES(expected))
     assert [n for n, box in enumerate(shades) if box.get_edgecolor()[3]] == [3]
     assert "“1”" in texts(figure)["faint"][0].get_text()
     bold = [one for one in texts(figure)["words"] if one.get_fontweight() == "bold"]
@@ -89,7 +89,7 @@ def test_long_articles_stay_on_the_page() -> None:
     assert all(below - above > 0.15 for above, below in pairwise(heights))
 
 
-def test_an_empty_summary_still_has_a_source() -> None:
+def test_empty_summary() -> None:
     nothing = summary(tokens=(), copied=[], origins=[], attention=np.zeros((0, 12)))
     shades, bars = boxes(plot_summary_heat(nothing))
     assert {box.get_facecolor() for box in shades} == {BLUES(0.0)}
@@ -103,7 +103,5 @@ def test_an_empty_summary_still_has_a_source() -> None:
     ({}, -1, r"word=-1: the summary has"),
     ({"copied": [0.5]}, None, r"copied must have shape \(5,\) .* got \(1,\)"),
 )
-def test_what_cannot_be_drawn_is_refused_in_one_line(
-    given: dict[str, Any], word: int | None
-) -> None:
+def test_invalid_summaries_raise(given: dict[str, Any], word: int | None) -> None:
     plot_summary_heat(summary(**given), word=word)

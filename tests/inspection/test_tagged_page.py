@@ -40,27 +40,27 @@ def page(folder: Path, *answers: Any) -> Page:
     return Page((folder / "page.html").read_text(encoding="utf-8"))
 
 
-def test_spans_are_marked_where_they_stand(tmp_path: Path) -> None:
+def test_spans_are_marked(tmp_path: Path) -> None:
     one = answer("Send 4  lamps to Ida Lamp.", spans=[(1, 2, "QUANTITY"), (4, 6, "PER")])
     two = answer("Ida left", spans=[(0, 1, "PER")])
-    found = page(tmp_path, one, two)
-    assert [mark.text for mark in found.all("mark")] == ["4QUANTITY", "Ida LampPER", "IdaPER"]
-    assert [mark.attrs["title"] for mark in found.all("mark")][:2] == [
+    html = page(tmp_path, one, two)
+    assert [mark.text for mark in html.all("mark")] == ["4QUANTITY", "Ida LampPER", "IdaPER"]
+    assert [mark.attrs["title"] for mark in html.all("mark")][:2] == [
         "QUANTITY 87.6 %",
         "PER 87.6 %",
     ]
-    lines = [p for p in found.all("p") if p.attrs.get("class") == "text"]
+    lines = [p for p in html.all("p") if p.attrs.get("class") == "text"]
     assert lines[0].text == "Send 4QUANTITY lamps to Ida LampPER."
     assert {p.attrs["dir"] for p in lines} == {"auto"}
-    assert [item.text for item in found.all("li")] == ["PER 2", "QUANTITY 1"]
-    legend = {item.text.split()[0]: item.attrs["style"] for item in found.all("li")}
-    for mark in found.all("mark"):
+    assert [item.text for item in html.all("li")] == ["PER 2", "QUANTITY 1"]
+    legend = {item.text.split()[0]: item.attrs["style"] for item in html.all("li")}
+    for mark in html.all("mark"):
         assert mark.attrs["style"] == legend[mark.attrs["title"].split()[0]]
     assert len(set(legend.values())) == 2
-    assert [heading.text for heading in found.all("h1")] == ["Orders"]
+    assert [heading.text for heading in html.all("h1")] == ["Orders"]
 
 
-def test_colours_stay_with_labels(tmp_path: Path) -> None:
+def test_labels_have_the_same_colour_on_every_page(tmp_path: Path) -> None:
     pages = [
         page(tmp_path, answer("a b c", spans=[(n, n + 1, label) for n, label in enumerate(labels)]))
         for labels in (["X", "Y"], ["Z", "Y", "X"])
@@ -71,70 +71,70 @@ def test_colours_stay_with_labels(tmp_path: Path) -> None:
     assert colours[0]["X"] == colours[1]["X"] != colours[0]["Y"] == colours[1]["Y"]
 
 
-def test_tags_stand_beneath_words(tmp_path: Path) -> None:
-    found = page(tmp_path, answer("Dogs bark.", "NOUN VERB PUNCT"), answer("so what"))
-    words = [one for one in found.all("span") if one.attrs.get("class") == "word"]
+def test_tags_are_below_words(tmp_path: Path) -> None:
+    html = page(tmp_path, answer("Dogs bark.", "NOUN VERB PUNCT"), answer("so what"))
+    words = [one for one in html.all("span") if one.attrs.get("class") == "word"]
     assert [one.text for one in words] == ["DogsNOUN", "barkVERB", ".PUNCT"]
     assert words[0].attrs["title"] == "NOUN 50.0 %"
-    assert not found.all("mark")
-    assert [p.text for p in found.all("p")][-1] == "so what"
-    assert [item.text for item in found.all("li")] == ["NOUN 1", "PUNCT 1", "VERB 1"]
+    assert not html.all("mark")
+    assert [p.text for p in html.all("p")][-1] == "so what"
+    assert [item.text for item in html.all("li")] == ["NOUN 1", "PUNCT 1", "VERB 1"]
 
 
-def test_nothing_is_taken_for_markup(tmp_path: Path) -> None:
+def test_texts_are_escaped(tmp_path: Path) -> None:
     text = '<script>alert("x")</script> & \x07'
     evil = '"><img onload=x>'
     weights = np.ones((1, 1, 2, 2)) / 2
-    found = page(
+    html = page(
         tmp_path,
         answer(text, spans=[(0, 2, evil)]),
         answer("a b", f"{evil.replace(' ', '_')} O"),
         answer("a b", attention=weights, source_tokens=("</table><script>", "<b>")),
     )
-    assert not found.all("script") + found.all("img") + found.all("b")
-    (mark,) = found.all("mark")
+    assert not html.all("script") + html.all("img") + html.all("b")
+    (mark,) = html.all("mark")
     assert mark.attrs["title"] == f"{evil} 87.6 %"
-    assert found.all("p")[0].text.startswith(f'<script{evil}>alert("x")</script> &')
-    assert [th.text for th in found.all("th")][:2] == ["</table><script>", "<b>"]
+    assert html.all("p")[0].text.startswith(f'<script{evil}>alert("x")</script> &')
+    assert [th.text for th in html.all("th")][:2] == ["</table><script>", "<b>"]
     assert set(mark.attrs) == {"style", "title"}
 
 
-def test_a_page_asks_for_nothing_from_outside(tmp_path: Path) -> None:
-    found = page(tmp_path, answer("a b", spans=[(0, 1, "X")]))
-    stands_alone(found)
-    assert "prefers-color-scheme: dark" in found.all("style")[0].text
+def test_page_is_self_contained(tmp_path: Path) -> None:
+    html = page(tmp_path, answer("a b", spans=[(0, 1, "X")]))
+    stands_alone(html)
+    assert "prefers-color-scheme: dark" in html.all("style")[0].text
 
 
 def test_attention_is_a_table_of_tokens(tmp_path: Path) -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(3), (2, 4, 3))
-    found = page(tmp_path, answer("a bb c", attention=weights))
-    tables = found.all("table")
+    html = page(tmp_path, answer("a bb c", attention=weights))
+    tables = html.all("table")
     assert len(tables) == 3  # the mean, and two layers
-    cells = [one for one in found.all("td") if "style" in one.attrs]
+    cells = [one for one in html.all("td") if "style" in one.attrs]
     assert len(cells) == 3 * 9
-    assert [th.text for th in found.all("th") if th.attrs["scope"] == "row"] == ["a", "bb", "c"] * 3
-    for table, want in enumerate([weights.mean((0, 1)), *weights.mean(1)]):
+    assert [th.text for th in html.all("th") if th.attrs["scope"] == "row"] == ["a", "bb", "c"] * 3
+    for table, expected in enumerate([weights.mean((0, 1)), *weights.mean(1)]):
         shades = [float(one.attrs["style"].split()[1]) for one in cells[9 * table : 9 * table + 9]]
-        np.testing.assert_allclose(shades, (want / want.max()).ravel(), atol=6e-4)
+        np.testing.assert_allclose(shades, (expected / expected.max()).ravel(), atol=6e-4)
     share = weights.mean((0, 1))[1, 2]
     assert cells[5].attrs["title"] == f"bb → c: {100 * share:.1f} %"
 
 
-def test_other_readings_are_told(tmp_path: Path) -> None:
+def test_alternatives_are_listed(tmp_path: Path) -> None:
     other = answer("Ida", spans=[(0, 1, "LOC")], score=-2.25)
-    found = page(tmp_path, answer("Ida", spans=[(0, 1, "PER")], alternatives=(other,)))
-    assert [mark.text for mark in found.all("mark")] == ["IdaPER", "IdaLOC"]
-    assert "details" in found.all("mark")[1].within
-    assert [h2.text for h2 in found.all("h2")] == [
+    html = page(tmp_path, answer("Ida", spans=[(0, 1, "PER")], alternatives=(other,)))
+    assert [mark.text for mark in html.all("mark")] == ["IdaPER", "IdaLOC"]
+    assert "details" in html.all("mark")[1].within
+    assert [h2.text for h2 in html.all("h2")] == [
         "1 · log-probability -1.500",
         "log-probability -2.250",
     ]
 
 
-def test_tags_without_types_have_a_name(tmp_path: Path) -> None:
-    found = page(tmp_path, answer("a b", spans=[(0, 2, "")]))
-    assert [mark.text for mark in found.all("mark")] == ["a b(span)"]
-    assert found.all("mark")[0].attrs["title"] == "87.6 %"
+def test_spans_without_label_have_a_name(tmp_path: Path) -> None:
+    html = page(tmp_path, answer("a b", spans=[(0, 2, "")]))
+    assert [mark.text for mark in html.all("mark")] == ["a b(span)"]
+    assert html.all("mark")[0].attrs["title"] == "87.6 %"
 
 
 def test_edges(tmp_path: Path) -> None:

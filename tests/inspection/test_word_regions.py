@@ -1,4 +1,4 @@
-"""A row for each image that was found: the image with its name, and each word over it."""
+"""One row per retrieved image: the image with its name, and an overlay for each word."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ FIRST = replace(
 )
 
 
-def test_every_image_and_word_has_its_place(tmp_path: Path) -> None:
-    figure = plot_word_regions(FIRST, tmp_path / "found.png")
-    assert (tmp_path / "found.png").stat().st_size > 1000
+def test_every_image_and_word_has_a_panel(tmp_path: Path) -> None:
+    figure = plot_word_regions(FIRST, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 1000
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["a.png\n0.500", *WORDS, "b.png\n0.250", *WORDS]
     assert figure._suptitle.get_text() == FIRST.source
-    places = [axes.get_subplotspec().num1 for axes in figure.axes]
-    assert places == [*range(8), *range(12, 20)]  # of 6 columns: two rows for each image
+    positions = [axes.get_subplotspec().num1 for axes in figure.axes]
+    assert positions == [*range(8), *range(12, 20)]  # of 6 columns: two rows for each image
 
 
-def test_of_a_long_name_the_end_is_shown() -> None:
+def test_only_the_end_of_a_long_name_is_shown() -> None:
     named = replace(FIRST, text="photos/of/2020/holidays/2187503678_fd743e0a00.jpg")
     figure = plot_word_regions(named)
     assert figure.axes[0].get_title() == "…78_fd743e0a00.jpg\n0.500"
@@ -50,7 +50,7 @@ def test_of_a_long_name_the_end_is_shown() -> None:
     assert title.y1 < above.y0
 
 
-def test_light_is_where_a_word_matches() -> None:
+def test_brightness_follows_the_regions_of_a_word() -> None:
     figure = plot_word_regions(FIRST, title="which?")
     assert figure._suptitle.get_text() == "which?"
     shown = [np.asarray(axes.images[0].get_array()) for axes in figure.axes]
@@ -67,5 +67,5 @@ def test_light_is_where_a_word_matches() -> None:
     ({"attention": -WEIGHTS}, "attention must be finite and non-negative"),
     ({"image": np.zeros((4, 4))}, r"image must be \(H, W, 3\)"),
 )
-def test_misuse(given: dict) -> None:
+def test_invalid_arguments_raise(given: dict) -> None:
     plot_word_regions(replace(SECOND, **given))

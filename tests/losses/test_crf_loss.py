@@ -172,13 +172,11 @@ class TestCRFLoss(LossConformance):
 
     @pytest.mark.skipif(JAX, reason="the training loop is TensorFlow's")
     def test_training_loop_averages_over_sentences(self) -> None:
-        from attention_zoo.training.step import check_loss, sum_and_count
+        from attention_zoo.training.step import check_loss, compute_sums
 
         loss, chain_inputs = CRFLoss(), make_potentials(*ENERGIES)
         check_loss(loss)
-        total, count = arrays(
-            sum_and_count(loss, keras.ops.convert_to_tensor(LABELS), chain_inputs)
-        )
+        total, count = arrays(compute_sums(loss, keras.ops.convert_to_tensor(LABELS), chain_inputs))
         assert count == 4
         assert total == pytest.approx(compute_expected_losses(ENERGIES, LABELS).sum(), rel=1e-5)
 

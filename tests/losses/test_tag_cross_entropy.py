@@ -78,12 +78,12 @@ class TestTagCrossEntropy(LossConformance):
 
     @pytest.mark.skipif(JAX, reason="the training loop is TensorFlow's")
     def test_training_loop_weights_batches_by_tags(self) -> None:
-        from attention_zoo.training.step import check_loss, sum_and_count
+        from attention_zoo.training.step import check_loss, compute_sums
 
         labels = keras.ops.convert_to_tensor(np.where(ENERGIES.mask, LABELS, -1))
         loss, packed_potentials = TagCrossEntropy(), make_potentials(*ENERGIES)
         check_loss(loss)
-        total, count = arrays(sum_and_count(loss, labels, packed_potentials))
+        total, count = arrays(compute_sums(loss, labels, packed_potentials))
         assert count == IS_LABELLED.sum()
         assert total == pytest.approx(compute_expected_loss(0.0) * IS_LABELLED.sum(), rel=1e-5)
 

@@ -102,7 +102,7 @@ def make_training_steps(model: Any, inputs: Any, labels: Any, **options: Any) ->
     """Return training steps for a model, and an iterator whose batches hold all examples."""
     import tensorflow as tf
 
-    from attention_zoo.training.devices import spread
+    from attention_zoo.training.devices import distribute_batches
     from attention_zoo.training.step import Steps, check_loss
 
     model.compile(keras.optimizers.Adam(0.01), model.make_loss(), auto_scale_loss=False)
@@ -110,7 +110,7 @@ def make_training_steps(model: Any, inputs: Any, labels: Any, **options: Any) ->
     model.optimizer.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()
     data = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(len(labels)).repeat()
-    return Steps(model, strategy, **options), iter(spread(strategy, data))
+    return Steps(model, strategy, **options), iter(distribute_batches(strategy, data))
 
 
 def count_parameters(cls: type, settings: dict[str, Any], **vocabulary: int) -> int:

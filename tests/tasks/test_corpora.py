@@ -159,9 +159,7 @@ def test_a_set_with_a_bad_row(tfds: Any, tmp_path: Path) -> None:
 
 def test_examples_fit_the_task() -> None:
     assert TASKS.get("language_modeling").corpora.names() == ["date_lines", "text"]
-    with pytest.raises(
-        ValueError, match=r"data.corpus=text: task translation has no such corpus \(known: dates, j"
-    ):
+    with pytest.raises(ValueError, match=r"unknown data.corpus 'text' \(known: dates, json"):
         Recipe(task="translation", data=corpus("text"))
 
 

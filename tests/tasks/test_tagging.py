@@ -17,7 +17,7 @@ from attention_zoo.tasks import TaggedSpan, Tagging, TaggingResult
 from attention_zoo.tasks.tagging import task as tagging_task
 from attention_zoo.tasks.tagging.result import TaggerInference
 from attention_zoo.training import read_recipe
-from attention_zoo.training.fine_tuning import initial_task
+from attention_zoo.training.fine_tuning import load_initial_task
 from tests.cli.test_main import Capture, output, refused
 from tests.refusals import refuses
 from tests.training.small import assert_same_run
@@ -327,14 +327,14 @@ def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:
     first = Tagging.from_recipe(recipe, recipe.data.read("train"))
     first.save(tmp_path / "first")
     words = [f"init={tmp_path / 'first'}", "model.dropout=0.1"]
-    tuned = initial_task(read_recipe(page(tmp_path), words))
+    tuned = load_initial_task(read_recipe(page(tmp_path), words))
     assert tuned.tags == first.tags
     assert tuned.characters.vocabulary == first.characters.vocabulary
     assert tuned.model.settings["dropout"] == 0.1
     text = "Ida Lamp sends two red kettles."
     assert shown(tuned.predict([text])[0]) == shown(first.predict([text])[0])
     with pytest.raises(ValueError, match=r"model\.characters=.* use another init"):
-        initial_task(read_recipe(page(tmp_path), [*words, "model.characters.units=5"]))
+        load_initial_task(read_recipe(page(tmp_path), [*words, "model.characters.units=5"]))
 
 
 @pytest.mark.full

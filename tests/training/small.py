@@ -87,9 +87,9 @@ def records(folder: Path) -> list[dict[str, float]]:
 
 
 def newest(folder: Path) -> Path:
-    found = CheckpointFolder(folder / "checkpoints").newest()
-    assert found is not None
-    return found
+    checkpoint = CheckpointFolder(folder / "checkpoints").find_newest()
+    assert checkpoint is not None
+    return checkpoint
 
 
 def arrays(folder: Path) -> dict[str, np.ndarray]:
@@ -103,11 +103,11 @@ def weights(folder: Path) -> list[np.ndarray]:
 
 
 def assert_same_run(whole: Path, folder: Path) -> None:
-    """Two runs have come to the same, bit by bit, and have told of it in the same words."""
-    expected, found = arrays(whole), arrays(folder)
-    assert expected.keys() == found.keys()
+    """Check that two runs have bit-identical results and logs."""
+    expected, actual = arrays(whole), arrays(folder)
+    assert expected.keys() == actual.keys()
     for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
+        np.testing.assert_array_equal(actual[name], array, err_msg=name)
     for one, other in zip(weights(whole), weights(folder), strict=True):
         np.testing.assert_array_equal(other, one)
     assert timeless(records(folder)) == timeless(records(whole))
@@ -119,10 +119,10 @@ def assert_same_run(whole: Path, folder: Path) -> None:
 
 def assert_similar_run(one: Path, other: Path) -> None:
     """Assert that weights, optimizer and logged losses of two runs are equal up to rounding."""
-    expected, found = arrays(one), arrays(other)
-    assert expected.keys() == found.keys()
+    expected, actual = arrays(one), arrays(other)
+    assert expected.keys() == actual.keys()
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(actual[name], array, atol=1e-6, err_msg=name)
     for before, after in zip(weights(one), weights(other), strict=True):
         np.testing.assert_allclose(after, before, atol=1e-6)
     for before, after in zip(records(one), records(other), strict=True):

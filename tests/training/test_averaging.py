@@ -14,7 +14,7 @@ from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.files import find_damage
 from attention_zoo.training import average_checkpoints, averaging, evaluate, write_average
-from attention_zoo.training.recipe import Recipe, recipe_text
+from attention_zoo.training.recipe import Recipe, format_recipe
 from attention_zoo.training.run_folder import RunState, write_state
 from tests.tasks.translators import untrained
 
@@ -44,15 +44,15 @@ def run(tmp_path: Path) -> Path:
         save(tmp_path / "run", step, task)
     recipe = Recipe()
     recipe.data.size = recipe.data.validation_size = recipe.data.test_size = 4
-    (tmp_path / "run" / "recipe.yaml").write_text(recipe_text(recipe), encoding="utf-8")
+    (tmp_path / "run" / "recipe.yaml").write_text(format_recipe(recipe), encoding="utf-8")
     return tmp_path / "run"
 
 
 def assert_mean_of(task: Any, *steps: int) -> None:
     for number, weight in enumerate(task.model.weights):
         every = [noise(step, number, weight.shape).astype("float64") for step in steps]
-        want = (sum(every) / len(steps)).astype("float32")
-        np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), want)
+        expected = (sum(every) / len(steps)).astype("float32")
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), expected)
 
 
 def spoil(run: Path, step: int) -> None:
@@ -68,7 +68,7 @@ def test_weights_are_means(run: Path) -> None:
     assert [token.text for token in task.predict(TEXTS, max_length=3)]
 
 
-def test_damaged_ones_are_left_out(run: Path) -> None:
+def test_damaged_checkpoints_are_skipped(run: Path) -> None:
     spoil(run, 30)
     with pytest.warns(UserWarning, match="step-00000030: task.json is damaged; skipped"):
         assert_mean_of(average_checkpoints(run, last=2), 20, 40)
@@ -84,7 +84,7 @@ def test_damaged_ones_are_left_out(run: Path) -> None:
         average_checkpoints(run)
 
 
-def test_what_is_no_average_is_refused(run: Path, tmp_path: Path) -> None:
+def test_invalid_averages_raise(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="last must be at least 2, got 1"):
         average_checkpoints(run, last=1)
     with pytest.raises(ValueError, match="nowhere: not a run folder"):
@@ -111,7 +111,7 @@ def test_integers_are_those_of_the_newest(run: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.full
-def test_what_is_written_stands_for_a_run(run: Path, tmp_path: Path) -> None:
+def test_written_average_is_used_as_a_run(run: Path, tmp_path: Path) -> None:
     before = sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*"))
     folder = write_average(run, tmp_path / "deep" / "average", last=3)
     assert sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*")) == before

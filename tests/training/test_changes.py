@@ -13,10 +13,10 @@ from attention_zoo import training
 from attention_zoo.data import TextPairs
 from attention_zoo.training import read_recipe
 from attention_zoo.training.changes import (
-    covered,
-    data_changes,
-    fingerprint,
-    recipe_changes,
+    compute_fingerprint,
+    find_data_changes,
+    find_recipe_changes,
+    is_covered,
     refuse_changes,
 )
 from attention_zoo.training.run_folder import RunState, open_run, prepare_run_folder, read_data
@@ -31,46 +31,48 @@ from tests.training.small import (
 )
 
 
-def test_all_changes_of_a_recipe_are_named_but_for_the_folder(tmp_path: Path) -> None:
+def test_all_changes_except_the_folder_are_listed(tmp_path: Path) -> None:
     path = write_recipe(tmp_path)
     recipe = read_recipe(path, ["run=a"])
-    assert recipe_changes(recipe, read_recipe(path, ["run=b"])) == {}
+    assert find_recipe_changes(recipe, read_recipe(path, ["run=b"])) == {}
     other = read_recipe(path, ["model.units=17", "model.dropout=0.5", "training.steps=41"])
-    assert recipe_changes(recipe, other) == {
+    assert find_recipe_changes(recipe, other) == {
         "model.units": "model.units 16 -> 17",
         "model.dropout": "model.dropout None -> 0.5",
         "training.steps": "training.steps 40 -> 41",
     }
 
 
-def test_a_name_covers_its_key_and_what_stands_below_it() -> None:
-    assert covered("data.train", ["data"])
-    assert covered("data.train", ["data.train"])
-    assert not covered("data.train", ["data.tr", "training", "dat"])
-    assert not covered("data", ["data.train"])
+def test_name_covers_its_key_and_the_keys_below() -> None:
+    assert is_covered("data.train", ["data"])
+    assert is_covered("data.train", ["data.train"])
+    assert not is_covered("data.train", ["data.tr", "training", "dat"])
+    assert not is_covered("data", ["data.train"])
 
 
-def test_fingerprints_tell_which_examples_changed() -> None:
+def test_fingerprints_locate_changed_examples() -> None:
     def of(*texts: str) -> dict[str, object]:
-        return {"train": fingerprint(TextPairs(list(texts), list(texts), "here"))}
+        return {"train": compute_fingerprint(TextPairs(list(texts), list(texts), "here"))}
 
     many = [f"{number}" for number in range(2500)]
     assert of(*many)["train"]["examples"] == 2500  # type: ignore[index]
-    assert data_changes(of(*many), of(*many)) == {}
-    assert data_changes({}, of(*many)) == {}
+    assert find_data_changes(of(*many), of(*many)) == {}
+    assert find_data_changes({}, of(*many)) == {}
     changed = [*many[:1000], "other", *many[1001:]]
-    assert data_changes(of(*many), of(*changed)) == {
+    assert find_data_changes(of(*many), of(*changed)) == {
         "data.train": "data.train 2500 -> 2500 examples, first change among examples 1001 to 2000"
     }
-    (text,) = data_changes(of(*many), of(*many, "more")).values()
+    (text,) = find_data_changes(of(*many), of(*many, "more")).values()
     assert text.endswith("2500 -> 2501 examples, first change among examples 2001 to 2501")
-    assert data_changes(of("a b", "c"), of("a", "b c"))
+    assert find_data_changes(of("a b", "c"), of("a", "b c"))
     points = [(np.arange(3.0), 1), (np.zeros(2), 2)]
-    assert fingerprint(points) == fingerprint(iter(points))
-    assert fingerprint(points) != fingerprint([(np.arange(3.0), 1), (np.ones(2), 2)])
+    assert compute_fingerprint(points) == compute_fingerprint(iter(points))
+    assert compute_fingerprint(points) != compute_fingerprint(
+        [(np.arange(3.0), 1), (np.ones(2), 2)]
+    )
 
 
-def test_what_decides_the_weights_cannot_change(tmp_path: Path) -> None:
+def test_keys_that_determine_the_weights_cannot_change(tmp_path: Path) -> None:
     changes = {"model.units": "units", "training.steps": "steps"}
     with pytest.raises(ValueError, match=r"units; steps; model\.units cannot change within a run"):
         refuse_changes(tmp_path, changes, ["model", "training"])
@@ -89,12 +91,12 @@ def test_what_decides_the_weights_cannot_change(tmp_path: Path) -> None:
     (["data.trian"], r"did you mean 'data\.train'"),
     ("data", r"allow must be a list of names, got 'data'; pass \['data'\]"),
 )
-def test_a_misspelt_name_is_told(allow: Any, tmp_path: Path) -> None:
+def test_misspelled_name_raises(allow: Any, tmp_path: Path) -> None:
     training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow=allow)
 
 
 @pytest.mark.full
-def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> None:
+def test_changed_recipe_raises_with_all_differences(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     before = contents(run)
     words = [f"run={run}", "training.steps=60", "training.learning_rate=0.5", "data.test_size=9"]
@@ -111,7 +113,7 @@ def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_more_steps_go_on_as_if_they_had_been_asked_for(tmp_path: Path) -> None:
+def test_extended_run_equals_a_longer_run(tmp_path: Path) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     first = (run / "recipe.yaml").read_text()
     more = ["training.steps=50", "training.evaluate_every=15"]
@@ -132,7 +134,7 @@ def test_more_steps_go_on_as_if_they_had_been_asked_for(tmp_path: Path) -> None:
     ]
 
 
-def test_a_recipe_is_kept_once_a_step(tmp_path: Path) -> None:
+def test_previous_recipe_is_saved_once_per_step(tmp_path: Path) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     for rate in (0.1, 0.2):
         recipe = read_recipe(path, [f"training.learning_rate={rate}"])
@@ -156,7 +158,7 @@ training: {{steps: 2, evaluate_every: 2, batch_size: 4}}
 
 
 @pytest.mark.full
-def test_changed_data_are_refused_unless_allowed(tmp_path: Path) -> None:
+def test_changed_data_raise_unless_allowed(tmp_path: Path) -> None:
     rows = [f"it is {number}\til est {number}" for number in range(12)]
     for split in ("train", "validation"):
         (tmp_path / f"{split}.tsv").write_text("\n".join(["en\tfr", *rows]) + "\n")
@@ -177,13 +179,13 @@ def test_changed_data_are_refused_unless_allowed(tmp_path: Path) -> None:
     assert newest(run).name == "step-00000004"
 
 
-def test_a_damaged_fingerprint_is_told(tmp_path: Path) -> None:
+def test_damaged_fingerprint_raises(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("{")
     with pytest.raises(ValueError, match=r"data\.json: damaged .*; start a new run"):
         read_data(tmp_path)
 
 
-def test_a_finished_run_is_over_by_what_the_recipe_says_now(tmp_path: Path) -> None:
+def test_current_recipe_decides_whether_a_run_is_finished(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     path = write_recipe(tmp_path)
     assert open_run(run, read_recipe(path)).finished

@@ -1,4 +1,4 @@
-"""The launch files say to each host who all are, and which of them it is."""
+"""Launch files give each host the addresses of all hosts and its own index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from attention_zoo.training.hosts import is_chief, several
+from attention_zoo.training.hosts import has_several_hosts, is_chief
 
 CLUSTER = Path(__file__).resolve().parents[2] / "training" / "cluster"
 COMMANDS = {
@@ -43,12 +43,12 @@ def test_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         }
         assert lines[2 * index + 1] == "train|my recipe.yaml|run=/shared/run|"
         monkeypatch.setenv("TF_CONFIG", lines[2 * index])
-        assert several()
+        assert has_several_hosts()
         assert is_chief() is (index == 0)
     assert len(lines) == 6
 
 
-def test_slurm_ends_when_a_host_does(tmp_path: Path) -> None:
+def test_slurm_job_ends_when_a_host_ends(tmp_path: Path) -> None:
     commands = {**COMMANDS, "attention-zoo": "exit 2"}
     with pytest.raises(AssertionError):
         run_with(commands, tmp_path, [str(CLUSTER / "slurm.sh")], SLURM_JOB_NODELIST="node[1-3]")
@@ -81,15 +81,15 @@ def test_kubernetes(tmp_path: Path) -> None:
     assert (root / given["RECIPE"]).is_file()
 
 
-def test_kubernetes_lets_nobody_else_in() -> None:
-    found = documents()
-    pods = {"job-name": found["Job"]["metadata"]["name"]}
-    policy = found["NetworkPolicy"]["spec"]
+def test_kubernetes_pods_accept_no_other_traffic() -> None:
+    manifests = documents()
+    pods = {"job-name": manifests["Job"]["metadata"]["name"]}
+    policy = manifests["NetworkPolicy"]["spec"]
     assert policy["podSelector"]["matchLabels"] == pods
     (rule,) = policy["ingress"]
     assert rule["from"] == [{"podSelector": {"matchLabels": pods}}]
-    assert found["Service"]["spec"]["selector"] == pods
+    assert manifests["Service"]["spec"]["selector"] == pods
     assert (
-        found["Service"]["metadata"]["name"]
-        == (found["Job"]["spec"]["template"]["spec"]["subdomain"])
+        manifests["Service"]["metadata"]["name"]
+        == (manifests["Job"]["spec"]["template"]["spec"]["subdomain"])
     )

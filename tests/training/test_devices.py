@@ -12,7 +12,12 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import training
-from attention_zoo.training.devices import device_names, make_strategy, spread, use_xla
+from attention_zoo.training.devices import (
+    describe_devices,
+    distribute_batches,
+    make_strategy,
+    use_xla,
+)
 from tests.training import custom_task
 from tests.training.processes import FIT, end, fit_words, start
 from tests.training.small import assert_same_run, assert_similar_run, write_recipe
@@ -20,10 +25,10 @@ from tests.training.small import assert_same_run, assert_similar_run, write_reci
 FIT_PAGE = "import sys; from attention_zoo import training; training.fit(sys.argv[1], sys.argv[2:])"
 
 
-def test_the_processor_is_one_device_and_no_second_one_once_it_runs() -> None:
+def test_cpu_is_one_device_and_cannot_be_split_once_in_use() -> None:
     assert make_strategy("auto").num_replicas_in_sync == 1
     assert make_strategy(1).num_replicas_in_sync == 1
-    assert device_names(make_strategy(1)) == keras.distribution.list_devices()[0]
+    assert describe_devices(make_strategy(1)) == keras.distribution.list_devices()[0]
     with pytest.raises(
         ValueError, match=r"training\.devices=2: TensorFlow is already initialized with 1 |has 1;"
     ):
@@ -34,12 +39,12 @@ def test_xla_choice() -> None:
     alone = tf.distribute.get_strategy()
     assert use_xla(True, alone) is True
     assert use_xla(False, alone) is False
-    several: Any = SimpleNamespace(num_replicas_in_sync=2)
-    assert use_xla(True, several) is use_xla("auto", several) is False
+    has_several_hosts: Any = SimpleNamespace(num_replicas_in_sync=2)
+    assert use_xla(True, has_several_hosts) is use_xla("auto", has_several_hosts) is False
     assert use_xla("auto", alone) is any("cpu" not in d for d in keras.distribution.list_devices())
 
 
-def test_a_keras_distribution_is_refused(tmp_path: Path) -> None:
+def test_keras_distribution_raises(tmp_path: Path) -> None:
     device = keras.distribution.list_devices()[0]
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=[device]))
     try:
@@ -53,7 +58,7 @@ def test_a_keras_distribution_is_refused(tmp_path: Path) -> None:
 def test_one_device_gets_the_whole_batch() -> None:
     x = np.arange(10).reshape(5, 2)
     data = tf.data.Dataset.from_tensor_slices(({"a": x}, x + 1)).batch(2).repeat()
-    stream = iter(spread(tf.distribute.get_strategy(), data))
+    stream = iter(distribute_batches(tf.distribute.get_strategy(), data))
     for begin, stop in ((0, 2), (2, 4), (4, 5), (0, 2)):
         inputs, targets, live = next(stream)
         np.testing.assert_array_equal(inputs["a"], x[begin:stop])
@@ -63,13 +68,14 @@ def test_one_device_gets_the_whole_batch() -> None:
 
 SHARES = """
 import numpy as np, tensorflow as tf
-from attention_zoo.training.devices import device_names, make_strategy, spread, use_xla
+from attention_zoo.training.devices import *
 strategy = make_strategy(3)
 assert strategy.num_replicas_in_sync == 3
-assert device_names(strategy) == "cpu:0, cpu:1, cpu:2"
+assert describe_devices(strategy) == "cpu:0, cpu:1, cpu:2"
 assert not use_xla(True, strategy)
 x = np.arange(9)
-stream = iter(spread(strategy, tf.data.Dataset.from_tensor_slices((x, x)).batch(7).repeat()))
+dataset = tf.data.Dataset.from_tensor_slices((x, x)).batch(7).repeat()
+stream = iter(distribute_batches(strategy, dataset))
 def shares():
     inputs, targets, live = next(stream)
     local = strategy.experimental_local_results
@@ -82,12 +88,12 @@ print("done")
 
 
 @pytest.mark.slow
-def test_shares_are_even_and_one_that_would_be_empty_does_not_count() -> None:
+def test_shards_are_even_and_an_empty_one_is_not_counted() -> None:
     assert "done" in end(start(SHARES, []))
 
 
 @pytest.mark.slow
-def test_two_devices_write_the_sentences_of_one(tmp_path: Path) -> None:
+def test_two_devices_equal_one(tmp_path: Path) -> None:
     """Token losses of uneven batches, clipped: 300 pairs are 18 batches of 16, and one of 12."""
     path = write_recipe(tmp_path)
     words = ["model.dropout=0", "training.clip_norm=0.2", "training.optimizer=sgd"]
@@ -100,7 +106,7 @@ def test_two_devices_write_the_sentences_of_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("custom_task")
 @pytest.mark.parametrize("devices", [2, 3])
-def test_devices_without_a_share_of_a_small_batch(devices: int, tmp_path: Path) -> None:
+def test_devices_without_examples_of_a_small_batch(devices: int, tmp_path: Path) -> None:
     """37 points are 4 batches of 9, and one of 1; with averages and two batches an update."""
     options = {"ema": 0.9, "accumulate": 2, "clip_norm": 0.1}
     end(start(FIT, fit_words(tmp_path / "many", devices=devices, **options)))
@@ -110,7 +116,7 @@ def test_devices_without_a_share_of_a_small_batch(devices: int, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("custom_task")
-def test_two_devices_go_on_exactly_and_stop_at_a_nan(tmp_path: Path) -> None:
+def test_two_devices_resume_exactly_and_stop_at_a_nan(tmp_path: Path) -> None:
     """With dropout and normalization, whose state every device has a copy of."""
     options = {"devices": 2, "checkpoint_every": 3, "precision": "mixed_float16"}
     options["model"] = {"dropout": 0.2, "between": ["BatchNormalization"]}

@@ -32,11 +32,11 @@ def start(*words: object, before: str = "") -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """The exit code, and what the program itself said on standard error."""
+    """Return the exit code, and the program's own lines on standard error."""
     _, errors = process.communicate(timeout=240)
     assert "Traceback" not in errors
-    said = [line for line in errors.splitlines() if line.startswith("attention-zoo: ")]
-    return process.returncode, "\n".join(said)
+    messages = [line for line in errors.splitlines() if line.startswith("attention-zoo: ")]
+    return process.returncode, "\n".join(messages)
 
 
 def goes_on(whole: Path, run: Path, path: Path, *words: str) -> None:
@@ -48,24 +48,24 @@ def goes_on(whole: Path, run: Path, path: Path, *words: str) -> None:
 def whole_checkpoints(run: Path) -> list[int]:
     """The steps of the checkpoints, all of which are as they were written."""
     store = CheckpointFolder(run / "checkpoints")
-    assert [find_damage(store.get_path(step)) for step in store.steps()] == [None] * len(
-        store.steps()
+    assert [find_damage(store.get_path(step)) for step in store.list_steps()] == [None] * len(
+        store.list_steps()
     )
-    return sorted(store.steps())
+    return sorted(store.list_steps())
 
 
 @contextmanager
-def small_disk(place: Path, size: str) -> Iterator[Path]:
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
     """A disk of that size; skips where none can be had."""
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         pytest.skip("a disk of its own takes the right to mount")
     try:
-        yield place
+        yield folder
     finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill(disk: Path, but: int) -> Path:
@@ -76,7 +76,7 @@ def fill(disk: Path, but: int) -> Path:
 
 
 @pytest.mark.slow
-def test_a_full_disk(whole: Path, tmp_path: Path) -> None:
+def test_full_disk(whole: Path, tmp_path: Path) -> None:
     """So full that the log, a part of a checkpoint or nothing at all can be written."""
     path = write_recipe(tmp_path)
     with small_disk(tmp_path / "disk", "8m") as disk:
@@ -86,11 +86,11 @@ def test_a_full_disk(whole: Path, tmp_path: Path) -> None:
         before = whole_checkpoints(run)
         for room in (0, 30_000, 200_000):
             file = fill(disk, room)
-            code, said = finish(start("train", path, f"run={run}", *RESUMED))
+            code, message = finish(start("train", path, f"run={run}", *RESUMED))
             file.unlink()
             assert code == 2
-            assert "No space left on device; earlier checkpoints are intact" in said
-            assert "\n" not in said
+            assert "No space left on device; earlier checkpoints are intact" in message
+            assert "\n" not in message
             assert whole_checkpoints(run) == before
             assert not [p for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
         goes_on(whole, run, path, *RESUMED)
@@ -104,10 +104,10 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 
 
 @pytest.mark.slow
-def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+def test_file_size_limit(tmp_path: Path) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
-    code, said = finish(start("train", path, f"run={run}", "training.steps=2", before=LIMIT))
-    assert (code, "run: File too large; earlier checkp" in said) == (2, True)
+    code, message = finish(start("train", path, f"run={run}", "training.steps=2", before=LIMIT))
+    assert (code, "run: File too large; earlier checkp" in message) == (2, True)
     assert whole_checkpoints(run) == []
     assert finish(start("train", path, f"run={run}", "training.steps=2")) == (0, "")
     assert whole_checkpoints(run) == [2]
@@ -130,20 +130,22 @@ def read_only(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_shut(whole: Path, tmp_path: Path) -> None:
+def test_read_only_folder(whole: Path, tmp_path: Path) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     (run / "lock").unlink()
     with read_only(run):
         assert finish(start("train", path, f"run={run}"))[0] == 0  # nothing to do
         more = ("training.steps=41", "--allow", "training.steps")
-        code, said = finish(start("train", path, f"run={run}", *more))
+        code, message = finish(start("train", path, f"run={run}", *more))
         assert code == 2
-        assert said.startswith(f"attention-zoo: error: {run / 'lock'}: ")
-        assert "\n" not in said
+        assert message.startswith(f"attention-zoo: error: {run / 'lock'}: ")
+        assert "\n" not in message
     with read_only(run / "tensorboard"):
-        code, said = finish(start("train", path, f"run={run}", *more))
+        code, message = finish(start("train", path, f"run={run}", *more))
         assert code == 2
-        assert f"{run / 'tensorboard'}: Permission denied; earlier checkpoints are intact" in said
+        assert (
+            f"{run / 'tensorboard'}: Permission denied; earlier checkpoints are intact" in message
+        )
     assert whole_checkpoints(run) == [20, 40]
     assert finish(start("train", path, f"run={run}", *more)) == (0, "")
     assert newest(run).name == "step-00000041"
@@ -156,7 +158,7 @@ def test_a_folder_that_is_shut(whole: Path, tmp_path: Path) -> None:
         pytest.param(signal.SIGINT, marks=pytest.mark.soak),
     ],
 )
-def test_a_signal(number: signal.Signals, whole: Path, tmp_path: Path) -> None:
+def test_signal(number: signal.Signals, whole: Path, tmp_path: Path) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
     process = start("train", path, f"run={run}", *RESUMED)
@@ -165,10 +167,10 @@ def test_a_signal(number: signal.Signals, whole: Path, tmp_path: Path) -> None:
         assert process.poll() is None
     sent = time.monotonic()
     process.send_signal(number)
-    code, said = finish(process)
+    code, message = finish(process)
     assert time.monotonic() - sent < 10
     assert code == 128 + number
-    assert said == f"attention-zoo: stopped by {number.name}; run the same command to resume"
+    assert message == f"attention-zoo: stopped by {number.name}; run the same command to resume"
     assert max(whole_checkpoints(run)) < 40
     goes_on(whole, run, path, *RESUMED)
 
@@ -190,7 +192,7 @@ KILL_IN_AN_EVALUATION = KILL.format(module="training.callbacks", name="Clock.on_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [KILL_IN_THE_THIRD_SAVE, KILL_IN_AN_EVALUATION])
-def test_a_kill_inside_a_save_and_inside_an_evaluation(
+def test_kill_during_a_save_and_during_an_evaluation(
     kill: str, whole: Path, tmp_path: Path
 ) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
@@ -202,7 +204,7 @@ def test_a_kill_inside_a_save_and_inside_an_evaluation(
     goes_on(whole, run, path, *RESUMED)
 
 
-def test_errors_of_the_system_name_a_place_and_the_mend() -> None:
+def test_io_errors_name_a_path_and_the_fix() -> None:
     full = pytest.raises(OSError, match=r"No space .*; earlier checkpoints are")
     with full as caught, explain_io_errors(Path("runs/a")):
         raise OSError(28, "No space left on device")

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from attention_zoo import tasks, training
 from attention_zoo.training import override_recipe, read_recipe
-from attention_zoo.training.fine_tuning import freeze, initial_task
-from attention_zoo.training.fitting import headline, prepare
+from attention_zoo.training.fine_tuning import freeze, load_initial_task
+from attention_zoo.training.fitting import describe_job, prepare
 from attention_zoo.training.run_folder import RunState
 from tests.refusals import refuses
 from tests.training.small import PAGE, arrays, assert_same_run, small_run, write_recipe
@@ -35,7 +35,7 @@ def arrays_of(layer: Any) -> list[np.ndarray]:
     return [keras.ops.convert_to_numpy(weight) for weight in layer.weights]
 
 
-def test_weights_and_tokenizers_are_the_initial_ones_and_the_optimizer_fresh(
+def test_weights_and_tokenizers_are_the_initial_ones_and_the_optimizer_is_new(
     page: Path, tmp_path: Path
 ) -> None:
     words = ["search.beam_width=3", "data.max_source_length=77"]
@@ -51,11 +51,11 @@ def test_weights_and_tokenizers_are_the_initial_ones_and_the_optimizer_fresh(
     slots = [v for v in optimizer.variables if v is not optimizer._learning_rate]
     assert len(slots) > 10
     assert not any(keras.ops.convert_to_numpy(slot).any() for slot in slots)
-    assert f"from the weights of {small_run()}" in headline(job)
+    assert f"from the weights of {small_run()}" in describe_job(job)
 
 
 @pytest.mark.full
-def test_a_fine_tuned_run_goes_on_exactly_and_without_the_initial_one(tmp_path: Path) -> None:
+def test_fine_tuned_run_resumes_exactly_without_the_initial_run(tmp_path: Path) -> None:
     initial = tmp_path / "initial"
     tasks.load(small_run()).save(initial)
     path = write_recipe(tmp_path, f"init: {initial}\n{FINE}")
@@ -78,7 +78,7 @@ def test_a_fine_tuned_run_goes_on_exactly_and_without_the_initial_one(tmp_path: 
 
 
 @pytest.mark.full
-def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) -> None:
+def test_only_frozen_parts_do_not_change(page: Path, tmp_path: Path) -> None:
     words = [f"run={tmp_path / 'run'}", "training.steps=4"]
     words.append("training.frozen=[encoder,decoder.cell,source_embedding]")
     result = training.fit(page, words)
@@ -123,20 +123,20 @@ def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) ->
     ),
     ("training.frozen=[decoder.vocabulary]", "decoder.vocabulary: no part 'vocabulary'"),
 )
-def test_a_mismatch_is_refused_by_name(override: str, page: Path, tmp_path: Path) -> None:
+def test_mismatch_raises_with_its_name(override: str, page: Path, tmp_path: Path) -> None:
     training.fit(page, [f"run={tmp_path / 'run'}", override])
 
 
-def test_another_task_is_refused(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_task_raises(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks.Translation, "name", "tagging")
     with pytest.raises(ValueError, match="its task is tagging, the recipe has task=translation"):
-        initial_task(read_recipe(page))
+        load_initial_task(read_recipe(page))
 
 
-def test_the_same_model_and_tokenizer_may_be_asked_for(tmp_path: Path) -> None:
+def test_recipe_may_repeat_model_and_tokenizer(tmp_path: Path) -> None:
     recipe = override_recipe(read_recipe(write_recipe(tmp_path, PAGE)), [f"init={small_run()}"])
     assert recipe.tokenizer is not None
-    assert initial_task(recipe).model.settings["units"] == 16
+    assert load_initial_task(recipe).model.settings["units"] == 16
 
 
 SCENES = """\
@@ -149,12 +149,12 @@ training: {steps: 1, evaluate_every: 1, batch_size: 4, monitor: loss}
 
 
 @pytest.mark.full
-def test_a_hard_look_starts_from_what_a_soft_one_has_learnt(tmp_path: Path) -> None:
-    """Its baseline is its own; where it looks is where the greatest weight was."""
+def test_hard_attention_starts_from_soft_attention(tmp_path: Path) -> None:
+    """The baseline is new; hard attention selects the position of the largest weight."""
     soft = training.fit(write_recipe(tmp_path, SCENES), [f"run={tmp_path / 'soft'}"]).task
     page = write_recipe(tmp_path, f"init: {tmp_path / 'soft'}\n{SCENES}")
     words = ["model.attention.kind=hard", "model.word_dropout=0.5"]
-    hard = initial_task(read_recipe(page, words))
+    hard = load_initial_task(read_recipe(page, words))
     assert hard.model.settings["attention"]["kind"] == "hard"
     assert [len(arrays_of(task.model)) for task in (soft, hard)] == [23, 24]
     inputs = {"image": np.zeros((1, 16, 16, 3), "uint8"), "target": np.array([[2]])}
@@ -162,13 +162,13 @@ def test_a_hard_look_starts_from_what_a_soft_one_has_learnt(tmp_path: Path) -> N
         soft.model.trainable_variables, hard.model.trainable_variables, strict=True
     ):
         np.testing.assert_array_equal(one, other)
-    looks = [task.model.search(inputs["image"], max_length=1).attention for task in (soft, hard)]
-    assert np.argmax(looks[0]) == np.argmax(looks[1])
-    assert np.max(looks[1]) == 1
+    weights = [task.model.search(inputs["image"], max_length=1).attention for task in (soft, hard)]
+    assert np.argmax(weights[0]) == np.argmax(weights[1])
+    assert np.max(weights[1]) == 1
 
 
 @pytest.mark.full
-def test_an_image_encoder_starts_from_that_of_another_run(tmp_path: Path) -> None:
+def test_image_encoder_starts_from_another_run(tmp_path: Path) -> None:
     """A retriever's, which a captioner leaves as it is, and does not need to go on."""
     other = SCENES.replace("captioning", "retrieval").replace(
         "show_attend_tell_small", "cross_attention_retriever_small"
@@ -187,7 +187,7 @@ def test_an_image_encoder_starts_from_that_of_another_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_a_run_cannot_take_up_other_weights(page: Path, tmp_path: Path) -> None:
+def test_init_cannot_change_within_a_run(page: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     training.fit(page, [f"run={run}", "training.steps=1"])
     words = [f"run={run}", "training.steps=1"]

@@ -18,7 +18,7 @@ import tensorflow as tf
 from attention_zoo import tasks, training
 from attention_zoo.training import devices, read_recipe
 from attention_zoo.training.callbacks import Clock, Progress
-from attention_zoo.training.fitting import headline, prepare
+from attention_zoo.training.fitting import describe_job, prepare
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.stopping import StopRequest
 from tests.refusals import refuses
@@ -90,9 +90,7 @@ def test_result_names_the_run(tmp_path: Path) -> None:
     assert result.task.name == "translation"
 
 
-def test_a_finished_run_is_left_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finished_run_is_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(small_run())
     training.fit(write_recipe(tmp_path), [f"run={small_run()}"])
     assert "finished at step 40, nothing to do" in capsys.readouterr().out
@@ -110,7 +108,7 @@ training: {steps: 8, evaluate_every: 4, batch_size: 8, checkpoint_every: 3}
 
 
 @pytest.mark.full
-def test_coverage_comes_in_at_its_step_where_training_has_stopped_before(tmp_path: Path) -> None:
+def test_coverage_starts_at_its_step_in_a_resumed_run(tmp_path: Path) -> None:
     path = write_recipe(tmp_path, COVERAGE_PAGE)
     whole = training.fit(path, [f"run={tmp_path / 'whole'}"]).folder
     folder = tmp_path / "run"
@@ -125,14 +123,14 @@ def test_coverage_comes_in_at_its_step_where_training_has_stopped_before(tmp_pat
     assert second["loss"] > first["loss"] + 0.1  # the coverage loss
 
 
-def test_another_recipe_is_refused_and_nothing_touched(tmp_path: Path) -> None:
+def test_other_recipe_raises_and_changes_nothing(tmp_path: Path) -> None:
     before = contents(small_run())
     with pytest.raises(ValueError, match=r"training\.learning_rate 0\.01 -> 0\.5"):
         training.fit(write_recipe(tmp_path), [f"run={small_run()}", "training.learning_rate=0.5"])
     assert contents(small_run()) == before
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_run_raises(tmp_path: Path) -> None:
     path = write_recipe(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
@@ -158,7 +156,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     ("data.source=xx", "xx"),
     ("data.max_target_length=1", r"none of its 300 pairs fits .* raise data\.max_source_length"),
 )
-def test_a_mistake_leaves_no_folder(override: str, tmp_path: Path) -> None:
+def test_error_leaves_no_folder(override: str, tmp_path: Path) -> None:
     fit(tmp_path, override)
 
 
@@ -182,7 +180,7 @@ def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> None:
+def test_best_checkpoint_and_patience_survive_a_resume(tmp_path: Path) -> None:
     """The best is older than the newest, and the third evaluation after it ends the run."""
     folder = tmp_path / "run"
     options = {"learning_rate": 1e-9, "monitor": "exact_match", "monitor_size": 3}
@@ -200,7 +198,7 @@ def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_a_callers_callback_may_stop_it(tmp_path: Path) -> None:
+def test_callback_can_stop_training(tmp_path: Path) -> None:
     class Enough(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self.model.stop_training = True
@@ -212,10 +210,10 @@ def test_a_callers_callback_may_stop_it(tmp_path: Path) -> None:
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 
-def test_the_head_line_counts_the_pairs_that_are_left_out(tmp_path: Path) -> None:
+def test_description_counts_dropped_pairs(tmp_path: Path) -> None:
     recipe = read_recipe(write_recipe(tmp_path), ["data.max_target_length=9"])
     job = prepare(recipe, tmp_path / "run", RunState(), tf.distribute.get_strategy())
-    line = headline(job)
+    line = describe_job(job)
     assert 0 < len(job.train) < 300
     assert f"{len(job.train)} training pairs ({300 - len(job.train)} over the length limits" in line
     assert f"rnnsearch_small: {job.task.model.count_params():,} parameters" in line
@@ -224,14 +222,14 @@ def test_the_head_line_counts_the_pairs_that_are_left_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_a_loss_that_is_not_finite_saves_nothing(tmp_path: Path) -> None:
+def test_non_finite_loss_saves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^step \d: the loss is (nan|inf) on training examples "):
         fit(tmp_path, learning_rate=1e38, clip_norm="null", optimizer="sgd")
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
 
 
 @pytest.mark.full
-def test_a_damaged_checkpoint_is_trained_anew(whole: Path, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_trained_again(whole: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "run"))
     (newest(folder) / "training.npz").write_bytes(b"")
     with pytest.warns(UserWarning, match=r"step-00000040: training\.npz is damaged"):
@@ -240,7 +238,7 @@ def test_a_damaged_checkpoint_is_trained_anew(whole: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.full
-def test_mixed_precision_trains_and_leaves_the_policy(tmp_path: Path) -> None:
+def test_mixed_precision_restores_the_policy(tmp_path: Path) -> None:
     result = fit(tmp_path, precision="mixed_bfloat16")
     assert keras.config.dtype_policy().name == "float32"
     assert records(result.folder)[-1]["loss"] == pytest.approx(
@@ -248,7 +246,7 @@ def test_mixed_precision_trains_and_leaves_the_policy(tmp_path: Path) -> None:
     )
 
 
-def test_a_recipe_object_needs_a_folder(tmp_path: Path) -> None:
+def test_recipe_object_needs_a_folder(tmp_path: Path) -> None:
     recipe = read_recipe(write_recipe(tmp_path), [f"run={small_run()}"])
     assert training.fit(recipe).step == 40
     recipe.run = None
@@ -258,11 +256,11 @@ def test_a_recipe_object_needs_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("custom_task")
-def test_callbacks_are_told_what_keras_would_tell_them(tmp_path: Path) -> None:
+def test_callbacks_get_the_calls_of_keras(tmp_path: Path) -> None:
     class Hooks(keras.callbacks.Callback):
         def __init__(self) -> None:
             super().__init__()
-            self.told: list[Any] = []
+            self.calls: list[Any] = []
             for hook in dir(self):
                 if hook.startswith(("on_train_", "on_test_", "on_epoch_")):
                     setattr(self, hook, partial(self.note, hook))
@@ -271,7 +269,7 @@ def test_callbacks_are_told_what_keras_would_tell_them(tmp_path: Path) -> None:
             logs = named.get("logs", given[-1])
             at = [one for one in given if isinstance(one, int)]
             names = sorted(logs or {}) if "batch_begin" not in hook else []
-            self.told.append((hook, *at, *(name for name in names if "loss" in name)))
+            self.calls.append((hook, *at, *(name for name in names if "loss" in name)))
 
     ours, theirs = Hooks(), Hooks()
     recipe = custom_task.recipe(tmp_path / "run", {"size": 18}, steps=2, evaluate_every=2)
@@ -280,11 +278,11 @@ def test_callbacks_are_told_what_keras_would_tell_them(tmp_path: Path) -> None:
     points = recipe.data.read("train")
     fitted = {"batch_size": 9, "validation_data": (points.x, points.y), "validation_batch_size": 9}
     task.model.fit(points.x, points.y, callbacks=[theirs], verbose=0, **fitted)
-    assert len(ours.told) > 10
-    assert ours.told == theirs.told
+    assert len(ours.calls) > 10
+    assert ours.calls == theirs.calls
 
 
-def test_the_seconds_of_a_step_are_not_those_of_the_checkpoint_before_it() -> None:
+def test_seconds_of_a_step_exclude_the_previous_checkpoint() -> None:
     clock = Clock(RunState(), StopRequest())
     clock.on_epoch_begin(0)
     for batch in range(3):
@@ -296,7 +294,7 @@ def test_the_seconds_of_a_step_are_not_those_of_the_checkpoint_before_it() -> No
 
 
 @pytest.mark.full
-def test_validation_examples_over_the_limits_are_left_out_and_counted(
+def test_validation_examples_over_the_limits_are_dropped_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"monitor": "bleu", "steps": 2, "evaluate_every": 2, "monitor_size": 40}
@@ -315,7 +313,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_moves_on_a_terminal_and_stays_still_in_a_file() -> None:
+def test_progress_bar_is_shown_on_a_terminal_only() -> None:
     shown = {}
     for stream in (io.StringIO(), Terminal()):
         clock = Clock(RunState(), StopRequest())

@@ -12,7 +12,12 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import training
-from attention_zoo.training.hosts import cluster, explain_worker_loss, is_chief, several
+from attention_zoo.training.hosts import (
+    explain_worker_loss,
+    has_several_hosts,
+    is_chief,
+    read_cluster,
+)
 from tests.training import custom_task
 from tests.training.processes import FIT, configs, end, fit_words, start
 from tests.training.small import assert_same_run, assert_similar_run, newest
@@ -24,14 +29,14 @@ def hosts(folder: Path, count: int = 2, program: str = FIT, **options: Any) -> l
     return [start(program, words, TF_CONFIG=config) for config in configs(count)]
 
 
-def test_without_tf_config_a_host_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tf_config_there_is_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert cluster() == {}
-    assert not several()
+    assert read_cluster() == {}
+    assert not has_several_hosts()
     assert is_chief()
 
 
-def test_the_chief_is_named_or_the_first_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chief_is_the_named_one_or_the_first_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     chiefs = []
     addresses: dict[str, list[str]]
     for addresses in ({"worker": ["a:1", "b:1"]}, {"chief": ["c:1"], "worker": ["a:1"]}):
@@ -39,7 +44,7 @@ def test_the_chief_is_named_or_the_first_worker(monkeypatch: pytest.MonkeyPatch)
             for index in range(len(workers)):
                 config = {"cluster": addresses, "task": {"type": kind, "index": index}}
                 monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-                assert several()
+                assert has_several_hosts()
                 chiefs.append(is_chief())
     assert chiefs == [True, False, True, False]
 
@@ -47,13 +52,13 @@ def test_the_chief_is_named_or_the_first_worker(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}']
 )
-def test_a_tf_config_that_says_too_little(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_tf_config_raises(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(ValueError, match=r'^TF_CONFIG=.*: expected \{"cluster": .*, or unset it$'):
-        several()
+        has_several_hosts()
 
 
-def test_only_several_hosts_are_told_to_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_loss_is_explained_for_several_hosts_only(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tf.errors.UnavailableError(None, None, "Connection reset\nmore")
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(tf.errors.UnavailableError), explain_worker_loss():
@@ -68,7 +73,7 @@ def test_only_several_hosts_are_told_to_start_again(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("custom_task")
-def test_two_hosts_come_to_what_one_comes_to(tmp_path: Path) -> None:
+def test_two_hosts_equal_one(tmp_path: Path) -> None:
     """The last batch of a pass is of one example: the second host has no share of it."""
     options = {"clip_norm": 0.1, "ema": 0.9, "checkpoint_every": 3}
     for process in hosts(tmp_path / "two", **options):
@@ -77,26 +82,26 @@ def test_two_hosts_come_to_what_one_comes_to(tmp_path: Path) -> None:
     assert_similar_run(tmp_path / "one", tmp_path / "two")
 
 
-SEEN = """
+EXAMPLES = """
 import sys
 import numpy as np
 from attention_zoo.training import hosts, step
 from attention_zoo.training.loop import TrainingLoop
 from tests.training import custom_task
-heard = TrainingLoop.run
+original_run = TrainingLoop.run
 def run(self):
-    from attention_zoo.training.devices import spread
+    from attention_zoo.training.devices import distribute_batches
     points = self.train.points
     self.train.points = custom_task.PointSet(np.arange(1, 38), np.arange(1, 38))
-    stream = iter(spread(self.steps.strategy, self.train.dataset(0)))
+    stream = iter(distribute_batches(self.steps.strategy, self.train.dataset(0)))
     self.train.points = points
     local = self.steps.strategy.experimental_local_results
-    seen = []
+    numbers_of_host = []
     for _ in range(self.train.steps_per_epoch):
         (numbers,), _, (live,) = map(local, next(stream))
-        seen += numbers.numpy().tolist() * bool(live)
-    print("SEEN", seen, flush=True)
-    heard(self)
+        numbers_of_host += numbers.numpy().tolist() * bool(live)
+    print("EXAMPLES", numbers_of_host, flush=True)
+    original_run(self)
     values = np.concatenate([w.numpy().ravel() for w in self.steps.model.weights])
     print("WEIGHTS", values.tobytes().hex(), flush=True)
 TrainingLoop.run = run
@@ -105,14 +110,16 @@ TrainingLoop.run = run
 
 @pytest.mark.slow
 def test_hosts_share_the_examples_and_have_the_same_weights(tmp_path: Path) -> None:
-    texts = [end(process) for process in hosts(tmp_path / "run", program=SEEN + FIT)]
+    texts = [end(process) for process in hosts(tmp_path / "run", program=EXAMPLES + FIT)]
     lines = [line for text in texts for line in text.splitlines()]
-    seen = [json.loads(line[5:]) for line in lines if line.startswith("SEEN ")]
-    assert len(seen) == 2
-    assert sorted(seen[0] + seen[1]) == list(range(1, 38))
-    assert min(map(len, seen)) >= 16
-    found = {line for line in lines if line.startswith("WEIGHTS ")}
-    assert len(found) == 1
+    examples = [
+        json.loads(line.removeprefix("EXAMPLES ")) for line in lines if line.startswith("EXAMPLES ")
+    ]
+    assert len(examples) == 2
+    assert sorted(examples[0] + examples[1]) == list(range(1, 38))
+    assert min(map(len, examples)) >= 16
+    weights = {line for line in lines if line.startswith("WEIGHTS ")}
+    assert len(weights) == 1
     assert sum("examples/s" in text for text in texts) == 1  # the chief alone speaks of steps
 
 
@@ -157,7 +164,7 @@ AGAIN = "stop all hosts and start them with the same command"
         pytest.param(1, marks=pytest.mark.soak, id="a worker is lost"),
     ],
 )
-def test_a_lost_host_ends_the_others_and_all_go_on_exactly(lost: int, tmp_path: Path) -> None:
+def test_lost_host_ends_the_others_and_all_resume_exactly(lost: int, tmp_path: Path) -> None:
     both = begun(tmp_path / "run", **SIXTY)
     both[lost].send_signal(signal.SIGKILL)
     killed = time.monotonic()
@@ -171,7 +178,7 @@ def test_a_lost_host_ends_the_others_and_all_go_on_exactly(lost: int, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("custom_task")
-def test_hosts_that_are_stopped_save_their_last_step(tmp_path: Path) -> None:
+def test_stopped_hosts_save_their_last_step(tmp_path: Path) -> None:
     """The signal comes at the third step; without it, the first checkpoint is of step 19."""
     options = {**SIXTY, "checkpoint_every": 19}
     chief, worker = hosts(tmp_path / "run", program=SLOW + FIT, **options)
@@ -185,7 +192,7 @@ def test_hosts_that_are_stopped_save_their_last_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path) -> None:
+def test_hosts_with_separate_folders_raise(tmp_path: Path) -> None:
     """One goes on from a checkpoint that the other does not see."""
     options = {"steps": 4, "evaluate_every": 2}
     end(start(FIT, fit_words(tmp_path / "b", stop=3, **options)), code=3)

@@ -19,7 +19,7 @@ def resident() -> float:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
-def test_gaps_are_given_back() -> None:
+def test_free_memory_is_returned_to_the_system() -> None:
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     if not hasattr(libc, "malloc_trim"):
@@ -35,6 +35,6 @@ def test_gaps_are_given_back() -> None:
     libc.free(blocks[-1])
 
 
-def test_without_glibc_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: object())
     memory.trim_malloc()

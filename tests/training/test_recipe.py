@@ -1,4 +1,4 @@
-"""A recipe is read whole, or refused in one line that names the place and the mend."""
+"""Recipes are read, or rejected with one line that names the location and the fix."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from attention_zoo.tasks import Translation
 from attention_zoo.training import Recipe, override_recipe, override_task, read_recipe
-from attention_zoo.training.recipe import recipe_text
+from attention_zoo.training.recipe import format_recipe
 from tests.refusals import refuses
 from tests.training.small import PAGE, write_recipe
 
 
-def test_page_and_overrides(tmp_path: Path) -> None:
+def test_file_and_overrides(tmp_path: Path) -> None:
     recipe = read_recipe(
         write_recipe(tmp_path),
         ["training.steps=7", "data.size=11", "model.dropout=0.5", "training.clip_norm=null"],
@@ -44,13 +44,13 @@ def test_overrides_may_change_the_corpus(tmp_path: Path) -> None:
         read_recipe(path, ["data.corpus=tsv", "data.source=a", "data.target=b", "data.size=3"])
 
 
-def test_text_reads_back_the_same(tmp_path: Path) -> None:
+def test_yaml_round_trip(tmp_path: Path) -> None:
     recipe = read_recipe(write_recipe(tmp_path), ["search.beam_width=3"])
-    again = read_recipe(write_recipe(tmp_path, recipe_text(recipe)))
+    again = read_recipe(write_recipe(tmp_path, format_recipe(recipe)))
     assert again == recipe
 
 
-def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
+def test_override_recipe_does_not_change_its_argument(tmp_path: Path) -> None:
     recipe = Recipe()
     assert override_recipe(recipe, ["search.beam_width=4"]).search.beam_width == 4
     assert recipe.search.beam_width == 1
@@ -95,12 +95,12 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
     (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
     (
         "data: {corpus: date}\n",
-        r"data\.corpus=date: task translation has no such corpus; did you mean",
+        r"small\.yaml: unknown data\.corpus 'date'; did you mean 'dates'\?",
     ),
     ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),
     ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),
 )
-def test_bad_page(page: Any, tmp_path: Path) -> None:
+def test_bad_file(page: Any, tmp_path: Path) -> None:
     read_recipe(write_recipe(tmp_path, page))
 
 
@@ -128,7 +128,7 @@ def test_no_file(tmp_path: Path) -> None:
         read_recipe(tmp_path / "latin.yaml")
 
 
-def test_overrides_of_a_task_take_only_its_options() -> None:
+def test_overrides_of_a_task_are_limited_to_its_options() -> None:
     task = Translation(None, None, None)
     override_task(task, ["search.beam_width=3", "data.max_source_length=7"])
     assert (task.search.beam_width, task.max_source_length) == (3, 7)

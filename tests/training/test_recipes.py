@@ -1,4 +1,4 @@
-"""Every recipe of the repository can be read, and says what it is for."""
+"""Every recipe of the repository can be read, and has a description."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TAGS = ["B-LOC", "I-LOC", "O"]
 
 
 def languages(recipe: Recipe) -> tuple[str, ...]:
-    """What the end of a recipe's name says of its data."""
+    """Return the data that the end of a recipe's name refers to."""
     data: Any = recipe.data
     if isinstance(data, Sentences | Captions | Labelled) or recipe.task == "summarization":
         return ()

@@ -1,4 +1,4 @@
-"""What a run folder keeps when writing fails, and how damage is told."""
+"""Run folders after failed writes, and error messages for damaged files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from attention_zoo import checkpoints, training
 from attention_zoo.files import find_damage, seal
 from attention_zoo.training.run_folder import (
     RunState,
-    as_arrays,
-    cut_log,
+    convert_to_arrays,
     may_be_finished,
     open_run,
     prepare_run_folder,
     read_state,
     read_variables,
+    trim_log,
     write_arrays,
     write_state,
 )
@@ -42,7 +42,7 @@ def test_state_round_trip_and_damage(tmp_path: Path) -> None:
 def test_variables_round_trip_and_damage(tmp_path: Path) -> None:
     path = tmp_path / "training.npz"
     saved = [keras.Variable(np.arange(4.0)), keras.Variable(7, dtype="int64")]
-    entry = write_arrays(path, as_arrays({"optimizer": saved}))
+    entry = write_arrays(path, convert_to_arrays({"optimizer": saved}))
     seal(tmp_path, [path.name], {path.name: entry})
     assert find_damage(tmp_path) is None
     fresh = [keras.Variable(np.zeros(4)), keras.Variable(0, dtype="int64")]
@@ -59,7 +59,7 @@ def test_variables_round_trip_and_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+def test_log_is_trimmed_to_the_checkpoint(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     log = run / "log.jsonl"
     first, second = log.read_text().splitlines(keepends=True)
@@ -75,12 +75,14 @@ def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000020"]
 
 
-def test_damage_is_told_and_the_checkpoint_before_is_gone_on_from(tmp_path: Path) -> None:
+def test_damage_warns_and_the_previous_checkpoint_is_resumed(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     recipe = training.read_recipe(write_recipe(tmp_path))
     last, before = (run / "checkpoints" / f"step-{step:08d}" for step in (40, 20))
     (last / "training.json").write_text("{")
-    with pytest.warns(UserWarning, match=r"training\.json is damaged; using the previous"):
+    with pytest.warns(
+        UserWarning, match=r"training\.json is damaged; skipped, other checkpoints are used"
+    ):
         assert open_run(run, recipe).step == 20
     (before / "training.npz").write_bytes(b"")
     with (
@@ -90,7 +92,7 @@ def test_damage_is_told_and_the_checkpoint_before_is_gone_on_from(tmp_path: Path
         open_run(run, recipe)
 
 
-def test_a_kill_while_a_run_is_claimed_is_no_other_run(tmp_path: Path) -> None:
+def test_run_killed_at_its_start_can_be_started_again(tmp_path: Path) -> None:
     """Between its files, or within one: the same command goes on."""
     recipe = training.read_recipe(write_recipe(tmp_path))
     for number, files in enumerate(
@@ -105,19 +107,19 @@ def test_a_kill_while_a_run_is_claimed_is_no_other_run(tmp_path: Path) -> None:
         assert open_run(folder, recipe) == RunState()
 
 
-def test_a_damaged_log_is_told(tmp_path: Path) -> None:
+def test_damaged_log_raises(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     for line in ("\0\0", "{}", "[]"):
         path.write_text(f'{{"step": 1}}\n{line}\n')
         with pytest.raises(ValueError, match=r"log\.jsonl: damaged .*; remove the damaged line"):
-            cut_log(path, 5)
+            trim_log(path, 5)
     path.write_text('{"step": 1}\n{"step": 2}\n{"st')
-    cut_log(path, 1)
+    trim_log(path, 1)
     assert path.read_text() == '{"step": 1}\n'
 
 
 @pytest.mark.full
-def test_a_start_reads_a_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_reads_a_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     read, real = [], checkpoints.find_damage
 
@@ -132,7 +134,7 @@ def test_a_start_reads_a_checkpoint_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert read == ["step-00000040"] * 2
 
 
-def test_a_finished_run_is_known_without_reading_it_and_damage_is_not_finished(
+def test_finished_run_is_detected_from_its_state_and_damage_is_not_finished(
     tmp_path: Path,
 ) -> None:
     run = copy_of_small_run(tmp_path)

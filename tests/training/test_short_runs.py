@@ -46,7 +46,7 @@ def list_checkpoints(folder: Path) -> list[int]:
     return [int(path.name.removeprefix("step-")) for path in sorted(folder.glob("checkpoints/*"))]
 
 
-def test_a_run_learns_and_logs_its_evaluations(tmp_path: Path) -> None:
+def test_run_learns_and_logs_its_evaluations(tmp_path: Path) -> None:
     result = training.fit(recipe(tmp_path / "run", steps=8, learning_rate=0.1))
     first, second = records(result.folder)
     assert (first["step"], second["step"]) == (4, 8)

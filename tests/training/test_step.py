@@ -14,7 +14,7 @@ import tensorflow as tf
 from attention_zoo import models, training
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.training.averages import Averages
-from attention_zoo.training.devices import spread
+from attention_zoo.training.devices import distribute_batches
 from attention_zoo.training.loss_scale import LossScale
 from attention_zoo.training.step import FAULT, OVERFLOW, Steps, check_loss
 from tests.tiers import mark_full
@@ -51,7 +51,7 @@ def steps_of(*layers: keras.layers.Layer, rate: float = 0.1, **options: Any) -> 
 
 def batches_of(x: np.ndarray, y: np.ndarray, size: int) -> Any:
     data = tf.data.Dataset.from_tensor_slices((x, y)).batch(size).repeat()
-    return iter(spread(tf.distribute.get_strategy(), data))
+    return iter(distribute_batches(tf.distribute.get_strategy(), data))
 
 
 def values(steps: Steps) -> list[np.ndarray]:
@@ -59,7 +59,7 @@ def values(steps: Steps) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("clip_norm", [None, 0.5], ids=["whole", "clipped"])
-def test_an_update_is_the_mean_gradient_clipped_by_its_norm(clip_norm: float | None) -> None:
+def test_update_is_the_mean_gradient_clipped_by_its_norm(clip_norm: float | None) -> None:
     steps = steps_of(clip_norm=clip_norm)
     kernel, bias = values(steps)
     outcome = steps.train(batches_of(X, Y, 10))
@@ -103,39 +103,39 @@ def test_xla_is_used_on_request_only() -> None:
 
 @pytest.mark.parametrize("layers", [(), (Counted,)], ids=["plain", "counting updates"])
 @pytest.mark.parametrize("jit", [False, mark_full(True)], ids=["graph", "XLA"])
-def test_accumulated_batches_are_one_batch_of_their_union(jit: bool, layers: Any) -> None:
+def test_accumulated_batches_equal_one_large_batch(jit: bool, layers: Any) -> None:
     """Micro-batches of 4, 4 and 2 examples weigh by their size; layers count updates."""
-    found = {}
+    results = {}
     for accumulate, size in ((1, 10), (3, 4)):
         made = [layer() for layer in layers]
         steps = steps_of(*made, accumulate=accumulate, clip_norm=0.5, jit=jit)
         stream = batches_of(X, Y, size)
         outcomes = [steps.train(stream) for _ in range(4)]
-        found[accumulate] = [*values(steps), np.array([outcome.loss for outcome in outcomes])]
+        results[accumulate] = [*values(steps), np.array([outcome.loss for outcome in outcomes])]
         assert [outcome.count for outcome in outcomes] == [10] * 4
         assert [int(layer.steps) for layer in made] == [4] * len(made)
-    for one, other in zip(found[1], found[3], strict=True):
+    for one, other in zip(results[1], results[3], strict=True):
         np.testing.assert_allclose(one, other, **{"rtol": 1e-5} if layers else {"atol": 1e-6})
 
 
 @pytest.mark.full
-def test_accumulated_sentences_are_one_batch_of_their_union(tmp_path: Path) -> None:
+def test_accumulated_sentences_equal_one_large_batch(tmp_path: Path) -> None:
     """Masked token losses: a pass of 300 pairs is one batch, or 3 of different token counts."""
     words = ["training.steps=3", "training.evaluate_every=3", "model.dropout=0"]
     words += ["training.optimizer=sgd", "training.learning_rate=0.5"]  # Adam enlarges tiny sums
-    path, found = write_recipe(tmp_path), []
+    path, folders = write_recipe(tmp_path), []
     for size, accumulate in ((300, 1), (128, 3)):
         sizes = [f"training.batch_size={size}", f"training.accumulate={accumulate}"]
         folder = tmp_path / str(size)
         training.fit(path, [f"run={folder}", *words, *sizes])
-        found.append(folder)
-    for one, other in zip(weights(found[0]), weights(found[1]), strict=True):
+        folders.append(folder)
+    for one, other in zip(weights(folders[0]), weights(folders[1]), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    one, other = (records(folder)[0]["loss"] for folder in found)
+    one, other = (records(folder)[0]["loss"] for folder in folders)
     assert one == pytest.approx(other, rel=1e-6)
 
 
-def test_rows_of_an_embedding_that_repeat_are_added_before_clipping() -> None:
+def test_repeated_embedding_rows_are_added_before_clipping() -> None:
     tokens = np.array([[1, 1, 1, 2]])
     keras.utils.set_random_seed(3)
     model = keras.Sequential(
@@ -147,7 +147,7 @@ def test_rows_of_an_embedding_that_repeat_are_added_before_clipping() -> None:
     np.testing.assert_allclose(np.linalg.norm(values(steps)[0] - before), 0.01, rtol=1e-5)
 
 
-def test_a_penalty_of_weights_counts_once() -> None:
+def test_weight_penalty_counts_once() -> None:
     def penalized() -> keras.layers.Layer:
         start = keras.initializers.GlorotUniform(seed=1)
         return keras.layers.Dense(3, kernel_initializer=start, kernel_regularizer="l2")
@@ -163,7 +163,7 @@ def test_a_penalty_of_weights_counts_once() -> None:
     assert whole.loss == pytest.approx(10 * (error + penalty), rel=1e-5)
 
 
-def test_a_loss_that_is_no_mean_is_refused() -> None:
+def test_loss_that_is_not_a_mean_raises() -> None:
     check_loss(keras.losses.MeanSquaredError())
     for loss in (keras.losses.MeanSquaredError(reduction="sum"), "mse"):
         with pytest.raises(ValueError, match=r"must be a keras\.losses\.Loss that is a mean"):
@@ -172,7 +172,7 @@ def test_a_loss_that_is_no_mean_is_refused() -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("custom_task")
-def test_a_custom_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
+def test_custom_model_is_trained(tmp_path: Path) -> None:
     result = training.fit(custom_task.recipe(tmp_path / "run", steps=40, evaluate_every=20))
     log = records(result.folder)
     assert [line["step"] for line in log] == [20, 40]
@@ -183,7 +183,7 @@ def test_a_custom_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
     assert error == pytest.approx(log[1]["val_loss"], rel=1e-5)
 
 
-def test_averages_follow_the_weights_by_the_formula() -> None:
+def test_moving_averages_follow_the_formula() -> None:
     weight = keras.Variable(np.array([1.0, -2.0], "float32"))
     averages = Averages([weight], 0.5)
     expected = weight.numpy()
@@ -201,7 +201,7 @@ def test_averages_follow_the_weights_by_the_formula() -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("custom_task")
-def test_the_averages_are_evaluated_and_saved_and_the_weights_trained(tmp_path: Path) -> None:
+def test_averages_are_evaluated_and_saved_while_weights_are_trained(tmp_path: Path) -> None:
     plain, averaged = (
         training.fit(custom_task.recipe(tmp_path / name, ema=ema)).folder
         for name, ema in (("plain", None), ("averaged", 0.99))
@@ -225,7 +225,9 @@ EVERYTHING = (*RESUMED, "training.accumulate=2", "training.ema=0.9", "training.o
 
 @pytest.mark.full
 @pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
-def test_averages_accumulation_and_scale_go_on_exactly(precision: str, tmp_path: Path) -> None:
+def test_averages_accumulation_and_loss_scale_resume_exactly(
+    precision: str, tmp_path: Path
+) -> None:
     words = [*EVERYTHING, f"training.precision={precision}", "training.steps=24"]
     path = write_recipe(tmp_path)
     training.fit(path, [f"run={tmp_path / 'whole'}", *words])
@@ -251,7 +253,7 @@ def test_half_precision_is_within_five_percent_after_50_steps(
         assert losses[1][name] != losses[0][name]
 
 
-def test_a_gradient_that_overflows_lowers_the_scale_and_nothing_else() -> None:
+def test_overflow_lowers_the_loss_scale_and_nothing_else() -> None:
     keras.config.set_dtype_policy("mixed_float16")
     steps = steps_of(accumulate=1, ema=0.9)
     assert steps.scale is not None
@@ -268,7 +270,7 @@ def test_a_gradient_that_overflows_lowers_the_scale_and_nothing_else() -> None:
     assert int(steps.model.optimizer.iterations) == 1
 
 
-def test_the_scale_is_raised_after_2000_good_steps_and_never_below_1() -> None:
+def test_loss_scale_is_raised_after_2000_good_steps_and_never_below_1() -> None:
     scale = LossScale()
     scale.variables[1].assign(1998)
     scale.update(tf.constant(False))
@@ -281,7 +283,7 @@ def test_the_scale_is_raised_after_2000_good_steps_and_never_below_1() -> None:
 
 
 @pytest.mark.parametrize("jit", [False, mark_full(True)], ids=["graph", "XLA"])
-def test_nothing_changes_by_a_step_that_is_not_finite(jit: bool) -> None:
+def test_non_finite_step_changes_nothing(jit: bool) -> None:
     steps = steps_of(keras.layers.BatchNormalization(), ema=0.5, jit=jit)
     stream = batches_of(np.concatenate([X, X * np.nan]), np.concatenate([Y, Y]), 10)
     assert steps.train(stream).code == 0
@@ -297,7 +299,7 @@ def test_nothing_changes_by_a_step_that_is_not_finite(jit: bool) -> None:
 
 
 @pytest.mark.usefixtures("custom_task")
-def test_a_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Path) -> None:
+def test_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     recipe = custom_task.recipe(folder, {"poison": 5}, checkpoint_every=1)
     message = r"^step (\d+): the loss is nan on training examples (.*); the update was not applied"
@@ -315,7 +317,7 @@ def test_a_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("custom_task")
-def test_skipped_updates_are_counted_and_said(
+def test_skipped_updates_are_counted_and_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = custom_task.recipe(tmp_path / "run", {"poison": 5}, on_nan="skip", steps=15)
@@ -330,7 +332,7 @@ def test_skipped_updates_are_counted_and_said(
 
 
 @pytest.mark.usefixtures("custom_task")
-def test_skipping_without_end_is_refused(tmp_path: Path) -> None:
+def test_endless_skipping_raises(tmp_path: Path) -> None:
     recipe = custom_task.recipe(
         tmp_path / "run", {"poison": 5, "size": 9}, on_nan="skip", steps=70, evaluate_every=70
     )
@@ -339,7 +341,7 @@ def test_skipping_without_end_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_losses_of_a_run_are_of_all_tokens() -> None:
+def test_losses_are_averaged_over_all_tokens() -> None:
     """The mean that is logged is the whole split's, whatever its batches."""
     folder = small_run()
     task = training.fit(folder / "recipe.yaml", [f"run={folder}"]).task
@@ -358,7 +360,7 @@ class Doubled(SequenceCrossEntropy):
 
 
 @pytest.mark.full
-def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
+def test_loss_that_overrides_call_is_trained() -> None:
     model = models.from_preset(
         "transformer_tiny",
         source_vocabulary_size=7,
@@ -369,16 +371,16 @@ def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
     )
     tokens = tf.constant([[2, 4, 5]])
     batch = ({"source": tokens, "target": tokens}, tokens, True)
-    found = []
+    losses = []
     for loss in (SequenceCrossEntropy(), Doubled()):
         steps = compiled_steps(model, keras.optimizers.SGD(0.0), loss)
         assert bool(steps._options) is (type(loss) is SequenceCrossEntropy)
-        found.append(steps.test(iter(tf.data.Dataset.from_tensors(batch))).loss)
-    assert found[1] == pytest.approx(2 * found[0], rel=1e-5)
+        losses.append(steps.test(iter(tf.data.Dataset.from_tensors(batch))).loss)
+    assert losses[1] == pytest.approx(2 * losses[0], rel=1e-5)
 
 
 @pytest.mark.full
-def test_a_copying_model_is_trained_by_the_labels_probability_alone() -> None:
+def test_copying_model_is_trained_on_the_label_probability_only() -> None:
     """The step's loss and count are those of the whole distribution, coverage added once."""
     model = models.PointerGenerator(8, 6, 8, copies=4, coverage={"from_step": 1, "weight": 0.5})
     steps = compiled_steps(model, "adam", model.make_loss())
@@ -387,19 +389,19 @@ def test_a_copying_model_is_trained_by_the_labels_probability_alone() -> None:
     inputs = {"source": source, "target": target}
     assert steps._options == {"project": False}
     stream = batches_of(inputs, labels, 2)
-    want = float(model.make_loss()(labels, model(inputs)))
+    expected = float(model.make_loss()(labels, model(inputs)))
     outcome = steps.train(stream)
     assert outcome.count == 6
-    assert outcome.loss / 6 == pytest.approx(want, rel=1e-5)
-    want = float(model.make_loss()(labels, model(inputs)))
-    assert steps.test(stream).loss / 6 == pytest.approx(want, rel=1e-5)
+    assert outcome.loss / 6 == pytest.approx(expected, rel=1e-5)
+    expected = float(model.make_loss()(labels, model(inputs)))
+    assert steps.test(stream).loss / 6 == pytest.approx(expected, rel=1e-5)
     outcome = steps.train(stream)
-    assert outcome.loss / 6 > want + 1e-3, "the second step counts the coverage loss"
+    assert outcome.loss / 6 > expected + 1e-3, "the second step counts the coverage loss"
     assert int(model.switch.steps) == 2
     assert not np.allclose(model.attention.score.coverage_kernel, 0)
 
 
-def test_frozen_weights_are_no_statistics() -> None:
+def test_frozen_weights_are_not_statistics() -> None:
     layers = [keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((3,)), *layers, keras.layers.Dropout(0.5)])
     layers[0].trainable = False

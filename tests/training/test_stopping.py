@@ -20,7 +20,7 @@ import pytest
 
 from attention_zoo import training
 from attention_zoo.training.lock import hold_run_lock
-from attention_zoo.training.stopping import Stopped, stop_requests
+from attention_zoo.training.stopping import Stopped, catch_stop_signals
 from tests.training.small import RESUMED, assert_same_run, newest, write_recipe
 
 
@@ -68,7 +68,7 @@ MOMENTS = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_signal_loses_nothing(moment: str, whole: Path, tmp_path: Path) -> None:
+def test_signal_loses_nothing(moment: str, whole: Path, tmp_path: Path) -> None:
     hook, call, step, *kind = MOMENTS[moment]
     path, folder = write_recipe(tmp_path), tmp_path / "run"
     number = signal.SIGTERM if call % 2 else signal.SIGINT
@@ -84,7 +84,7 @@ def test_a_signal_loses_nothing(moment: str, whole: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_a_signal_while_answers_are_measured(tmp_path: Path) -> None:
+def test_signal_during_evaluation(tmp_path: Path) -> None:
     """Searching for a metric is part of an evaluation."""
     page = [f"run={tmp_path / 'run'}", "training.monitor=bleu", "training.monitor_size=3"]
     page += ["training.steps=2", "training.evaluate_every=2"]
@@ -102,19 +102,19 @@ def test_a_signal_while_answers_are_measured(tmp_path: Path) -> None:
     assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 1
 
 
-def test_other_faults_stay_what_they_are() -> None:
-    with stop_requests() as request:
+def test_other_errors_are_unchanged() -> None:
+    with catch_stop_signals() as request:
         request.at_once = True
-        with pytest.raises(SystemError), request.kept():  # no signal came
+        with pytest.raises(SystemError), request.reraise():  # no signal came
             raise SystemError
         request.at_once = False
         os.kill(os.getpid(), signal.SIGINT)  # to be heeded after the step that fails
-        with pytest.raises(SystemError), request.kept():
+        with pytest.raises(SystemError), request.reraise():
             raise SystemError
 
 
-def test_a_second_signal_acts_as_ever() -> None:
-    with stop_requests() as request:
+def test_second_signal_has_its_usual_effect() -> None:
+    with catch_stop_signals() as request:
         os.kill(os.getpid(), signal.SIGINT)
         assert request.number == signal.SIGINT
         with pytest.raises(KeyboardInterrupt) as caught:
@@ -122,10 +122,10 @@ def test_a_second_signal_acts_as_ever() -> None:
     assert not isinstance(caught.value, Stopped)
 
 
-def test_what_is_ignored_stays_ignored() -> None:
+def test_ignored_signals_stay_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
     try:
-        with stop_requests() as request:
+        with catch_stop_signals() as request:
             os.kill(os.getpid(), signal.SIGINT)
             assert request.number is None
             os.kill(os.getpid(), signal.SIGTERM)
@@ -136,17 +136,17 @@ def test_what_is_ignored_stays_ignored() -> None:
 
 
 def test_threads_get_no_signals() -> None:
-    seen = []
+    handlers = []
 
     def work() -> None:
-        with stop_requests() as request:
-            seen.append((request.number, signal.getsignal(signal.SIGTERM)))
+        with catch_stop_signals() as request:
+            handlers.append((request.number, signal.getsignal(signal.SIGTERM)))
 
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == [(None, before)]
+    assert handlers == [(None, before)]
 
 
 HOLD = """
@@ -177,7 +177,7 @@ def test_one_folder_has_one_trainer(tmp_path: Path) -> None:
     assert folder.is_dir()
 
 
-def test_nothing_is_left_of_a_run_that_came_to_nothing(tmp_path: Path) -> None:
+def test_failed_start_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyError), hold_run_lock(tmp_path / "runs" / "mine"):
         raise KeyError
     (tmp_path / "own").mkdir()
@@ -186,7 +186,7 @@ def test_nothing_is_left_of_a_run_that_came_to_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 
-def test_starts_that_fail_at_once_never_hold_one_folder_together(tmp_path: Path) -> None:
+def test_failing_starts_never_hold_one_folder_together(tmp_path: Path) -> None:
     """Each that comes to nothing removes the lock while others take it."""
     folder, inside, together, held = tmp_path / "runs" / "run", [], [], []
 
@@ -207,7 +207,7 @@ def test_starts_that_fail_at_once_never_hold_one_folder_together(tmp_path: Path)
     assert not any(together)
 
 
-def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(
+def test_lock_removed_while_it_is_acquired_is_acquired_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, real = tmp_path / "run", fcntl.flock
@@ -224,9 +224,7 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(
             pass
 
 
-def test_a_file_system_without_locks_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_system_without_locks_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is a mere file would stay behind a killed process."""
 
     def unsupported(file: Any, how: int) -> None:
@@ -240,7 +238,7 @@ def test_a_file_system_without_locks_is_refused(
         pass
 
 
-def test_a_run_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_run_folder_that_is_a_file_raises(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
     with pytest.raises(FileExistsError, match="run"), hold_run_lock(tmp_path / "run"):
         pass

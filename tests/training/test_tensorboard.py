@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run: every point once, and where the model looked."""
+"""TensorBoard files of a run: every point once, and images of the attention."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from attention_zoo import training
 from attention_zoo.cli.train import draw_attention
 from attention_zoo.tasks import Translation, TranslationResult
 from attention_zoo.training.callbacks import Checkpoints
-from attention_zoo.training.fitting import pictures
-from attention_zoo.training.tensorboard import FOLDER, Events, cut_back
+from attention_zoo.training.fitting import make_image_callbacks
+from attention_zoo.training.tensorboard import FOLDER, Events, trim_events
 from tests.training.small import RESUMED, assert_same_run, records, small_run, write_recipe
 
 
@@ -27,52 +27,52 @@ def shown(run: Path) -> EventAccumulator:
 
 
 def curve(run: Path, name: str) -> list[tuple[int, float]]:
-    found = shown(run).Tensors(name)
-    return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in found]
+    points = shown(run).Tensors(name)
+    return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in points]
 
 
 def written(run: Path, steps: range) -> None:
     events = Events(run)
     for step in steps:
-        events.picture(step, "attention/1", np.full((5, 4, 3), step, "uint8"))
-        events.scalars(step, {"loss": float(step)})
+        events.write_image(step, "attention/1", np.full((5, 4, 3), step, "uint8"))
+        events.write_scalars(step, {"loss": float(step)})
 
 
-def test_what_is_after_a_step_is_cut_and_the_rest_stays(tmp_path: Path) -> None:
+def test_events_after_a_step_are_removed(tmp_path: Path) -> None:
     written(tmp_path, range(1, 6))
     (file,) = (tmp_path / FOLDER).iterdir()
     before = file.read_bytes()
-    cut_back(tmp_path, 5)
+    trim_events(tmp_path, 5)
     assert file.read_bytes() == before
-    cut_back(tmp_path, 3)
+    trim_events(tmp_path, 3)
     assert curve(tmp_path, "loss") == [(step, float(step)) for step in (1, 2, 3)]
     assert [event.step for event in shown(tmp_path).Tensors("attention/1")] == [1, 2, 3]
     written(tmp_path, range(4, 6))
     assert curve(tmp_path, "loss") == [(step, float(step)) for step in (1, 2, 3, 4, 5)]
     assert len(list((tmp_path / FOLDER).iterdir())) == 2
-    cut_back(tmp_path, 0)
+    trim_events(tmp_path, 0)
     assert list((tmp_path / FOLDER).iterdir()) == []
-    cut_back(tmp_path / "none", 0)
+    trim_events(tmp_path / "none", 0)
 
 
-def test_a_file_that_was_not_written_to_its_end(tmp_path: Path) -> None:
+def test_incomplete_event_file(tmp_path: Path) -> None:
     written(tmp_path, range(1, 4))
     (file,) = (tmp_path / FOLDER).iterdir()
     file.write_bytes(file.read_bytes()[:-7])
-    cut_back(tmp_path, 9)
+    trim_events(tmp_path, 9)
     assert curve(tmp_path, "loss") == [(1, 1.0), (2, 2.0)]
     whole = file.read_bytes()
-    cut_back(tmp_path, 9)
+    trim_events(tmp_path, 9)
     assert file.read_bytes() == whole
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_written_raises_oserror(tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("a file")
     with pytest.raises(OSError, match="exists"):
         Events(tmp_path)
 
 
-def test_what_tensorflow_cannot_write_is_an_error_of_the_system(
+def test_failed_write_of_tensorflow_raises_oserror(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = Events(tmp_path)
@@ -82,12 +82,12 @@ def test_what_tensorflow_cannot_write_is_an_error_of_the_system(
 
     monkeypatch.setattr(tf.summary, "scalar", full)
     with pytest.raises(OSError, match="No space left on device") as caught:
-        events.scalars(1, {"loss": 1.0})
+        events.write_scalars(1, {"loss": 1.0})
     assert caught.value.filename == str(tmp_path / FOLDER)
 
 
 @pytest.mark.full
-def test_a_run_that_goes_on_shows_no_step_twice_and_pictures_of_each_evaluation(
+def test_resumed_run_shows_no_step_twice_and_images_of_each_evaluation(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pictures change nothing of the run."""
@@ -114,7 +114,7 @@ def test_a_run_that_goes_on_shows_no_step_twice_and_pictures_of_each_evaluation(
     assert all(len({event.step for event in events}) == len(events) for events in pictures)
 
 
-def test_nothing_is_drawn_of_an_empty_answer_or_without_attention() -> None:
+def test_empty_results_and_results_without_attention_are_not_drawn() -> None:
     answer = small_answer(np.array([[0.25, 0.75]]), ("a",))
     pixels = draw_attention(TASK, answer)
     assert pixels.dtype == np.uint8
@@ -138,7 +138,7 @@ def small_answer(attention: Any, tokens: tuple[str, ...]) -> TranslationResult:
     )
 
 
-def test_the_small_run_has_curves_and_no_pictures() -> None:
+def test_small_run_has_curves_and_no_images() -> None:
     """Nothing was handed to `fit` to draw with."""
     assert [step for step, _ in curve(small_run(), "loss")] == [20, 40]
     assert "attention/1" not in shown(small_run()).Tags()["tensors"]
@@ -152,8 +152,10 @@ def test_three_validation_examples_are_drawn() -> None:
     job: Any = SimpleNamespace(
         validation=SimpleNamespace(sources=list("abcdef")), task=task, state=None
     )
-    (made,) = pictures(job, lambda task, result: None, None)
-    assert made.answers() == ["a", "b", "c"]
-    assert pictures(job, None, None) == []
+    drawn: list[str] = []
+    (callback,) = make_image_callbacks(job, lambda task, result: drawn.append(result), None)
+    callback.on_epoch_end(0, {})
+    assert drawn == ["a", "b", "c"]
+    assert make_image_callbacks(job, None, None) == []
     job.validation.sources = []
-    assert pictures(job, lambda task, result: None, None) == []
+    assert make_image_callbacks(job, lambda task, result: None, None) == []
