@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from keras import backend, ops
 
 # Keras stores masks in a tensor attribute, or in a table for tensors without attributes (JAX). It
@@ -46,8 +44,11 @@ def refuse_float_mask(name: str, mask: Tensor) -> None:
 
 def combine_masks(*masks: Tensor | None) -> Tensor | None:
     """Combine the masks that are not None by AND; None if there are none."""
-    given = [mask for mask in masks if mask is not None]
-    return functools.reduce(ops.logical_and, given) if given else None
+    combined = None
+    for mask in masks:
+        if mask is not None:
+            combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
 
 
 def implicit_mask(x: Tensor) -> Tensor | None:
