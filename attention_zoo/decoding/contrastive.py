@@ -12,7 +12,6 @@ from attention_zoo.decoding.options import METHODS
 from attention_zoo.decoding.problem import Problem
 from attention_zoo.decoding.search import (
     NEG_INF,
-    Continuations,
     Progress,
     SearchResult,
     compute_continuations,
@@ -62,9 +61,9 @@ def contrastive(problem: Problem) -> SearchResult:
         candidate_logits, ids = blocked_top_k(continuations.logits[:, 0], count)
         step_state = keras.tree.pack_sequence_as(first.state, state.state)
         output = check_next_output(problem.step(ids, step_state), first, count)
-        index = _select_candidate(problem, continuations, candidate_logits, output.hidden, state)
-        log_probs = continuations.log_probs + take_hypotheses(candidate_logits, index)
-        log_probs = log_probs - continuations.normaliser[..., 0]
+        normaliser = continuations.normaliser[:, 0]
+        index = _select_candidate(problem, candidate_logits, normaliser, output.hidden, state)
+        log_probs = continuations.log_probs + take_hypotheses(candidate_logits, index) - normaliser
         log_probs = ops.where(log_probs > NEG_INF, log_probs, NEG_INF)
         choice = Choice(take_hypotheses(ids, index), ops.zeros_like(index), log_probs)
         step_output = StepOutput(state.logits, (), attention)
@@ -99,18 +98,14 @@ def _make_initial_state(problem: Problem, count: int) -> ContrastiveState:
 
 
 def _select_candidate(
-    problem: Problem,
-    continuations: Continuations,
-    logits: Any,
-    hidden: Any,
-    state: ContrastiveState,
+    problem: Problem, logits: Any, normaliser: Any, hidden: Any, state: ContrastiveState
 ) -> Any:
     """Return the candidate of greatest `(1 - a) p(v) - a max_j cos(h_v, h_j)`, `(B, 1)` int32."""
     weight = problem.options.degeneration_penalty
     similarity = ops.einsum("bkd,bld->bkl", _normalize(hidden), state.prefix_hidden)
     is_generated = ops.arange(problem.max_length + 1, dtype="int32") <= state.progress.length
     max_similarity = ops.max(ops.where(is_generated, similarity, NEG_INF), axis=-1, initial=NEG_INF)
-    probs = ops.exp(logits - continuations.normaliser[:, 0])
+    probs = ops.exp(logits - normaliser)
     scores = (1 - weight) * probs - weight * max_similarity
     scores = ops.where(logits > NEG_INF, scores, NEG_INF)
     return ops.cast(ops.argmax(scores, axis=-1, keepdims=True), "int32")
