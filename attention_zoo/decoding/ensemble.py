@@ -35,10 +35,10 @@ def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
                 f"the steps of an ensemble must share one vocabulary size, got {sizes}"
             )
         logits, states, attentions, hidden = zip(*outputs, strict=True)
-        attentions = [ops.cast(x, "float32") for x in attentions if x is not None]
-        attention = sum(attentions) / len(attentions) if attentions else None
-        hidden = None if any(x is None for x in hidden) else ops.concatenate(hidden, axis=-1)
-        return StepOutput(mean_logits(logits), states, attention, hidden)
+        weights = [ops.cast(x, "float32") for x in attentions if x is not None]
+        attention = sum(weights) / len(weights) if weights else None
+        all_hidden = None if any(x is None for x in hidden) else ops.concatenate(hidden, axis=-1)
+        return StepOutput(mean_logits(logits), states, attention, all_hidden)
 
     return step
 

@@ -166,9 +166,9 @@ def search(
     limits = compute_length_limits(options, batch_size, source_mask)
     if source_keys is None:
         source_keys = ops.arange(batch_size, dtype="int32")
-    rules = (*make_rules(options, end_token, pad_token, prefix), *rules)
+    all_rules = (*make_rules(options, end_token, pad_token, prefix), *rules)
     problem = Problem(
-        step, options, batch_size, vocabulary, *limits, source_mask, source_keys, rules, first
+        step, options, batch_size, vocabulary, *limits, source_mask, source_keys, all_rules, first
     )
     result: SearchResult = METHODS.get(options.method)(problem)
     return result

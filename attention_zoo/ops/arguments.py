@@ -15,8 +15,9 @@ def whole_number(name: str, value: Any, low: int = 1, high: int | None = None) -
 
     NumPy integers and scalar integer tensors are accepted; True, 2.0 and "2" are not.
     """
+    candidate: Any = None if isinstance(value, bool) else value
     try:
-        integer = operator.index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]
+        integer = operator.index(candidate)
     except TypeError:
         got = format_value(value)
         raise ValueError(f"{name} must be an integer of at least {low}, got {got}") from None

@@ -279,7 +279,7 @@ def _forward(blocks: _Blocks, tensors: Tensors, scale: float) -> Pair:
     context = ops.zeros((*shape, values.shape[-1]), blocks.dtype)
     total = ops.zeros((*shape, 1), blocks.dtype)
     maximum = ops.full((*shape, 1), float("-inf"), blocks.dtype)
-    tables = (context, total, maximum)
+    tables: Tensors = (context, total, maximum)
     tables = update_rows(iterator.is_valid, rows, step, iterator.first(), tables)
     context, total, maximum = tables
     has_unmasked = total != 0
