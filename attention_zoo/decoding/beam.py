@@ -62,21 +62,9 @@ def beam_search(
         ValueError: as in `search`.
     """
     arguments = {name: options.pop(name) for name in SEARCH_ARGUMENTS if name in options}
-    search_options = {
-        "n_best": beam_width,
-        **options,
-        "max_length": max_length,
-        "beam_width": beam_width,
-    }
-    return search(
-        step,
-        state,
-        SearchOptions().override(**search_options),
-        batch_size=batch_size,
-        start_token=start_token,
-        end_token=end_token,
-        **arguments,
-    )
+    options = {"n_best": beam_width, "beam_width": beam_width, "max_length": max_length} | options
+    arguments |= {"batch_size": batch_size, "start_token": start_token, "end_token": end_token}
+    return search(step, state, SearchOptions().override(**options), **arguments)
 
 
 SEARCH_ARGUMENTS = ("pad_token", "source_mask", "source_keys", "prefix", "rules")

@@ -12,11 +12,9 @@ from attention_zoo.decoding.options import METHODS
 from attention_zoo.decoding.problem import Problem
 from attention_zoo.decoding.search import (
     NEG_INF,
-    Continuations,
     Progress,
     SearchResult,
     compute_continuations,
-    gather_parents,
     gather_state,
     make_result,
     record_step,
@@ -63,27 +61,19 @@ def contrastive(problem: Problem) -> SearchResult:
         candidate_logits, ids = blocked_top_k(continuations.logits[:, 0], count)
         step_state = keras.tree.pack_sequence_as(first.state, state.state)
         output = check_next_output(problem.step(ids, step_state), first, count)
-        index = _select_candidate(problem, continuations, candidate_logits, output.hidden, state)
-        choice = _make_choice(continuations, candidate_logits, ids, index)
+        normaliser = continuations.normaliser[:, 0]
+        index = _select_candidate(problem, candidate_logits, normaliser, output.hidden, state)
+        log_probs = continuations.log_probs + take_hypotheses(candidate_logits, index) - normaliser
+        log_probs = ops.where(log_probs > NEG_INF, log_probs, NEG_INF)
+        choice = Choice(take_hypotheses(ids, index), ops.zeros_like(index), log_probs)
         step_output = StepOutput(state.logits, (), attention)
         progress = record_step(problem, state.progress, step_output, choice)
-        prefix_hidden = ops.slice_update(
-            state.prefix_hidden,
-            (0, progress.length, 0),
-            _normalize(take_hypotheses(output.hidden, index)),
-        )
-        all_candidates = Choice(ids, ops.broadcast_to(index, ops.shape(ids)), candidate_logits)
+        hidden = _normalize(take_hypotheses(output.hidden, index))
+        prefix_hidden = ops.slice_update(state.prefix_hidden, (0, progress.length, 0), hidden)
         attention = () if attention is None else take_hypotheses(output.attention, index)
         logits = take_hypotheses(output.logits, index)
-        return (
-            ContrastiveState(
-                progress,
-                logits,
-                attention,
-                gather_state(output.state, all_candidates),
-                prefix_hidden,
-            ),
-        )
+        step_state = gather_state(output.state, ops.broadcast_to(index, ops.shape(ids)))
+        return (ContrastiveState(progress, logits, attention, step_state, prefix_hidden),)
 
     (final,) = ops.while_loop(is_running, advance, (start,))
     return make_result(problem, final.progress, final.progress.best)
@@ -100,44 +90,25 @@ def _make_initial_state(problem: Problem, count: int) -> ContrastiveState:
         history=History.empty(problem.max_length, choice, first.attention),
         best=NBestList.empty(problem.batch_size, 1),
     )
-    all_candidates = Choice(*(ops.repeat(x, count, axis=1) for x in choice))
     prefix_hidden = ops.zeros((problem.batch_size, problem.max_length + 1, first.hidden.shape[-1]))
     prefix_hidden = ops.slice_update(prefix_hidden, (0, 0, 0), _normalize(first.hidden))
-    attention = () if first.attention is None else gather_parents(first.attention, choice)
-    return ContrastiveState(
-        progress, first.logits, attention, gather_state(first.state, all_candidates), prefix_hidden
-    )
+    attention = () if first.attention is None else first.attention
+    step_state = gather_state(first.state, ops.repeat(no_parents, count, axis=1))
+    return ContrastiveState(progress, first.logits, attention, step_state, prefix_hidden)
 
 
 def _select_candidate(
-    problem: Problem,
-    continuations: Continuations,
-    candidate_logits: Any,
-    hidden: Any,
-    state: ContrastiveState,
+    problem: Problem, logits: Any, normaliser: Any, hidden: Any, state: ContrastiveState
 ) -> Any:
     """Return the candidate of greatest `(1 - a) p(v) - a max_j cos(h_v, h_j)`, `(B, 1)` int32."""
     weight = problem.options.degeneration_penalty
     similarity = ops.einsum("bkd,bld->bkl", _normalize(hidden), state.prefix_hidden)
     is_generated = ops.arange(problem.max_length + 1, dtype="int32") <= state.progress.length
     max_similarity = ops.max(ops.where(is_generated, similarity, NEG_INF), axis=-1, initial=NEG_INF)
-    probs = ops.exp(candidate_logits - continuations.normaliser[:, 0])
+    probs = ops.exp(logits - normaliser)
     scores = (1 - weight) * probs - weight * max_similarity
-    scores = ops.where(candidate_logits > NEG_INF, scores, NEG_INF)
+    scores = ops.where(logits > NEG_INF, scores, NEG_INF)
     return ops.cast(ops.argmax(scores, axis=-1, keepdims=True), "int32")
-
-
-def _make_choice(
-    continuations: Continuations, candidate_logits: Any, ids: Any, index: Any
-) -> Choice:
-    """Return the selected candidate as the one continuation of each source."""
-    log_probs = (
-        continuations.log_probs
-        + take_hypotheses(candidate_logits, index)
-        - continuations.normaliser[..., 0]
-    )
-    log_probs = ops.where(log_probs > NEG_INF, log_probs, NEG_INF)
-    return Choice(take_hypotheses(ids, index), ops.zeros_like(index), log_probs)
 
 
 def _normalize(x: Any) -> Any:

@@ -34,16 +34,11 @@ def ensemble(steps: Sequence[StepFunction]) -> StepFunction:
             raise ValueError(
                 f"the steps of an ensemble must share one vocabulary size, got {sizes}"
             )
-        attentions = [
-            ops.cast(one.attention, "float32") for one in outputs if one.attention is not None
-        ]
-        hidden = [output.hidden for output in outputs]
-        return StepOutput(
-            mean_logits([output.logits for output in outputs]),
-            tuple(output.state for output in outputs),
-            sum(attentions) / len(attentions) if attentions else None,
-            None if any(x is None for x in hidden) else ops.concatenate(hidden, axis=-1),
-        )
+        logits, states, attentions, hidden = zip(*outputs, strict=True)
+        weights = [ops.cast(x, "float32") for x in attentions if x is not None]
+        attention = sum(weights) / len(weights) if weights else None
+        all_hidden = None if any(x is None for x in hidden) else ops.concatenate(hidden, axis=-1)
+        return StepOutput(mean_logits(logits), states, attention, all_hidden)
 
     return step
 

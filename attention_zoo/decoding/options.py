@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
@@ -13,9 +13,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding.length_penalty import LENGTH_PENALTIES
 from attention_zoo.decoding.plan import Plan, check_agreement, check_plan, get_static_value
+from attention_zoo.ops import number, whole_number
+from attention_zoo.ops.arguments import format_value
 from attention_zoo.registry import Registry, did_you_mean
 
 METHODS = Registry("search method")
@@ -45,31 +46,15 @@ NUMBER_RANGES = {
 """Minimum and maximum values of numeric options."""
 
 
-def check_integer(name: str, value: Any, low: int, high: int = 2**31 - 1) -> int:
-    """Return an int; raise ValueError unless `value` is an integer (no bool) in `[low, high]`."""
-    try:
-        good = not isinstance(value, bool) and operator.index(value) >= low
-    except TypeError:
-        good = False
-    if not good:
-        raise ValueError(f"{name} must be an integer of at least {low}, got {format_value(value)}")
-    if operator.index(value) > high:
-        raise ValueError(f"{name} must be at most {high}, got {value}")
-    return operator.index(value)
+check_integer = functools.partial(whole_number, high=2**31 - 1)
 
 
 def check_number(name: str, value: Any, low: float, high: float = math.inf) -> float:
     """Return a float; raise ValueError unless `value` is a finite number in `[low, high]`."""
-    if not low <= zoo_ops.number(value) <= high or value == math.inf:
+    if not low <= number(value) <= high or value == math.inf:
         limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
         raise ValueError(f"{name} must be a finite number {limits}, got {format_value(value)}")
     return float(value)
-
-
-def format_value(value: Any) -> str:
-    """Format a value for an error message: on one line, at most 80 characters."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 @dataclass(frozen=True)
@@ -172,19 +157,12 @@ class SearchOptions:
         for name in ("banned_tokens", "prefix_tokens"):
             yield name, _check_token_ids(name, getattr(self, name))
         yield "forced_tokens", _check_forced_tokens(self.forced_tokens)
-        if self.max_length_ratio is not None:
-            yield (
-                "max_length_ratio",
-                check_number("max_length_ratio", self.max_length_ratio, 1e-6, 1000),
-            )
-        if ops.is_tensor(self.max_length):
-            _check_scalar("max_length", self.max_length, 1)
-        elif self.max_length is not None:
-            yield "max_length", check_integer("max_length", self.max_length, 1)
-        if ops.is_tensor(self.seed):
-            _check_scalar("seed", self.seed, 0)
-        else:
-            yield "seed", check_integer("seed", self.seed, 0, 2**32 - 1)
+        ratio = self.max_length_ratio
+        if ratio is not None:
+            yield "max_length_ratio", check_number("max_length_ratio", ratio, 1e-6, 1000)
+        if self.max_length is not None:
+            yield "max_length", _check_scalar("max_length", self.max_length, 1, 2**31 - 1)
+        yield "seed", _check_scalar("seed", self.seed, 0, 2**32 - 1)
 
     def _check_tokens(self) -> None:
         max_length = get_static_value(self.max_length)
@@ -205,25 +183,22 @@ class SearchOptions:
                 f"beam_width={self.beam_width}: lower n_best or raise beam_width"
             )
         if self.beam_width % self.groups:
-            raise ValueError(
-                f"groups must divide beam_width, got groups={self.groups}, "
-                f"beam_width={self.beam_width}"
-            )
+            got = f"groups={self.groups}, beam_width={self.beam_width}"
+            raise ValueError(f"groups must divide beam_width, got {got}")
         if self.method == "contrastive" and self.beam_width > 1:
             raise ValueError(
                 f"method 'contrastive' needs beam_width=1, got {self.beam_width}: "
                 "set the number of tokens compared per step by candidates"
             )
         for method, names in METHOD_OPTIONS.items():
-            if method == self.method:
-                continue
-            changed = [name for name in names if _is_changed(getattr(self, name), DEFAULTS[name])]
-            if changed:
-                raise ValueError(
-                    f"{changed[0]} applies to method {method!r} only, got "
-                    f"{changed[0]}={format_value(getattr(self, changed[0]))}, "
-                    f"method={self.method!r}: remove it or set method={method!r}"
-                )
+            for name in names if method != self.method else ():
+                value = getattr(self, name)
+                if ops.is_tensor(value) or value != getattr(SearchOptions, name):
+                    raise ValueError(
+                        f"{name} applies to method {method!r} only, got {name}="
+                        f"{format_value(value)}, method={self.method!r}: remove it or set "
+                        f"method={method!r}"
+                    )
 
     @property
     def plan(self) -> Plan:
@@ -240,10 +215,8 @@ class SearchOptions:
         names = [one.name for one in fields(self)]
         for name in changes:
             if name not in names:
-                raise ValueError(
-                    f"unknown search option {name!r}{did_you_mean(name, names)}"
-                    f" (known: {', '.join(names)})"
-                )
+                known = f"{did_you_mean(name, names)} (known: {', '.join(names)})"
+                raise ValueError(f"unknown search option {name!r}{known}")
         return replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
@@ -278,9 +251,6 @@ class SearchOptions:
         return log_probs / divisor + self.coverage_penalty * coverage
 
 
-DEFAULTS = {one.name: one.default for one in fields(SearchOptions)}
-
-
 def _check_bool(name: str, value: Any) -> bool:
     """Return a Python bool; raise ValueError unless `value` is a bool."""
     if not isinstance(value, (bool, np.bool_)):
@@ -288,19 +258,21 @@ def _check_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _check_scalar(name: str, value: Any, low: int) -> None:
-    """Raise ValueError unless a tensor is a scalar integer, at least `low` if known."""
+def _check_scalar(name: str, value: Any, low: int, high: int) -> Any:
+    """Return an int, or a tensor as it is; raise ValueError unless it is an integer in a range.
+
+    The value of a symbolic tensor is not checked.
+    """
+    if not ops.is_tensor(value):
+        return whole_number(name, value, low, high)
     dtype = keras.backend.standardize_dtype(value.dtype)
     if len(value.shape) or "int" not in dtype:
         raise ValueError(
             f"{name} must be a scalar integer, got {dtype} of shape {tuple(value.shape)}"
         )
     if get_static_value(value) is not None:
-        check_integer(name, int(value), low, 2**32 - 1)
-
-
-def _is_changed(value: Any, default: Any) -> bool:
-    return ops.is_tensor(value) or value != default
+        whole_number(name, int(value), low, high)
+    return value
 
 
 def _check_token_ids(name: str, tokens: Any) -> tuple[int, ...]:
@@ -316,9 +288,8 @@ def _check_forced_tokens(forced: Any) -> dict[int, int]:
     Positions may be strings, as in JSON.
     """
     if not isinstance(forced, dict):
-        raise ValueError(
-            f"forced_tokens must be {{position: token id}}, got {format_value(forced)}"
-        )
+        value = format_value(forced)
+        raise ValueError(f"forced_tokens must be {{position: token id}}, got {value}")
     forced_tokens: dict[int, int] = {}
     for key, token in forced.items():
         position = int(key) if isinstance(key, str) and key.isdecimal() else key

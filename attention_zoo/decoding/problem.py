@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 from keras import ops
 
 from attention_zoo.decoding.options import SearchOptions, check_integer
 from attention_zoo.decoding.plan import Vocabulary, check_prefix, check_tokens, get_static_value
 from attention_zoo.decoding.rules import Rule
-from attention_zoo.decoding.step import (
-    StepFunction,
-    StepOutput,
-    check_output,
-    check_shape,
-    check_state,
-    mark_in_place,
-)
+from attention_zoo.decoding.step import StepFunction, StepOutput, check_shape
 from attention_zoo.ops import refuse_float_mask
 
 MIN_COVERAGE = 1e-9  # lower bound of the coverage of a source position; keeps its log finite
@@ -32,7 +24,7 @@ class Problem:
         step: see `StepFunction`.
         options: search options.
         batch_size: B, an integer or a scalar tensor.
-        end_token, pad_token: ids.
+        vocabulary: the token ids.
         max_length: maximum number of tokens of any hypothesis, an integer or a scalar tensor (L).
         limits: `(B, 1)` int32, maximum number of tokens for each source.
         source_mask: `(B, S)` bool, or None.
@@ -44,8 +36,7 @@ class Problem:
     step: StepFunction
     options: SearchOptions
     batch_size: Any
-    end_token: int
-    pad_token: int
+    vocabulary: Vocabulary
     max_length: Any
     limits: Any
     source_mask: Any
@@ -59,39 +50,7 @@ class Problem:
         return ops.sum(ops.where(self.source_mask[:, None], log_mass, 0.0), axis=-1)
 
 
-def run_first_step(
-    step: StepFunction,
-    state: Any,
-    options: SearchOptions,
-    *,
-    batch_size: Any,
-    start_token: Any,
-    end_token: int,
-    source_mask: Any,
-) -> StepOutput:
-    """Run the first step, with one hypothesis per source; raise ValueError if a check fails."""
-    check_state(state, batch_size)
-    state = _expand_state(state)
-    tokens = ops.reshape(ops.cast(start_token, "int32"), (-1, 1))
-    output = step(ops.broadcast_to(tokens, (batch_size, 1)), state)
-    check_output(output, state, batch_size, end_token)
-    _check_required_outputs(options, output)
-    if output.attention is not None and source_mask is not None:
-        source_length = source_mask.shape[1]
-        check_shape("the attention of step", output.attention, (batch_size, 1, source_length))
-    return output
-
-
-def _expand_state(state: Any) -> Any:
-    """Expand the state `(B, ...)` to `(B, 1, ...)`, except for `InPlace` leaves."""
-    leaves = [
-        leaf if in_place else ops.expand_dims(leaf, 1)
-        for leaf, in_place in zip(keras.tree.flatten(state), mark_in_place(state), strict=True)
-    ]
-    return keras.tree.pack_sequence_as(state, leaves)
-
-
-def check_arguments(
+def check_inputs(
     batch_size: Any, start: Any, end: Any, pad: Any, mask: Any, keys: Any, options: SearchOptions
 ) -> None:
     """Raise ValueError for arguments that are invalid before the first step."""
@@ -126,20 +85,21 @@ def check_ids(options: SearchOptions, prefix: Any, vocabulary: Vocabulary) -> No
         check_prefix(tokens, options, vocabulary)
 
 
-def _check_required_outputs(options: SearchOptions, output: StepOutput) -> None:
-    """Raise ValueError if an option needs an output that the step does not return."""
-    if options.coverage_penalty and output.attention is None:
-        raise ValueError(
-            "coverage_penalty needs attention, but step returns attention=None: set it to 0"
-        )
-    if options.replace_unknown and output.attention is None:
-        raise ValueError(
-            "replace_unknown needs attention, but step returns attention=None: set it to False"
-        )
-    if options.method == "contrastive" and output.hidden is None:
-        raise ValueError(
-            "method 'contrastive' needs hidden (B, N, D), but step returns hidden=None: return it"
-        )
+def check_optional_outputs(output: StepOutput, options: SearchOptions, source_mask: Any) -> None:
+    """Raise ValueError if an option needs an output that the step does not return.
+
+    Also if attention and source mask differ in length.
+    """
+    for is_set, option, name, fix in (
+        (options.coverage_penalty, "coverage_penalty", "attention", "set it to 0"),
+        (options.replace_unknown, "replace_unknown", "attention", "set it to False"),
+        (options.method == "contrastive", "method 'contrastive'", "hidden", "return it"),
+    ):
+        if is_set and getattr(output, name) is None:
+            raise ValueError(f"{option} needs {name}, but step returns {name}=None: {fix}")
+    if output.attention is not None and source_mask is not None:
+        shape = (*output.logits.shape[:2], source_mask.shape[1])
+        check_shape("the attention of step", output.attention, shape)
 
 
 def compute_length_limits(

@@ -56,7 +56,5 @@ def filter_candidates(logits: Any, options: SearchOptions) -> tuple[Any, Any]:
 @METHODS.register("sampling")
 def sampling(problem: Problem) -> SearchResult:
     """Sample `beam_width` sequences for each source."""
-    keys = problem.source_keys
-    return grow(
-        problem, functools.partial(sample_continuations, options=problem.options, keys=keys)
-    )
+    options, keys = problem.options, problem.source_keys
+    return grow(problem, functools.partial(sample_continuations, options=options, keys=keys))

@@ -14,13 +14,20 @@ from attention_zoo.decoding.options import METHODS, SearchOptions
 from attention_zoo.decoding.plan import Vocabulary
 from attention_zoo.decoding.problem import (
     Problem,
-    check_arguments,
     check_ids,
+    check_inputs,
+    check_optional_outputs,
     compute_length_limits,
-    run_first_step,
 )
 from attention_zoo.decoding.rules import Rule, as_rules, make_rules
-from attention_zoo.decoding.step import StepFunction, StepOutput, check_next_output, mark_in_place
+from attention_zoo.decoding.step import (
+    StepFunction,
+    StepOutput,
+    check_next_output,
+    check_output,
+    expand_state,
+    map_state,
+)
 
 NEG_INF = float("-inf")
 
@@ -148,34 +155,20 @@ def search(
     rules = as_rules(rules)
     if isinstance(batch_size, Integral):
         batch_size = int(batch_size)
-    check_arguments(
-        batch_size, start_token, end_token, pad_token, source_mask, source_keys, options
-    )
-    first = run_first_step(
-        step,
-        state,
-        options,
-        batch_size=batch_size,
-        start_token=start_token,
-        end_token=end_token,
-        source_mask=source_mask,
-    )
-    check_ids(options, prefix, Vocabulary(first.logits.shape[-1], end_token, pad_token))
-    max_length, limits = compute_length_limits(options, batch_size, source_mask)
+    check_inputs(batch_size, start_token, end_token, pad_token, source_mask, source_keys, options)
+    state = expand_state(state, batch_size)
+    tokens = ops.reshape(ops.cast(start_token, "int32"), (-1, 1))
+    first = step(ops.broadcast_to(tokens, (batch_size, 1)), state)
+    check_output(first, state, batch_size, end_token)
+    check_optional_outputs(first, options, source_mask)
+    vocabulary = Vocabulary(first.logits.shape[-1], end_token, pad_token)
+    check_ids(options, prefix, vocabulary)
+    limits = compute_length_limits(options, batch_size, source_mask)
     if source_keys is None:
         source_keys = ops.arange(batch_size, dtype="int32")
+    all_rules = (*make_rules(options, end_token, pad_token, prefix), *rules)
     problem = Problem(
-        step=step,
-        options=options,
-        batch_size=batch_size,
-        end_token=end_token,
-        pad_token=pad_token,
-        max_length=max_length,
-        limits=limits,
-        source_mask=source_mask,
-        source_keys=source_keys,
-        rules=(*make_rules(options, end_token, pad_token, prefix), *rules),
-        first=first,
+        step, options, batch_size, vocabulary, *limits, source_mask, source_keys, all_rules, first
     )
     result: SearchResult = METHODS.get(options.method)(problem)
     return result
@@ -196,7 +189,7 @@ def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchRes
     choice = choose(compute_continuations(problem, problem.first.logits, initial))
     width = choice.tokens.shape[1]
     n_best = min(problem.options.n_best, width // groups)
-    attention = gather_parents(problem.first.attention, choice)
+    attention = gather_parents(problem.first.attention, choice.parents)
     initial = initial._replace(
         history=History.empty(problem.max_length, choice, attention),
         best=NBestList.empty(problem.batch_size * groups, n_best),
@@ -241,51 +234,41 @@ def record_step(
     on how long other sources keep the loop running.
     """
     length = progress.length + 1
-    attention = gather_parents(output.attention, choice)
+    attention = gather_parents(output.attention, choice.parents)
     coverage, log_coverage = progress.coverage, 0.0
     if problem.options.coverage_penalty:
         coverage = take_hypotheses(coverage, choice.parents) + ops.cast(attention, "float32")
         log_coverage = problem.log_coverage(coverage)
-    finished = choice.tokens == problem.end_token
+    finished = choice.tokens == problem.vocabulary.end_token
     is_complete = ops.logical_or(finished, length >= problem.limits)
-    scores = ops.where(
-        is_complete, problem.options.score(choice.log_probs, length, log_coverage), NEG_INF
-    )
-    scores = split_groups(scores, groups)
+    scores = problem.options.score(choice.log_probs, length, log_coverage)
+    scores = split_groups(ops.where(is_complete, scores, NEG_INF), groups)
     best = progress.best.merge(scores, length, split_groups(finished, groups))
     running = split_groups(ops.where(is_complete, NEG_INF, choice.log_probs), groups)
     best_log_prob = ops.max(running, axis=1, keepdims=True, initial=NEG_INF)
     limits = ops.repeat(problem.limits, groups, axis=0)
     bound = problem.options.score(best_log_prob, limits)
     running = ops.where(bound > best.scores[:, -1:], running, NEG_INF)
-    return Progress(
-        length,
-        choice.tokens,
-        ops.reshape(running, ops.shape(choice.tokens)),
-        gather_state(output.state, choice),
-        tuple(
-            rule.update_state(gather_parents(state, choice), choice.tokens, progress.length)
-            for rule, state in zip(problem.rules, progress.rule_states, strict=True)
-        ),
-        coverage,
-        progress.history.record(progress.length, choice, attention),
-        best,
+    log_probs = ops.reshape(running, ops.shape(choice.tokens))
+    state = gather_state(output.state, choice.parents)
+    rule_states = tuple(
+        rule.update_state(gather_parents(state, choice.parents), choice.tokens, progress.length)
+        for rule, state in zip(problem.rules, progress.rule_states, strict=True)
     )
+    history = progress.history.record(progress.length, choice, attention)
+    return Progress(length, choice.tokens, log_probs, state, rule_states, coverage, history, best)
 
 
-def gather_parents(x: Any, choice: Choice) -> Any:
-    """Gather a nest of `(B, M, ...)`, or None, by the parents of the chosen hypotheses `(B, N)`."""
+def gather_parents(x: Any, parents: Any) -> Any:
+    """Gather a nest of `(B, M, ...)`, or None, by the parents `(B, N)` of chosen hypotheses."""
     return keras.tree.map_structure(
-        lambda leaf: None if leaf is None else take_hypotheses(leaf, choice.parents), x
+        lambda leaf: None if leaf is None else take_hypotheses(leaf, parents), x
     )
 
 
-def gather_state(state: Any, choice: Choice) -> tuple[Any, ...]:
+def gather_state(state: Any, parents: Any) -> tuple[Any, ...]:
     """Return the state leaves of the chosen hypotheses; `InPlace` leaves stay unchanged."""
-    return tuple(
-        leaf if in_place else take_hypotheses(leaf, choice.parents)
-        for leaf, in_place in zip(keras.tree.flatten(state), mark_in_place(state), strict=True)
-    )
+    return tuple(map_state(lambda leaf: take_hypotheses(leaf, parents), state))
 
 
 def split_groups(x: Any, groups: int) -> Any:
@@ -301,7 +284,9 @@ def make_result(problem: Problem, progress: Progress, best: NBestList) -> Search
     history = progress.history
     path = history.trace_back(progress.length, best.slots, best.lengths)
     within = ops.arange(problem.max_length, dtype="int32") < best.lengths[..., None]
-    tokens = ops.where(within, history.gather_path(history.tokens, path), problem.pad_token)
+    tokens = ops.where(
+        within, history.gather_path(history.tokens, path), problem.vocabulary.pad_token
+    )
     sums = history.gather_path(history.log_probs, path)
     before = ops.pad(sums, ((0, 0), (0, 0), (1, 0)))[..., :-1]
     token_scores = ops.where(within, sums - before, 0.0)

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+from keras import ops
+
+from attention_zoo import ops as zoo_ops
 
 
 class StepOutput(NamedTuple):
@@ -56,26 +59,40 @@ def mark_in_place(state: Any) -> list[bool]:
     return marks
 
 
-def check_state(state: Any, batch_size: Any) -> None:
-    """Raise ValueError unless the first axis of every state leaf is the batch."""
+def map_state(function: Callable[[Any], Any], state: Any) -> list[Any]:
+    """Return the leaves of a state, after a function of those that are not `InPlace`."""
+    leaves = zip(keras.tree.flatten(state), mark_in_place(state), strict=True)
+    return [leaf if in_place else function(leaf) for leaf, in_place in leaves]
+
+
+def expand_state(state: Any, batch_size: Any) -> Any:
+    """Expand the state `(B, ...)` to `(B, 1, ...)`, except for `InPlace` leaves.
+
+    Raises ValueError unless the first axis of every leaf is the batch.
+    """
     for leaf in keras.tree.flatten(state):
         if leaf is None:
             raise ValueError(
                 "each leaf of the state must be a tensor (B, ...), got None: use () for no state"
             )
-        check_shape("a leaf of the initial state", leaf, (batch_size,), open_ended=True)
+        check_shape("a leaf of the initial state", leaf, (batch_size, ...))
+    leaves = map_state(lambda leaf: ops.expand_dims(leaf, 1), state)
+    return keras.tree.pack_sequence_as(state, leaves)
+
+
+def check_type(output: Any) -> None:
+    """Raise ValueError unless a step returned a `StepOutput`."""
+    if not isinstance(output, StepOutput):
+        raise ValueError(f"step must return a StepOutput, got {type(output).__name__}")
 
 
 def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> None:
     """Raise ValueError if the output of the first step does not fit the search."""
-    if not isinstance(output, StepOutput):
-        raise ValueError(f"step must return a StepOutput, got {type(output).__name__}")
+    check_type(output)
     check_shape("the logits of step", output.logits, (batch_size, 1, None))
-    vocabulary = output.logits.shape[-1]
+    *_, vocabulary = shape = output.logits.shape
     if vocabulary is None:
-        raise ValueError(
-            f"the logits of step need a static vocabulary axis, got shape {output.logits.shape}"
-        )
+        raise ValueError(f"the logits of step need a static vocabulary axis, got shape {shape}")
     if end_token >= vocabulary:
         raise ValueError(
             f"end_token must be below the vocabulary size {vocabulary}, got {end_token}"
@@ -86,8 +103,8 @@ def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> No
     if len(leaves) != len(initial):
         raise ValueError(f"step must return a state of {len(initial)} tensors, got {len(leaves)}")
     for leaf, in_place in zip(leaves, mark_in_place(output.state), strict=True):
-        expected = (batch_size,) if in_place else (batch_size, 1)
-        check_shape("a leaf of the state of step", leaf, expected, open_ended=True)
+        expected = (batch_size, ...) if in_place else (batch_size, 1, ...)
+        check_shape("a leaf of the state of step", leaf, expected)
 
 
 def check_next_output(output: Any, first: StepOutput, count: int) -> StepOutput:
@@ -98,8 +115,7 @@ def check_next_output(output: Any, first: StepOutput, count: int) -> StepOutput:
         first: output of the first step, for one hypothesis.
         count: N.
     """
-    if not isinstance(output, StepOutput):
-        raise ValueError(f"step must return a StepOutput, got {type(output).__name__}")
+    check_type(output)
     in_place_leaves = mark_in_place(first.state)
     leaves, before = keras.tree.flatten(output.state), keras.tree.flatten(first.state)
     if len(leaves) != len(before) or mark_in_place(output.state) != in_place_leaves:
@@ -107,8 +123,8 @@ def check_next_output(output: Any, first: StepOutput, count: int) -> StepOutput:
             f"the state of step must keep its structure, got {len(before)} tensors, "
             f"then {len(leaves)}"
         )
-    pairs = [("the logits of step", output.logits, first.logits, False)]
-    for name in ("attention", "hidden"):
+    pairs = []
+    for name in ("logits", "attention", "hidden"):
         now, then = getattr(output, name), getattr(first, name)
         if (now is None) != (then is None):
             raise ValueError(
@@ -116,8 +132,8 @@ def check_next_output(output: Any, first: StepOutput, count: int) -> StepOutput:
             )
         if then is not None:
             pairs.append((f"the {name} of step", now, then, False))
-    for leaf, then, in_place in zip(leaves, before, in_place_leaves, strict=True):
-        pairs.append(("a leaf of the state of step", leaf, then, in_place))
+    states = zip(leaves, before, in_place_leaves, strict=True)
+    pairs += [("a leaf of the state of step", *one) for one in states]
     for what, now, then, in_place in pairs:
         sizes = [size if isinstance(size, int) else None for size in then.shape]
         check_shape(what, now, tuple(sizes if in_place else [sizes[0], count, *sizes[2:]]))
@@ -127,18 +143,6 @@ def check_next_output(output: Any, first: StepOutput, count: int) -> StepOutput:
     return output
 
 
-def check_shape(what: str, x: Any, expected: tuple[Any, ...], open_ended: bool = False) -> None:
-    """Raise ValueError if the static shape of `x` does not match `expected`.
-
-    Args:
-        what: name of `x` in the message.
-        x: a tensor.
-        expected: the expected size of each axis; None and tensors match any size.
-        open_ended: whether more axes may follow.
-    """
-    shape = tuple(getattr(x, "shape", ()))
-    rank = len(shape) >= len(expected) if open_ended else len(shape) == len(expected)
-    pairs = zip(shape, expected, strict=False)
-    if not rank or any(isinstance(w, int) and g not in (w, None) for g, w in pairs):
-        sizes = [str(w) if isinstance(w, int) else "any" for w in expected] + ["..."] * open_ended
-        raise ValueError(f"{what} must have shape ({', '.join(sizes)}), got {shape}")
+def check_shape(what: str, x: Any, expected: tuple[Any, ...]) -> None:
+    """Raise ValueError if the static shape of `x` does not match; see `ops.check_shape`."""
+    zoo_ops.check_shape(what, getattr(x, "shape", ()), expected)

@@ -7,7 +7,7 @@ Scores, alignments and relative positions are found by their decorator: a new on
 here. What this module imports is public.
 """
 
-import typing
+from typing import TYPE_CHECKING
 
 from attention_zoo.layers.alignments import ALIGNMENTS, Alignment
 from attention_zoo.layers.alignments.reinforce import Choice
@@ -69,12 +69,75 @@ from attention_zoo.layers.transformer.encoder_layer import TransformerEncoderLay
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.vision.glimpse_sensor import GlimpseSensor
 
-globals().update(SCORES.exports() | ALIGNMENTS.exports() | POSITIONS.exports())
+_REGISTERED = {**SCORES.exports(), **ALIGNMENTS.exports(), **POSITIONS.exports()}
+globals().update(_REGISTERED)
 
-if typing.TYPE_CHECKING:
+if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     __getattr__: Callable[[str], Any]  # the registered classes
 
-__all__ = sorted(name for name in globals() if name[0].isupper())  # all but the modules
+__all__ = [
+    "ALIGNMENTS",
+    "CRF",
+    "ESTIMATORS",
+    "EXCLUDED_PAIRS",
+    "POSITIONS",
+    "SAMPLING_SCHEDULES",
+    "SCORES",
+    "AdditiveAttention",
+    "Alignment",
+    "Attention",
+    "AttentionCell",
+    "AttentionFeatureMap",
+    "AttentionPooling",
+    "AttentionRegularizer",
+    "AttentionWeightedPooling",
+    "CellConstants",
+    "CellState",
+    "CharacterCNN",
+    "CharacterLSTM",
+    "Choice",
+    "CoAttention",
+    "ConstantSampling",
+    "CopyHead",
+    "CoverageAttention",
+    "DotProductAttention",
+    "ExponentialSampling",
+    "FeedForward",
+    "GlimpseSensor",
+    "HardAttention",
+    "HierarchicalAttention",
+    "InverseSigmoidSampling",
+    "LearnedPositions",
+    "LinearSampling",
+    "LocalAttention",
+    "LocationSensitiveAttention",
+    "MarginalMixture",
+    "Maxout",
+    "Memory",
+    "MixtureWindowAttention",
+    "MonotonicAttention",
+    "MonotonicChunkwiseAttention",
+    "MultiHeadAttention",
+    "MultiplicativeAttention",
+    "Noise",
+    "RecurrentDecoder",
+    "RecurrentEncoder",
+    "RelativePositions",
+    "SamplingSchedule",
+    "ScheduledSampling",
+    "Score",
+    "SelfAttention",
+    "SinusoidalPositions",
+    "StackedCrossAttention",
+    "StepRecord",
+    "StructuredSelfAttention",
+    "TransformerDecoderLayer",
+    "TransformerEncoderLayer",
+    "VisualAttention",
+    "WindowedAttention",
+    "WordDropout",
+    *_REGISTERED,
+]

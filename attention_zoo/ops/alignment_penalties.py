@@ -17,14 +17,13 @@ from attention_zoo.registry import Registry
 from attention_zoo.typing import Tensor
 
 Penalty = Callable[..., Tensor]
+Mask = Tensor | None
 
 PENALTIES = Registry("penalty")
 
 
 @PENALTIES.register("doubly_stochastic")
-def doubly_stochastic(
-    weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
-) -> Tensor:
+def doubly_stochastic(weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None) -> Tensor:
     """Compute `sum_s (1 - sum_t a_ts)^2`: each source's weights should sum to one over the steps.
 
     Pass the memory's mask; without it, a masked source counts as a source that was not attended.
@@ -34,18 +33,13 @@ def doubly_stochastic(
     squared_error = ops.square(1 - ops.sum(weights, axis=-2))
     if memory_mask is not None:
         mask = _check_memory_mask(memory_mask, weights)
-        squared_error = ops.where(
-            _expand_heads(mask, squared_error), squared_error, ops.zeros((), squared_error.dtype)
-        )
-    return ops.sum(squared_error, axis=-1) * ops.cast(
-        ops.any(is_valid, axis=-1), squared_error.dtype
-    )
+        squared_error = ops.where(_expand_heads(mask, squared_error), squared_error, 0)
+    has_valid_step = ops.cast(ops.any(is_valid, axis=-1), squared_error.dtype)
+    return ops.sum(squared_error, axis=-1) * has_valid_step
 
 
 @PENALTIES.register("coverage")
-def coverage(
-    weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
-) -> Tensor:
+def coverage(weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None) -> Tensor:
     """Compute the mean over t of `sum_s min(a_ts, c_ts)`, with `c_t = sum_{u < t} a_u`.
 
     It penalizes attending to the same source repeatedly. See et al. 2017, arXiv 1704.04368,
@@ -57,9 +51,7 @@ def coverage(
 
 
 @PENALTIES.register("diversity")
-def diversity(
-    weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
-) -> Tensor:
+def diversity(weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None) -> Tensor:
     """Compute `||A A^T - I||_F^2`: each step should attend to one position of its own.
 
     Lin et al. 2017, arXiv 1703.03130, equation 8, with a row and a column for each step.
@@ -73,24 +65,19 @@ def diversity(
 
 
 @PENALTIES.register("entropy")
-def entropy(
-    weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None
-) -> Tensor:
+def entropy(weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None) -> Tensor:
     """Compute the mean over t of `sum_s -a_ts log a_ts`.
 
     It favors sharp weights, or broad ones with a negative rate. The entropy H of Xu et al. 2015,
     arXiv 1502.03044, section 4.1, applied to the weights of any alignment.
     """
     weights, is_valid = _mask_weights(weights, query_mask, memory_mask)
-    log = ops.log(ops.where(weights > 0, weights, ops.ones((), weights.dtype)))
+    log = ops.log(ops.where(weights > 0, weights, 1))
     return _mean_over_steps(-ops.sum(weights * log, axis=-1), is_valid)
 
 
 def mean_penalty(
-    penalty: Penalty,
-    weights: Tensor,
-    query_mask: Tensor | None = None,
-    memory_mask: Tensor | None = None,
+    penalty: Penalty, weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None
 ) -> Tensor:
     """Average a penalty over the examples (and heads) with at least one valid step; 0 if none."""
     values = penalty(weights, query_mask, memory_mask)
@@ -99,9 +86,7 @@ def mean_penalty(
     return ops.sum(values) / ops.maximum(count, 1)
 
 
-def _mask_weights(
-    weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _mask_weights(weights: Tensor, query_mask: Mask, memory_mask: Mask) -> tuple[Tensor, Tensor]:
     """Return the weights, 0 where masked, and which steps are valid, `(B, [H], T)`."""
     if len(weights.shape) not in (3, 4):
         raise ValueError(
@@ -109,14 +94,13 @@ def _mask_weights(
             f"got shape {tuple(weights.shape)}"
         )
     weights = at_least_float32(ops.convert_to_tensor(weights))
-    zero = ops.zeros((), weights.dtype)
     if query_mask is not None:
         shape = (weights.shape[0], weights.shape[-2])
         mask = as_boolean_mask(query_mask, "query_mask", shape)[..., None]
-        weights = ops.where(_expand_heads(mask, weights), weights, zero)
+        weights = ops.where(_expand_heads(mask, weights), weights, 0)
     if memory_mask is not None:
         mask = _check_memory_mask(memory_mask, weights)[:, None]
-        weights = ops.where(_expand_heads(mask, weights), weights, zero)
+        weights = ops.where(_expand_heads(mask, weights), weights, 0)
     return weights, ops.any(weights > 0, axis=-1)
 
 

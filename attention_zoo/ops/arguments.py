@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import math
+import operator
 from numbers import Integral, Real
 from typing import Any
 
 from attention_zoo.typing import Shape
 
 
-def whole_number(name: str, value: Any, low: int = 1) -> int:
-    """Return the value as an int; raise ValueError unless it is an integer of at least `low`.
+def whole_number(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
+    """Return the value as an int; raise ValueError unless it is an integer in `[low, high]`.
 
-    NumPy integers are accepted; True, 2.0 and "2" are not.
+    NumPy integers and scalar integer tensors are accepted; True, 2.0 and "2" are not.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
-    if value < low:
+    candidate: Any = None if isinstance(value, bool) else value
+    try:
+        integer = operator.index(candidate)
+    except TypeError:
+        got = format_value(value)
+        raise ValueError(f"{name} must be an integer of at least {low}, got {got}") from None
+    if integer < low:
         raise ValueError(f"{name} must be at least {low}, got {value}")
-    return int(value)
+    if high is not None and integer > high:
+        raise ValueError(f"{name} must be at most {high}, got {value}")
+    return integer
+
+
+def format_value(value: Any) -> str:
+    """Format a value for an error message: on one line, at most 80 characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def number(value: Any) -> Any:
@@ -50,15 +63,17 @@ def check_shape(name: str, shape: Shape, expected: Shape) -> None:
     Args:
         name: name of the tensor, for the message.
         shape: shape of the tensor, None for unknown sizes.
-        expected: the size of every axis, or a name ("batch") if any size is valid.
+        expected: the size of every axis; a name ("batch"), None or a tensor if any size is valid.
+            `...` at the end permits more axes.
     """
-    shape = tuple(shape)
-    fits = len(shape) == len(expected) and all(
-        size is None or isinstance(expected_size, str) or size == expected_size
-        for size, expected_size in zip(shape, expected, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{name} must be ({', '.join(map(str, expected))}), got shape {shape}")
+    is_open = bool(expected) and expected[-1] is ...
+    shape, sizes = tuple(shape), expected[:-1] if is_open else expected
+    rank_fits = len(shape) >= len(sizes) if is_open else len(shape) == len(sizes)
+    pairs = zip(shape, sizes, strict=False)
+    if not rank_fits or any(isinstance(y, Integral) and x not in (None, y) for x, y in pairs):
+        names = [str(size) if isinstance(size, (Integral, str)) else "any" for size in sizes]
+        names += ["..."] * is_open
+        raise ValueError(f"{name} must be ({', '.join(names)}), got shape {shape}")
 
 
 def sizes_or(names: tuple[str, ...], shape: Shape) -> Shape:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from keras import backend, ops
 
 from attention_zoo.ops.mask_pattern import FULL_ATTENTION, BlockIterator, MaskPattern, Pair
 from attention_zoo.ops.masking import at_least_float32, combine_masks, zero_masked
-from attention_zoo.ops.positions import skew, unskew
+from attention_zoo.ops.positions import count_blocks, skew, unskew
 from attention_zoo.ops.random import sample_keep_mask
 from attention_zoo.ops.recurrence import update_rows
 from attention_zoo.typing import Tensor
+
+Tensors = tuple[Tensor, ...]
 
 BLOCK_SIZE, MIN_BLOCK_SIZE = 256, 32
 
@@ -65,22 +67,19 @@ def blockwise_attention(
         key, value = zero_masked(key, mask[:, None]), zero_masked(value, mask[:, None])
     blocks = _Blocks(query, key, pattern, mask, attention_mask, dropout, seed, block)
 
-    def run(*inputs: Tensor) -> tuple[tuple[Tensor, Tensor], Callable[..., tuple[Tensor, ...]]]:
+    def run(*inputs: Tensor) -> tuple[Pair, Callable[..., Tensors]]:
         inputs = tuple(ops.stop_gradient(x) for x in inputs)  # autodiff must not record the loops
         tensors = blocks.split(*inputs)
-        context, log_sum_exp = _forward(blocks, tensors, scale)
+        results = _forward(blocks, tensors, scale)
 
-        def gradient(*upstream: Any) -> tuple[Tensor, ...]:
+        def gradient(*upstream: Any) -> Tensors:
             if len(upstream) == 1:  # JAX passes both as one tuple
                 upstream = upstream[0]
-            results = (context, log_sum_exp)
             gradients = _backward(blocks, tensors, scale, results, upstream)
             return tuple(ops.cast(x, like.dtype) for x, like in zip(gradients, inputs, strict=True))
 
-        return (
-            blocks.merge_queries(context),
-            blocks.merge_queries(log_sum_exp)[..., 0],
-        ), gradient
+        context, log_sum_exp = map(blocks.merge_queries, results)
+        return (context, log_sum_exp[..., 0]), gradient
 
     return ops.custom_gradient(run)(query, key, value, *(() if bias is None else (bias,)))
 
@@ -102,20 +101,6 @@ def dropout_mask(
     return ops.where(is_kept, 1 / (1 - rate), 0.0)
 
 
-class _SplitTensors(NamedTuple):
-    """Tensors split into blocks along their first axis.
-
-    query: `(N, B, G, H / G block, K)`, the heads of a group concatenated. key, value:
-    `(M, B, G, block, ...)`. bias: `(N + M - 1, H, 2 block + 1)`, indexed by the distance in blocks
-    from queries to sources; empty without a bias.
-    """
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    bias: tuple[Tensor, ...] = ()
-
-
 class _Blocks:
     """Split of T queries into N blocks and S sources into M, and the pairs of blocks to visit."""
 
@@ -132,46 +117,50 @@ class _Blocks:
     ) -> None:
         self.batch, self.heads, self.steps, _ = ops.shape(query)
         self.groups, self.sources = key.shape[1], ops.shape(key)[2]
+        self.group_size = self.heads // self.groups
         self.pattern, self.dropout, self.seed = pattern, dropout, seed
         self.dtype = backend.standardize_dtype(at_least_float32(query[:0]).dtype)
         lengths = query.shape[2], key.shape[2]
         self.size = block if None in lengths else min(block, max(1, *lengths))
-        self.rows, self.columns = (_count(n, self.size) for n in (self.steps, self.sources))
+        self.rows, self.columns = (count_blocks(n, self.size) for n in (self.steps, self.sources))
+        # padding widths (before, after)
+        self.query_padding = (0, self.rows * self.size - self.steps)
+        self.source_padding = (0, self.columns * self.size - self.sources)
         self.iterator = BlockIterator(pattern, self.size, self.rows, self.columns)
         if mask is None and key.shape[2] != self.columns * self.size:
             mask = ops.ones((1, self.sources), "bool")
         self.mask = None if mask is None else self.split_sources(mask[:, None, :, None])
-        self.attention_mask = attention_mask
-        if attention_mask is not None:
-            self.attention_mask = ops.pad(attention_mask, ((0, 0), *self._padding()))
-
-    def _padding(self) -> tuple[Pair, Pair]:
-        """Return the padding widths (before, after) of the queries and of the sources."""
-        rows, columns = self.rows * self.size, self.columns * self.size
-        return (0, rows - self.steps), (0, columns - self.sources)
+        widths = ((0, 0), self.query_padding, self.source_padding)
+        self.attention_mask = None if attention_mask is None else ops.pad(attention_mask, widths)
 
     # conversion to blocks and back
 
-    def split(self, query: Tensor, key: Tensor, value: Tensor, *bias: Tensor) -> _SplitTensors:
-        table = tuple(self._split_distances(x) for x in bias)
-        query, key, value = (
-            self.split_queries(query),
-            self.split_sources(key),
-            self.split_sources(value),
-        )
-        return _SplitTensors(query, key, value, table)
+    def split(self, query: Tensor, key: Tensor, value: Tensor, *bias: Tensor) -> Tensors:
+        """Split tensors into blocks along a new first axis.
+
+        query: `(N, B, G, H / G block, K)`, the heads of a group concatenated. key, value:
+        `(M, B, G, block, ...)`. bias, if any: `(N + M - 1, H, 2 block + 1)`, indexed by the
+        distance in blocks from queries to sources.
+        """
+        key, value = self.split_sources(key), self.split_sources(value)
+        return (self.split_queries(query), key, value, *map(self._split_distances, bias))
+
+    def merge(self, query: Tensor, key: Tensor, value: Tensor, *bias: Tensor) -> Tensors:
+        """Merge blocks of gradients: the transpose of `split`."""
+        key, value = self._merge_sources(key), self._merge_sources(value)
+        return (self.merge_queries(query), key, value, *map(self._merge_distances, bias))
 
     def split_queries(self, x: Tensor) -> Tensor:
         """Split queries, `(B, H, T, X)` to `(N, B, G, H / G block, X)`."""
-        width, group = x.shape[-1], self.heads // self.groups
-        x = ops.pad(x, ((0, 0), (0, 0), self._padding()[0], (0, 0)))
+        width, group = x.shape[-1], self.group_size
+        x = ops.pad(x, ((0, 0), (0, 0), self.query_padding, (0, 0)))
         x = ops.reshape(x, (self.batch, self.groups, group, self.rows, self.size, width))
         x = ops.transpose(x, (3, 0, 1, 2, 4, 5))
         return ops.reshape(x, (self.rows, self.batch, self.groups, group * self.size, width))
 
     def merge_queries(self, x: Tensor) -> Tensor:
         """Invert `split_queries`."""
-        width, group = x.shape[-1], self.heads // self.groups
+        width, group = x.shape[-1], self.group_size
         x = ops.reshape(x, (self.rows, self.batch, self.groups, group, self.size, width))
         x = ops.transpose(x, (1, 2, 3, 0, 4, 5))
         x = ops.reshape(x, (self.batch, self.heads, self.rows * self.size, width))
@@ -180,11 +169,11 @@ class _Blocks:
     def split_sources(self, x: Tensor) -> Tensor:
         """Split sources, `(B, G, S, X)` to `(M, B, G, block, X)`."""
         batch, groups, _, width = ops.shape(x)
-        x = ops.pad(x, ((0, 0), (0, 0), self._padding()[1], (0, 0)))
+        x = ops.pad(x, ((0, 0), (0, 0), self.source_padding, (0, 0)))
         x = ops.reshape(x, (batch, groups, self.columns, self.size, width))
         return ops.transpose(x, (2, 0, 1, 3, 4))
 
-    def merge_sources(self, x: Tensor) -> Tensor:
+    def _merge_sources(self, x: Tensor) -> Tensor:
         """Invert `split_sources`."""
         x = ops.transpose(x, (1, 2, 0, 3, 4))
         batch, groups, _, _, width = ops.shape(x)
@@ -196,27 +185,27 @@ class _Blocks:
 
         Each row contains a block of distances, the next block, and a 0.
         """
-        (_, before), (_, after) = self._padding()
-        bias = ops.pad(bias[:, :-1], ((0, 0), (before, after)))
+        widths = (self.query_padding[1], self.source_padding[1])
+        bias = ops.pad(bias[:, :-1], ((0, 0), widths))
         bias = ops.reshape(bias, (self.heads, self.rows + self.columns, self.size))
         rows = [bias[:, :-1], bias[:, 1:], ops.zeros_like(bias[:, 1:, :1])]
         return ops.transpose(ops.concatenate(rows, axis=-1), (1, 0, 2))
 
-    def merge_distances(self, x: Tensor) -> Tensor:
+    def _merge_distances(self, x: Tensor) -> Tensor:
         """Add up the gradients of overlapping blocks: the transpose of `_split_distances`."""
         x = ops.transpose(x, (1, 0, 2))
         first = ops.pad(x[..., : self.size], ((0, 0), (0, 1), (0, 0)))
         second = ops.pad(x[..., self.size : -1], ((0, 0), (1, 0), (0, 0)))
         length = (self.rows + self.columns) * self.size
         flat = ops.pad(ops.reshape(first + second, (self.heads, length)), ((0, 0), (0, 1)))
-        before = self.rows * self.size - self.steps
+        before = self.query_padding[1]
         return flat[:, before : before + self.steps + self.sources + 1]
 
     # pairs of blocks
 
-    def mask_scores(self, scores: Tensor, bias: tuple[Tensor, ...], pair: Pair) -> Tensor:
+    def mask_scores(self, scores: Tensor, bias: Sequence[Tensor], pair: Pair) -> Tensor:
         """Return one pair's scores, `(B, G, H / G block, block)`, with bias; -inf where masked."""
-        group, size = self.heads // self.groups, self.size
+        group, size = self.group_size, self.size
         shape = (self.batch, self.groups, group, size, size)
         mask = self._mask(*pair)
         if mask is None and not bias:
@@ -227,7 +216,7 @@ class _Blocks:
             rows = ops.repeat(row[:, None], size, axis=1)
             scores = scores + ops.reshape(skew(rows, size), shape[1:])
         if mask is not None:
-            scores = ops.where(mask, scores, ops.full((), float("-inf"), self.dtype))
+            scores = ops.where(mask, scores, float("-inf"))
         return ops.reshape(scores, (self.batch, self.groups, group * size, size))
 
     def _mask(self, i: Tensor, j: Tensor) -> Tensor | None:
@@ -246,10 +235,9 @@ class _Blocks:
         """Return the scaled dropout mask of one pair, or None without dropout."""
         if not self.dropout:
             return None
-        start = tuple(index * self.size for index in pair)
-        shape = (self.size, self.size)
+        start, shape = (pair[0] * self.size, pair[1] * self.size), (self.size, self.size)
         mask = dropout_mask(self.seed, self.dropout, self.batch * self.heads, shape, start)
-        rows = self.heads // self.groups * self.size
+        rows = self.group_size * self.size
         return self.cast(ops.reshape(mask, (self.batch, self.groups, rows, self.size)))
 
     def distance_index(self, pair: Pair) -> Tensor:
@@ -260,19 +248,21 @@ class _Blocks:
         return ops.cast(x, self.dtype)
 
 
-def _forward(blocks: _Blocks, tensors: _SplitTensors, scale: float) -> tuple[Tensor, Tensor]:
+def _forward(blocks: _Blocks, tensors: Tensors, scale: float) -> Pair:
     """Compute contexts and log-sum-exps, in blocks of queries.
 
     The loop keeps a running maximum of each query's scores, and running sums of `exp(score - max)`
     and of `exp(score - max) value`. When the maximum grows, both sums are rescaled.
     """
+    queries, keys, values, *bias = tensors
+    iterator = blocks.iterator
 
-    def step(pair: Pair, row: tuple[Tensor, ...]) -> tuple[Pair, tuple[Tensor, ...]]:
+    def step(pair: Pair, row: Tensors) -> tuple[Pair, Tensors]:
         context, total, old_max = row
-        query = blocks.cast(tensors.query[pair[0]]) * scale
-        key, value = (blocks.cast(x[pair[1]]) for x in (tensors.key, tensors.value))
+        query = blocks.cast(queries[pair[0]]) * scale
+        key, value = blocks.cast(keys[pair[1]]), blocks.cast(values[pair[1]])
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-        scores = blocks.mask_scores(scores, tensors.bias, pair)
+        scores = blocks.mask_scores(scores, bias, pair)
         new_max = ops.max(scores, axis=-1, keepdims=True, initial=float("-inf"))
         new_max = ops.maximum(old_max, new_max)  # without `initial`, empty batches fail
         finite_max = _finite(new_max)
@@ -280,31 +270,26 @@ def _forward(blocks: _Blocks, tensors: _SplitTensors, scale: float) -> tuple[Ten
         total = total * rescale + ops.sum(weights, axis=-1, keepdims=True)
         dropped = _multiply(weights, blocks.dropout_mask(pair))
         context = context * rescale + ops.matmul(dropped, value)
-        return blocks.iterator.next(pair), (context, total, new_max)
+        return iterator.next(pair), (context, total, new_max)
 
-    *rows, _ = ops.shape(tensors.query)
-    context = ops.zeros((*rows, tensors.value.shape[-1]), blocks.dtype)
-    total = ops.zeros((*rows, 1), blocks.dtype)
-    maximum = ops.full((*rows, 1), float("-inf"), blocks.dtype)
-    context, total, maximum = update_rows(
-        blocks.iterator.is_valid,
-        lambda pair: (pair[0],) * 3,
-        step,
-        blocks.iterator.first(),
-        (context, total, maximum),
-    )
+    def rows(pair: Pair) -> Tensors:
+        return (pair[0],) * 3
+
+    *shape, _ = ops.shape(queries)
+    context = ops.zeros((*shape, values.shape[-1]), blocks.dtype)
+    total = ops.zeros((*shape, 1), blocks.dtype)
+    maximum = ops.full((*shape, 1), float("-inf"), blocks.dtype)
+    tables: Tensors = (context, total, maximum)
+    tables = update_rows(iterator.is_valid, rows, step, iterator.first(), tables)
+    context, total, maximum = tables
     has_unmasked = total != 0
     context = context / ops.where(has_unmasked, total, 1)
     return context, ops.where(has_unmasked, _finite(maximum) + ops.log(total), maximum)
 
 
 def _backward(
-    blocks: _Blocks,
-    tensors: _SplitTensors,
-    scale: float,
-    results: tuple[Tensor, Tensor],
-    upstream: tuple[Tensor, Tensor],
-) -> tuple[Tensor, ...]:
+    blocks: _Blocks, tensors: Tensors, scale: float, results: Pair, upstream: Pair
+) -> Tensors:
     """Compute gradients by query, key, value and bias; weights are `exp(score - log-sum-exp)`.
 
     The gradient by a score is `weight (gradient by the weight - mean)`. The mean is weighted by the
@@ -313,17 +298,19 @@ def _backward(
     Args:
         results: contexts and log-sum-exps, from `_forward`. upstream: their gradients.
     """
-    context, log_sum_exp = results[0], _finite(results[1])
+    queries, keys, values, *bias = tensors
+    iterator, (context, log_sum_exp) = blocks.iterator, results
+    log_sum_exp = _finite(log_sum_exp)
     by_context = blocks.split_queries(blocks.cast(upstream[0]))
     by_log_sum_exp = blocks.split_queries(blocks.cast(upstream[1][..., None]))
     mean = ops.sum(by_context * context, axis=-1, keepdims=True) - by_log_sum_exp
 
-    def step(pair: Pair, row: tuple[Tensor, ...]) -> tuple[Pair, tuple[Tensor, ...]]:
+    def step(pair: Pair, row: Tensors) -> tuple[Pair, Tensors]:
         i, j = pair
-        query, by_row = blocks.cast(tensors.query[i]) * scale, by_context[i]
-        key, value = blocks.cast(tensors.key[j]), blocks.cast(tensors.value[j])
+        query, by_row = blocks.cast(queries[i]) * scale, by_context[i]
+        key, value = blocks.cast(keys[j]), blocks.cast(values[j])
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-        scores = blocks.mask_scores(scores, tensors.bias, pair)
+        scores = blocks.mask_scores(scores, bias, pair)
         weights = ops.exp(scores - log_sum_exp[i])
         mask = blocks.dropout_mask(pair)
         by_value = ops.einsum("bgts,bgtv->bgsv", _multiply(weights, mask), by_row)
@@ -331,25 +318,17 @@ def _backward(
         by_scores = weights * (by_weights - mean[i])
         by_query = ops.matmul(by_scores, key) * scale
         by_key = ops.einsum("bgts,bgtk->bgsk", by_scores, query)
-        by_bias = (_sum_by_distance(blocks, by_scores) for _ in tensors.bias)
+        by_bias = (_sum_by_distance(blocks, by_scores) for _ in bias)
         gradients = (by_query, by_key, by_value, *by_bias)
         row = tuple(x + y for x, y in zip(row, gradients, strict=True))
-        return blocks.iterator.next(pair), row
+        return iterator.next(pair), row
 
-    def rows(pair: Pair) -> tuple[Tensor, ...]:
-        return (*pair, pair[1], *(blocks.distance_index(pair) for _ in tensors.bias))
+    def rows(pair: Pair) -> Tensors:
+        return (*pair, pair[1], *(blocks.distance_index(pair) for _ in bias))
 
-    like = (*tensors[:3], *tensors.bias)
-    gradients = tuple(ops.zeros(ops.shape(x), blocks.dtype) for x in like)
-    iterator = blocks.iterator
+    gradients = tuple(ops.zeros(ops.shape(x), blocks.dtype) for x in tensors)
     gradients = update_rows(iterator.is_valid, rows, step, iterator.first(), gradients)
-    by_query, by_key, by_value, *by_bias = gradients
-    return (
-        blocks.merge_queries(by_query),
-        blocks.merge_sources(by_key),
-        blocks.merge_sources(by_value),
-        *(blocks.merge_distances(x) for x in by_bias),
-    )
+    return blocks.merge(*gradients)
 
 
 def _sum_by_distance(blocks: _Blocks, by_scores: Tensor) -> Tensor:
@@ -366,10 +345,4 @@ def _multiply(weights: Tensor, mask: Tensor | None) -> Tensor:
 
 def _finite(x: Tensor) -> Tensor:
     """Replace infinities and NaN by 0."""
-    return ops.where(ops.isfinite(x), x, ops.zeros((), x.dtype))
-
-
-def _count(length: Tensor, size: int) -> Tensor:
-    """Return the number of blocks, at least one."""
-    count = -(-length // size)
-    return max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
+    return ops.where(ops.isfinite(x), x, 0)

@@ -8,13 +8,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from attention_zoo.ops.masking import at_least_float32
-from attention_zoo.ops.projected_cross_entropy import (
-    Mixture,
-    Projection,
-    log_sum,
-    projected_cross_entropy,
-)
+from attention_zoo.ops.masking import at_least_float32, zero_masked
+from attention_zoo.ops.projected_cross_entropy import Projection, log_sum, projected_cross_entropy
 from attention_zoo.typing import Tensor
 
 UNKNOWN = 1
@@ -69,13 +64,12 @@ def copied_log_probs(
     if copies:
         padding = ((0, 0),) * (len(logits.shape) - 1) + ((0, copies),)
         generated = ops.pad(generated, padding, constant_values=math.log(MIN_PROBABILITY))
-    copied = ops.log(
-        ops.maximum(_sum_by_token(_cast_to_float32(weights), source, size), MIN_PROBABILITY)
+    copied = _sum_by_token(_cast_to_float32(weights), source, size)
+    copied = ops.log(ops.maximum(copied, MIN_PROBABILITY))
+    log_generate, log_copy, copied = (
+        ops.cast(x, generated.dtype) for x in (log_generate[..., None], log_copy[..., None], copied)
     )
-    log_generate, log_copy = (
-        ops.cast(log_gate[..., None], generated.dtype) for log_gate in (log_generate, log_copy)
-    )
-    return log_sum(log_generate + generated, log_copy + ops.cast(copied, generated.dtype))
+    return log_sum(log_generate + generated, log_copy + copied)
 
 
 def copied_share(
@@ -117,35 +111,22 @@ def copied_cross_entropy(
     """
     labels = ops.cast(labels, "int32")
     is_labelled = ops.not_equal(labels, 0)
-    weights = ops.where(
-        is_labelled[..., None],
-        copy_projection.weights,
-        ops.zeros((), copy_projection.weights.dtype),
-    )
-    log_generate, log_copy = _compute_log_gates(
-        ops.where(is_labelled, copy_projection.gate, ops.zeros((), copy_projection.gate.dtype)),
-        weights,
-    )
-    log_copy = log_copy + ops.cast(
-        _compute_log_mass(weights, copy_projection.source, labels), log_copy.dtype
-    )
-    in_vocabulary = labels < copy_projection.projection.kernel.shape[1]
-    log_copy = ops.where(
-        in_vocabulary, log_copy, log_sum(log_generate + math.log(MIN_PROBABILITY), log_copy)
-    )
+    projection, gate, weights, source = copy_projection
+    gate, weights = ops.where(is_labelled, gate, 0), zero_masked(weights, is_labelled)
+    log_generate, log_copy = _compute_log_gates(gate, weights)
+    log_copy = log_copy + ops.cast(_compute_log_mass(weights, source, labels), log_copy.dtype)
+    in_vocabulary = labels < projection.kernel.shape[1]
+    unknown = log_sum(log_generate + math.log(MIN_PROBABILITY), log_copy)
+    log_copy = ops.where(in_vocabulary, log_copy, unknown)
     log_generate = ops.where(in_vocabulary, log_generate, LOG_ZERO)
-    hidden = copy_projection.projection.hidden
-    flat = [
-        ops.reshape(tensor, (-1,))
-        for tensor in (labels, in_vocabulary, is_labelled, log_generate, log_copy)
-    ]
-    return projected_cross_entropy(
-        copy_projection.projection._replace(hidden=ops.reshape(hidden, (-1, hidden.shape[-1]))),
-        ops.where(flat[1], flat[0], 0),
-        flat[2],
-        rows=rows,
-        mixture=Mixture(*(ops.cast(log_gate, "float32") for log_gate in flat[3:])),
+    labels = ops.where(in_vocabulary, labels, 0)
+    labels, is_labelled, log_generate, log_copy = (
+        ops.reshape(x, (-1,)) for x in (labels, is_labelled, log_generate, log_copy)
     )
+    mixture = ops.cast(log_generate, "float32"), ops.cast(log_copy, "float32")
+    hidden = ops.reshape(projection.hidden, (-1, projection.hidden.shape[-1]))
+    projection = projection._replace(hidden=hidden)
+    return projected_cross_entropy(projection, labels, is_labelled, rows=rows, mixture=mixture)
 
 
 def _compute_log_gates(gate: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,7 +140,7 @@ def _compute_log_mass(weights: Tensor, source: Tensor, tokens: Tensor) -> Tensor
     """Compute `log sum_{i: w_i = w} a_i`, `(B, T)`, for the token ids w in `tokens`, `(B, T)`."""
     is_match = ops.equal(ops.cast(source, "int32")[:, None, :], tokens[..., None])
     weights = _cast_to_float32(weights)
-    mass = ops.sum(ops.where(is_match, weights, ops.zeros((), weights.dtype)), axis=-1)
+    mass = ops.sum(ops.where(is_match, weights, 0), axis=-1)
     return ops.log(ops.maximum(mass, MIN_PROBABILITY))
 
 
@@ -172,10 +153,8 @@ def _sum_by_token(weights: Tensor, source: Tensor, size: int) -> Tensor:
     tokens = ops.reshape(tokens, (shape[0], *(1,) * (len(shape) - 2), shape[-1]))
     tokens = ops.reshape(ops.broadcast_to(tokens, shape), (rows, shape[-1]))
     index = tokens + size * ops.arange(rows, dtype="int32")[:, None]
-    count = rows * shape[-1]
-    sums = ops.segment_sum(
-        ops.reshape(weights, (count,)), ops.reshape(index, (count,)), rows * size
-    )
+    flat = ops.reshape(weights, (rows * shape[-1],)), ops.reshape(index, (rows * shape[-1],))
+    sums = ops.segment_sum(*flat, rows * size)
     return ops.reshape(sums, (*shape[:-1], size))
 
 

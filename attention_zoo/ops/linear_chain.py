@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from keras import backend, ops
 
 from attention_zoo.ops.arguments import check_shape
-from attention_zoo.ops.masking import as_boolean_mask, to_front, zero_masked
+from attention_zoo.ops.masking import as_boolean_mask, combine_masks, to_front, zero_masked
 from attention_zoo.ops.recurrence import scan
 from attention_zoo.typing import Tensor
 
@@ -63,26 +63,17 @@ def make_chain(
     tags = transitions.shape[-1]
     check_shape("emissions", emissions.shape, ("batch", "positions", tags))
     check_shape("transitions", transitions.shape, (tags, tags))
-    dtypes = [backend.standardize_dtype(x.dtype) for x in (emissions, transitions)]
-    dtype = "float64" if "float64" in dtypes else "float32"
-    if mask is None:
-        mask = ops.ones_like(emissions[..., 0], dtype="bool")
-    else:
+    starts, ends = (ops.zeros((tags,)) if x is None else x for x in (starts, ends))
+    starts, ends = ops.convert_to_tensor(starts), ops.convert_to_tensor(ends)
+    check_shape("starts", starts.shape, (tags,))
+    check_shape("ends", ends.shape, (tags,))
+    all_positions = ops.ones_like(emissions[..., 0], dtype="bool")
+    if mask is not None:
         mask = as_boolean_mask(mask, "mask", tuple(emissions.shape[:2]))
-        mask = ops.logical_and(mask, ops.ones_like(emissions[..., 0], dtype="bool"))
-    boundaries = []
-    for name, boundary in (("starts", starts), ("ends", ends)):
-        boundary = (
-            ops.zeros((tags,), dtype) if boundary is None else ops.convert_to_tensor(boundary)
-        )
-        check_shape(name, boundary.shape, (tags,))
-        boundaries.append(boundary)
-    lowest = ops.cast(FORBIDDEN, dtype)
-    energies = (zero_masked(emissions, mask), transitions, *boundaries)
-    emissions, transitions, starts, ends = (
-        ops.maximum(ops.cast(x, dtype), lowest) for x in energies
-    )
-    return Chain(emissions, transitions, starts, ends, mask)
+    mask = combine_masks(mask, all_positions)
+    dtype = backend.result_type(emissions.dtype, transitions.dtype, "float32")
+    energies = (zero_masked(emissions, mask), transitions, starts, ends)
+    return Chain(*(ops.maximum(ops.cast(x, dtype), FORBIDDEN) for x in energies), mask)
 
 
 def pack(chain: Chain) -> Tensor:
@@ -139,7 +130,7 @@ def run_forward(chain: Chain, reduce: Callable[[Tensor], Tensor]) -> ForwardResu
         chain: the energies.
         reduce: reduces `(B, K, K)` to `(B, K)`, over the previous tags, the middle axis.
     """
-    is_unmasked, is_first = find_unmasked_and_first(chain.mask)
+    is_unmasked, is_first, _ = split_positions(chain.mask)
 
     def step(state: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         energy, is_unmasked, is_first = step_inputs
@@ -154,11 +145,11 @@ def run_forward(chain: Chain, reduce: Callable[[Tensor], Tensor]) -> ForwardResu
     return ForwardResult(incoming, last)
 
 
-def find_unmasked_and_first(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which positions are unmasked, and which is the first of these, `(T, B, 1)` each."""
-    count = ops.cumsum(ops.cast(mask, "int32"), axis=1)
-    is_first = ops.logical_and(mask, count == 1)
-    return ops.transpose(mask)[..., None], ops.transpose(is_first)[..., None]
+def split_positions(mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which positions are unmasked, the first of these, the others; `(T, B, 1)` each."""
+    mask = ops.transpose(mask)[..., None]
+    count = ops.cumsum(ops.cast(mask, "int32"), axis=0)
+    return mask, ops.logical_and(mask, count == 1), ops.logical_and(mask, count > 1)
 
 
 def reduce_max(x: Tensor) -> Tensor:
@@ -189,30 +180,25 @@ def _propagate_marginals(
         Marginals of the tags at each position, `(T, B, K)`, 0 at masked positions, and of adjacent
         pairs of tags, `(K, K)`, summed over positions and sentences.
     """
-    is_unmasked, is_first = find_unmasked_and_first(chain.mask)
-    zero = ops.zeros((), chain.emissions.dtype)
+    is_unmasked, _, has_previous = split_positions(chain.mask)
     alphas = forward_result.incoming + ops.swapaxes(chain.emissions, 0, 1)
     transposed = ops.transpose(chain.transitions)
-    has_previous = ops.logical_and(is_unmasked, ops.logical_not(is_first))
     has_previous = ops.logical_and(has_previous, forward_result.incoming > IMPOSSIBLE)
 
     def step(state: tuple[Tensor, ...], step_inputs: tuple[Tensor, ...]) -> Any:
         marginal, pairs = state
         previous, incoming, is_unmasked, has_previous = step_inputs
         candidates = previous[:, None, :] + transposed - incoming[:, :, None]  # (B, to, from)
-        flow = ops.exp(ops.where(has_previous[:, :, None], candidates, zero))
-        flow = flow * ops.where(has_previous, marginal, zero)[:, :, None]
+        flow = ops.exp(ops.where(has_previous[:, :, None], candidates, 0))
+        flow = flow * ops.where(has_previous, marginal, 0)[:, :, None]
+        pairs = pairs + ops.sum(flow, axis=0)
         previous_marginal = ops.where(is_unmasked, ops.sum(flow, axis=1), marginal)
-        return (previous_marginal, pairs + ops.sum(flow, axis=0)), ops.where(
-            is_unmasked, marginal, zero
-        )
+        return (previous_marginal, pairs), ops.where(is_unmasked, marginal, 0)
 
     inputs = (ops.roll(alphas, 1, axis=0), forward_result.incoming, is_unmasked, has_previous)
-    inputs = tuple(ops.flip(x, axis=0) for x in inputs)
-    (_, pairs), tag_marginals = scan(
-        step, (end_marginals, ops.zeros_like(transposed)), inputs, like=end_marginals
-    )
-    return ops.flip(tag_marginals, axis=0), ops.transpose(pairs)
+    state = (end_marginals, ops.zeros_like(transposed))
+    (_, pairs), tag_marginals = scan(step, state, inputs, like=end_marginals, reverse=True)
+    return tag_marginals, ops.transpose(pairs)
 
 
 def _compute_end_marginals(chain: Chain, last: Tensor) -> Tensor:
@@ -222,7 +208,7 @@ def _compute_end_marginals(chain: Chain, last: Tensor) -> Tensor:
     tag_marginals = ops.exp(energy - top)
     tag_marginals = tag_marginals / ops.sum(tag_marginals, axis=1, keepdims=True)
     is_valid = ops.logical_and(ops.any(chain.mask, axis=1, keepdims=True), top > IMPOSSIBLE)
-    return ops.where(is_valid, tag_marginals, ops.zeros((), tag_marginals.dtype))
+    return ops.where(is_valid, tag_marginals, 0)
 
 
 # ------------------------------------------------------------------ partition function and scores
@@ -235,30 +221,22 @@ def log_partition(chain: Chain) -> Tensor:
     and pairs. If all sequences are forbidden, the result is below `IMPOSSIBLE` and the gradient 0.
     """
 
-    def run(
-        emissions: Tensor, transitions: Tensor, starts: Tensor, ends: Tensor, counts: Tensor
-    ) -> tuple[Tensor, Callable[..., Any]]:
-        chain = Chain(emissions, transitions, starts, ends, counts > 0)
+    def run(*inputs: Tensor) -> tuple[Tensor, Callable[..., Any]]:
+        *energies, counts = inputs
+        chain = Chain(*energies, counts > 0)
         forward_result = run_forward(chain, reduce_log_sum)
         total = reduce_log_sum((forward_result.last + chain.ends)[..., None])[:, 0]
-        total = ops.where(ops.any(chain.mask, axis=1), total, ops.zeros((), total.dtype))
+        total = ops.where(ops.any(chain.mask, axis=1), total, 0)
 
         def gradient(*upstream_args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = upstream_args[0] if upstream is None else upstream
             end_marginals = _compute_end_marginals(chain, forward_result.last) * upstream[:, None]
             tag_marginals, pairs = _propagate_marginals(chain, forward_result, end_marginals)
-            _, is_first = find_unmasked_and_first(chain.mask)
-            start_gradient = ops.sum(
-                ops.where(is_first, tag_marginals, ops.zeros((), tag_marginals.dtype)), axis=(0, 1)
-            )
-            tag_marginals = ops.swapaxes(tag_marginals, 0, 1)
-            return (
-                tag_marginals,
-                pairs,
-                start_gradient,
-                ops.sum(end_marginals, axis=0),
-                ops.zeros_like(counts),
-            )
+            _, is_first, _ = split_positions(chain.mask)
+            by_emissions = ops.swapaxes(tag_marginals, 0, 1)
+            by_starts = ops.sum(ops.where(is_first, tag_marginals, 0), axis=(0, 1))
+            by_ends = ops.sum(end_marginals, axis=0)
+            return by_emissions, pairs, by_starts, by_ends, ops.zeros_like(counts)
 
         return total, gradient
 
@@ -275,9 +253,8 @@ def marginals(chain: Chain) -> Tensor:
     It is 0 at masked positions, and for sentences whose sequences are all forbidden.
     """
     forward_result = run_forward(chain, reduce_log_sum)
-    tag_marginals, _ = _propagate_marginals(
-        chain, forward_result, _compute_end_marginals(chain, forward_result.last)
-    )
+    end_marginals = _compute_end_marginals(chain, forward_result.last)
+    tag_marginals, _ = _propagate_marginals(chain, forward_result, end_marginals)
     return ops.swapaxes(tag_marginals, 0, 1)
 
 
@@ -289,8 +266,7 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
         tags: `(B, T)` integers, ignored at masked positions. A number outside of 0 .. K-1 makes the
             sequence forbidden.
     """
-    size, zero = chain.starts.shape[0], ops.zeros((), chain.emissions.dtype)
-    positions = ops.shape(tags)[1]
+    size, positions = chain.starts.shape[0], ops.shape(tags)[1]
     is_tag = ops.logical_and(tags >= 0, tags < size)
     one_hot = ops.one_hot(ops.where(chain.mask, tags, -1), size, dtype=chain.emissions.dtype)
     score = ops.sum(one_hot * chain.emissions, axis=(1, 2))
@@ -299,12 +275,12 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
     tags = ops.pad(tags, ((0, 0), (0, 1)))
     count = ops.sum(ops.cast(chain.mask, "int32"), axis=1)
     steps = ops.take(ops.reshape(chain.transitions, (-1,)), tags[:, :-1] * size + tags[:, 1:])
-    steps = ops.where(ops.arange(positions, dtype="int32") < count[:, None] - 1, steps, zero)
+    steps = ops.where(ops.arange(positions, dtype="int32") < count[:, None] - 1, steps, 0)
     last_tags = ops.take_along_axis(tags, ops.maximum(count - 1, 0)[:, None], axis=1)[:, 0]
     boundary_scores = ops.take(chain.starts, tags[:, 0]) + ops.take(chain.ends, last_tags)
-    score = score + ops.sum(steps, axis=1) + ops.where(count > 0, boundary_scores, zero)
+    score = score + ops.sum(steps, axis=1) + ops.where(count > 0, boundary_scores, 0)
     is_invalid = ops.any(ops.logical_and(chain.mask, ops.logical_not(is_tag)), axis=1)
-    return ops.where(is_invalid, ops.cast(FORBIDDEN, score.dtype), score)
+    return ops.where(is_invalid, FORBIDDEN, score)
 
 
 def partial_score(chain: Chain, allowed: Tensor) -> Tensor:
@@ -314,5 +290,5 @@ def partial_score(chain: Chain, allowed: Tensor) -> Tensor:
         chain: the energies.
         allowed: `(B, T, K)` booleans, the allowed tags at each position.
     """
-    energies = ops.where(allowed, chain.emissions, ops.cast(FORBIDDEN, chain.emissions.dtype))
+    energies = ops.where(allowed, chain.emissions, FORBIDDEN)
     return log_partition(chain._replace(emissions=zero_masked(energies, chain.mask)))

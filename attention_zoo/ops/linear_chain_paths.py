@@ -11,10 +11,10 @@ from attention_zoo.ops.linear_chain import (
     IMPOSSIBLE,
     Chain,
     ForwardResult,
-    find_unmasked_and_first,
     reduce_log_sum,
     reduce_max,
     run_forward,
+    split_positions,
 )
 from attention_zoo.ops.random import gumbel
 from attention_zoo.ops.recurrence import scan
@@ -59,7 +59,7 @@ def sample(chain: Chain, count: int = 1, seed: Any = 0) -> Tensor:
 def _compute_best_score(chain: Chain, forward_result: ForwardResult) -> Tensor:
     """Return the greatest score of a sequence, `(B,)`; 0 for empty sentences."""
     score = ops.max(forward_result.last + chain.ends, axis=1, initial=float("-inf"))
-    return ops.where(ops.any(chain.mask, axis=1), score, ops.zeros((), score.dtype))
+    return ops.where(ops.any(chain.mask, axis=1), score, 0)
 
 
 def trace_back(chain: Chain, forward_result: ForwardResult, noise: Tensor | None = None) -> Tensor:
@@ -74,20 +74,16 @@ def trace_back(chain: Chain, forward_result: ForwardResult, noise: Tensor | None
     Returns:
         `(B, N, T)` int32, 0 at masked positions; N is 1 without noise.
     """
-    is_unmasked, is_first = find_unmasked_and_first(chain.mask)
+    is_unmasked, _, has_previous = split_positions(chain.mask)
     transposed = ops.transpose(chain.transitions)
     alphas = forward_result.incoming + ops.swapaxes(chain.emissions, 0, 1)
-    position_numbers = ops.cumsum(
-        ops.cast(chain.mask, "int32"), axis=1
-    )  # of unmasked positions, from 1
     energy = (forward_result.last + chain.ends)[:, None]
-    has_previous = ops.logical_and(is_unmasked, ops.logical_not(is_first))
     inputs = [ops.roll(alphas, 1, axis=0)[:, :, None], is_unmasked, has_previous]
     if noise is not None:
-        energy = (
-            energy + _gather_noise(noise, ops.sum(ops.cast(chain.mask, "int32"), 1)[:, None])[0]
-        )
-        inputs.append(_gather_noise(noise, position_numbers - 1))
+        counts = ops.cast(chain.mask, "int32")
+        numbers = ops.cumsum(counts, axis=1)  # of unmasked positions, from 1
+        energy = energy + _gather_noise(noise, ops.sum(counts, axis=1, keepdims=True))[0]
+        inputs.append(_gather_noise(noise, numbers - 1))
     last = ops.cast(ops.argmax(energy, axis=-1), "int32")
 
     def step(tag: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
@@ -97,9 +93,8 @@ def trace_back(chain: Chain, forward_result: ForwardResult, noise: Tensor | None
         best_tag = ops.cast(ops.argmax(energy, axis=-1), "int32")
         return ops.where(has_previous, best_tag, tag), ops.where(is_unmasked, tag, 0)
 
-    flipped = tuple(ops.flip(x, axis=0) for x in inputs)
-    _, tags = scan(step, last, flipped, like=last)
-    return ops.moveaxis(ops.flip(tags, axis=0), 0, -1)
+    _, tags = scan(step, last, tuple(inputs), like=last, reverse=True)
+    return ops.moveaxis(tags, 0, -1)
 
 
 def _gather_noise(noise: Tensor, position_numbers: Tensor) -> Tensor:
@@ -122,17 +117,15 @@ def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
         tags: `(B, N, T)` int32, 0 at masked positions.
         scores: `(B, N)`; -inf, with tags 0, if there are fewer than N allowed sequences.
     """
-    is_unmasked, is_first = find_unmasked_and_first(chain.mask)
+    is_unmasked, is_first, has_previous = split_positions(chain.mask)
     rows, _, tags = ops.shape(chain.emissions)
-    lowest = ops.cast(FORBIDDEN, chain.emissions.dtype)
-    ranks = ops.arange(count, dtype="int32")
-    starts = ops.where(ranks == 0, chain.starts[:, None], lowest)  # (K, N)
+    is_best = ops.arange(count, dtype="int32") == 0
+    starts = ops.where(is_best, chain.starts[:, None], FORBIDDEN)  # (K, N)
+    transposed = ops.transpose(chain.transitions)[:, :, None]
 
     def step(state: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         energy, is_unmasked, is_first = step_inputs
-        candidates = (
-            state[:, None] + ops.transpose(chain.transitions)[:, :, None]
-        )  # (B, to, from, N)
+        candidates = state[:, None] + transposed  # (B, to, from, N)
         candidates = ops.reshape(candidates, (rows, tags, tags * count))
         incoming, pointers = ops.top_k(candidates, count)
         incoming = ops.where(is_first, starts, ops.where(is_unmasked, incoming, state))
@@ -145,11 +138,9 @@ def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
     last, pointers = scan(step, zeros, inputs, like=like)
     last = ops.reshape(last + chain.ends[:, None], (rows, tags * count))
     scores, index = ops.top_k(last, count)
-    has_previous = ops.logical_and(is_unmasked, ops.logical_not(is_first))
     paths = _follow_pointers(ops.cast(index, "int32"), pointers, is_unmasked, has_previous)
-    scores = ops.where(
-        ops.any(chain.mask, axis=1, keepdims=True), scores, ops.where(ranks == 0, 0, lowest)
-    )
+    is_empty = ops.logical_not(ops.any(chain.mask, axis=1, keepdims=True))
+    scores = ops.where(is_empty, ops.where(is_best, 0.0, FORBIDDEN), scores)
     return _mask_forbidden(paths, scores)
 
 
@@ -167,13 +158,13 @@ def _follow_pointers(
         previous = ops.take_along_axis(ops.reshape(pointers, (rows, tags * count)), index, axis=1)
         return ops.where(has_previous, previous, index), ops.where(is_unmasked, index // count, 0)
 
-    inputs = tuple(ops.flip(x, axis=0) for x in (pointers, is_unmasked, has_previous))
-    _, paths = scan(step, index, inputs, like=index)
-    return ops.moveaxis(ops.flip(paths, axis=0), 0, -1)
+    inputs = (pointers, is_unmasked, has_previous)
+    _, paths = scan(step, index, inputs, like=index, reverse=True)
+    return ops.moveaxis(paths, 0, -1)
 
 
 def _mask_forbidden(tags: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     """Replace tags `(..., T)` by 0 and scores `(...)` by -inf for forbidden sequences."""
     is_allowed = scores > IMPOSSIBLE
-    neg_inf = ops.cast(float("-inf"), scores.dtype)
-    return ops.where(is_allowed[..., None], tags, 0), ops.where(is_allowed, scores, neg_inf)
+    scores = ops.where(is_allowed, scores, float("-inf"))
+    return ops.where(is_allowed[..., None], tags, 0), scores

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from keras import ops
 
+from attention_zoo.ops.masking import combine_masks
 from attention_zoo.typing import Tensor
 
 Pair = tuple[Tensor, Tensor]
@@ -30,12 +31,8 @@ class MaskPattern(NamedTuple):
         if self.window is not None:
             mask = ops.abs(sources - queries) <= self.window
             if self.leading:
-                leading = ops.minimum(sources, queries) < self.leading
-                mask = ops.logical_or(mask, leading)
-        if not self.causal:
-            return mask
-        causal = sources <= queries
-        return causal if mask is None else ops.logical_and(mask, causal)
+                mask = ops.logical_or(mask, ops.minimum(sources, queries) < self.leading)
+        return combine_masks(mask, sources <= queries if self.causal else None)
 
 
 FULL_ATTENTION = MaskPattern()

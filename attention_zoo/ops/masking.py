@@ -24,15 +24,11 @@ def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> T
     """
     mask = ops.convert_to_tensor(mask)
     refuse_float_mask(name, mask)
-    if len(mask.shape) != len(shape):
+    pairs = zip(mask.shape, shape, strict=False)
+    sizes_fit = all(want is None or got in (None, 1, want) for got, want in pairs)
+    if len(mask.shape) != len(shape) or not sizes_fit:
         hint = " (add the batch axis: `mask[None]`)" if len(mask.shape) + 1 == len(shape) else ""
-        raise ValueError(
-            f"{name} has shape {tuple(mask.shape)}, but rank {len(shape)} is expected, "
-            f"shape {shape}{hint}"
-        )
-    for got, want in zip(mask.shape, shape, strict=True):
-        if got is not None and want is not None and got not in (1, want):
-            raise ValueError(f"{name} has shape {tuple(mask.shape)}, but {shape} is expected")
+        raise ValueError(f"{name} has shape {tuple(mask.shape)}, but {shape} is expected{hint}")
     return mask if backend.standardize_dtype(mask.dtype) == "bool" else ops.not_equal(mask, 0)
 
 
@@ -124,9 +120,8 @@ def to_end(mask: Tensor) -> Tensor:
 def unmask_empty_rows(mask: Tensor) -> Tensor:
     """Unmask the first position of fully masked rows of a mask `(B, T)`, as cuDNN needs one."""
     first = ops.arange(ops.shape(mask)[1], dtype="int32") == 0
-    return ops.logical_or(
-        mask, ops.logical_and(first, ops.logical_not(ops.any(mask, axis=1, keepdims=True)))
-    )
+    is_empty = ops.logical_not(ops.any(mask, axis=1, keepdims=True))
+    return ops.logical_or(mask, ops.logical_and(first, is_empty))
 
 
 def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -136,7 +131,7 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
         x: `(..., L, D)`.
         mask: `(..., L)` booleans, or None for no change.
     """
-    return x if mask is None else ops.where(mask[..., None], x, ops.zeros((), x.dtype))
+    return x if mask is None else ops.where(mask[..., None], x, 0)
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -156,12 +151,10 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         mask: boolean, broadcasts against `scores`, or None.
     """
     scores = at_least_float32(scores)
-    zero = ops.zeros((), scores.dtype)
     if mask is not None:
         has_unmasked = ops.any(mask, axis=-1, keepdims=True)
-        lowest = ops.where(has_unmasked, ops.full((), float("-inf"), scores.dtype), zero)
-        scores = ops.where(mask, scores, lowest)
+        scores = ops.where(mask, scores, ops.where(has_unmasked, float("-inf"), 0.0))
     # `ops.softmax` warns about an axis of size 1, which is valid here.
     one_source = scores.shape[-1] == 1
     weights = ops.ones_like(scores) if one_source else ops.softmax(scores, axis=-1)
-    return weights if mask is None else ops.where(mask, weights, zero)
+    return weights if mask is None else ops.where(mask, weights, 0)

@@ -93,17 +93,11 @@ def stretch(x: Tensor, steps: Tensor, sources: Tensor) -> Tensor:
         `(..., T + S + 1)`, for the distances -T .. S, as `skew` takes them.
     """
     max_distance, ends = x.shape[-1] // 2, ops.shape(x)[:-1]
-    before, after = _positive(steps - max_distance), _positive(sources - max_distance)
-    first, last = (
-        _positive(max_distance - steps),
-        max_distance + 1 + _minimum(max_distance, sources),
-    )
-    parts = [
-        ops.broadcast_to(x[..., :1], (*ends, before)),
-        x[..., first:last],
-        ops.broadcast_to(x[..., -1:], (*ends, after)),
-    ]
-    return ops.concatenate(parts, axis=-1)
+    first = _positive(max_distance - steps)
+    last = x.shape[-1] - _positive(max_distance - sources)
+    before = ops.broadcast_to(x[..., :1], (*ends, _positive(steps - max_distance)))
+    after = ops.broadcast_to(x[..., -1:], (*ends, _positive(sources - max_distance)))
+    return ops.concatenate([before, x[..., first:last], after], axis=-1)
 
 
 def shrink(x: Tensor, max_distance: int, steps: Tensor, sources: Tensor) -> Tensor:
@@ -117,14 +111,14 @@ def shrink(x: Tensor, max_distance: int, steps: Tensor, sources: Tensor) -> Tens
         `(..., 2 n + 1)`, for the distances -n .. n.
     """
     rows = ops.shape(x)[:-1]
-    first, last = _positive(steps - max_distance), steps + 1 + _minimum(max_distance, sources)
+    missing = _positive(max_distance - steps), _positive(max_distance - sources)
+    first, last = _positive(steps - max_distance), steps + 1 + max_distance - missing[1]
 
     def zeros(count: Tensor) -> Tensor:
         return ops.zeros((*rows, count), x.dtype)
 
     inner = _slice_columns(x, first, last - first)
-    padding = zeros(_positive(max_distance - steps)), zeros(_positive(max_distance - sources))
-    inner = ops.concatenate([padding[0], inner, padding[1]], axis=-1)
+    inner = ops.concatenate([zeros(missing[0]), inner, zeros(missing[1])], axis=-1)
     before = ops.sum(_slice_columns(x, 0, first), axis=-1, keepdims=True)
     after = ops.sum(_slice_columns(x, last, steps + sources + 1 - last), axis=-1, keepdims=True)
     return inner + ops.concatenate([before, zeros(2 * max_distance - 1), after], axis=-1)
@@ -136,16 +130,14 @@ def _slice_columns(x: Tensor, first: Tensor, count: Tensor) -> Tensor:
     return ops.slice(x, (*(0 for _ in rows), first), (*rows, count))
 
 
+def count_blocks(length: Tensor, size: int) -> Tensor:
+    """Return the number of blocks of `size` positions, at least one; the length may be a tensor."""
+    return 1 + _positive(-(-length // size) - 1)
+
+
 def _positive(count: Tensor) -> Tensor:
     """Return `max(count, 0)`; the count may be a tensor."""
     return max(count, 0) if isinstance(count, int) else ops.maximum(count, 0)
-
-
-def _minimum(count: int, other_count: Tensor) -> Tensor:
-    """Return the lesser of two counts, the second of which may be a tensor."""
-    return (
-        min(count, other_count) if isinstance(other_count, int) else ops.minimum(count, other_count)
-    )
 
 
 def linear_slopes(heads: int) -> list[float]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from attention_zoo.ops.positions import count_blocks
 from attention_zoo.ops.recurrence import scan
 from attention_zoo.typing import Tensor
 
@@ -31,16 +32,6 @@ class Projection(NamedTuple):
         return logits if self.bias is None else logits + ops.cast(self.bias, logits.dtype)
 
 
-class Mixture(NamedTuple):
-    """Mixture of the softmax with a second distribution (such as copying), `(N,)` each.
-
-    `p(y) = exp(first) softmax(logits)_y + exp(second)`
-    """
-
-    first: Tensor
-    second: Tensor
-
-
 class _Tokens(NamedTuple):
     """Tokens: hidden `(N, D)`, the others `(N,)`; in chunks, with one more leading axis.
 
@@ -59,7 +50,7 @@ def projected_cross_entropy(
     weights: Tensor,
     label_smoothing: float = 0.0,
     rows: int | None = None,
-    mixture: Mixture | None = None,
+    mixture: tuple[Tensor, ...] = (),
 ) -> Tensor:
     """Compute `sum_n w_n ((1 - e) -log p_n(y_n) + e mean_v -log p_n(v))`, a float32 scalar.
 
@@ -75,19 +66,18 @@ def projected_cross_entropy(
         weights: w, `(N,)`; tokens of weight 0 are ignored, whatever their other values.
         label_smoothing: e.
         rows: tokens per chunk; if None, about CELLS / V, from 64 to 256.
-        mixture: float32, a second distribution over the labels; requires e = 0.
+        mixture: `(first, second)`, `(N,)` float32 each: adds a second distribution (such as
+            copying), `p(y) = exp(first) softmax(logits)_y + exp(second)`; requires e = 0.
     """
     rows = rows or min(256, max(64, MAX_LOGITS // projection.kernel.shape[1]))
     tensors = [ops.copy(part) for part in projection if part is not None]
-    tensors, num_projection = [*tensors, *(mixture or ())], len(tensors)
+    tensors, num_projection = [*tensors, *mixture], len(tensors)
     weights, labels = ops.cast(weights, "float32"), ops.cast(labels, "int32")
     is_weighted = ops.not_equal(weights, 0)
-    tensors[0] = ops.where(is_weighted[:, None], tensors[0], ops.zeros((), tensors[0].dtype))
-    is_valid = ops.logical_and(labels >= 0, labels < tensors[1].shape[1])
-    weights = ops.where(
-        ops.logical_or(is_valid, ops.logical_not(is_weighted)), weights, float("nan")
-    )
-    labels = ops.where(is_valid, labels, 0)
+    tensors[0] = ops.where(is_weighted[:, None], tensors[0], 0)
+    is_outside = ops.logical_or(labels < 0, labels >= tensors[1].shape[1])
+    weights = ops.where(ops.logical_and(is_weighted, is_outside), float("nan"), weights)
+    labels = ops.where(is_outside, 0, labels)
 
     def run(*parts: Tensor) -> tuple[Tensor, Callable[..., Any]]:
         projection = Projection(*parts[:num_projection])
@@ -96,10 +86,8 @@ def projected_cross_entropy(
 
         def gradient(*tensors: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = tensors[0] if upstream is None else upstream
-            return tuple(
-                ops.cast(part * upstream, like.dtype)
-                for part, like in zip(gradients, parts, strict=True)
-            )
+            pairs = zip(gradients, parts, strict=True)
+            return tuple(ops.cast(part * upstream, like.dtype) for part, like in pairs)
 
         return loss, gradient
 
@@ -153,13 +141,11 @@ def _loss_and_gradients(
     by_mixture = [ops.reshape(part, (-1,))[:count] for part in by_mixture]
     if by_mixture:
         tokens = tokens._replace(weights=-by_mixture[0])
-    linear_terms, linear_gradients = _compute_linear_terms(
-        projection, tokens, over_classes, smoothing
-    )
+    linear_loss, linear = _compute_linear_terms(projection, tokens, over_classes, smoothing)
     gradients = [by_hidden, *by_weights]
     if not is_half_precision:
-        gradients = [a - b for a, b in zip(gradients, linear_gradients, strict=True)]
-    return loss - linear_terms, [*gradients, *by_mixture]
+        gradients = [a - b for a, b in zip(gradients, linear, strict=True)]
+    return loss - linear_loss, [*gradients, *by_mixture]
 
 
 def _apply_mixture(losses: Tensor, chunk: _Tokens) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
@@ -182,7 +168,7 @@ def log_sum(a: Tensor, b: Tensor) -> Tensor:
 def _split_into_chunks(tokens: _Tokens, rows: int) -> _Tokens:
     """Split tokens into at least one chunk, `(chunks, rows, ...)`; padding has weight 0."""
     count = ops.shape(tokens.labels)[0]
-    padding = -count % rows if isinstance(count, int) and count else _count_padding(count, rows)
+    padding = count_blocks(count, rows) * rows - count
 
     def split(part: Tensor) -> Tensor:
         padded = ops.pad(part, ((0, padding), *((0, 0),) * (len(part.shape) - 1)))
@@ -190,13 +176,6 @@ def _split_into_chunks(tokens: _Tokens, rows: int) -> _Tokens:
 
     chunks: _Tokens = keras.tree.map_structure(split, tokens)
     return chunks
-
-
-def _count_padding(count: Any, rows: int) -> Any:
-    """Return the number of padding tokens that complete the chunks, at least one chunk."""
-    if isinstance(count, int):
-        return rows
-    return ops.maximum(-(-count // rows), 1) * rows - count
 
 
 def _compute_linear_terms(
@@ -216,8 +195,6 @@ def _compute_linear_terms(
     gradients = [by_hidden, by_kernel]
     if projection.bias is not None:
         means += ops.mean(ops.cast(projection.bias, "float32"))
-        label_counts = ops.segment_sum(tokens.weights, tokens.labels, size)
-        gradients.append(
-            (1 - smoothing) * label_counts + smoothing / size * ops.sum(tokens.weights)
-        )
+        counts = ops.segment_sum(tokens.weights, tokens.labels, size)
+        gradients.append((1 - smoothing) * counts + smoothing / size * ops.sum(tokens.weights))
     return smoothing * ops.sum(tokens.weights * means), gradients

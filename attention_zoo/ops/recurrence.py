@@ -14,7 +14,9 @@ Nest = Any
 Step = Callable[[Nest, Nest], tuple[Nest, Nest]]
 
 
-def scan(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple[Nest, Nest]:
+def scan(
+    step: Step, state: Nest, inputs: Nest, like: Nest, reverse: bool = False
+) -> tuple[Nest, Nest]:
     """Run `state, outputs_t = step(state, inputs_t)` along the first axis of `inputs`.
 
     Args:
@@ -22,13 +24,14 @@ def scan(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple[Nest, Nest]
         state: the initial state.
         inputs: nest of `(T, ...)`.
         like: a nest of tensors with the structure, shapes and dtypes of `outputs_t`.
+        reverse: whether to run from the last t to the first; outputs keep the order of the inputs.
 
     Returns:
         The final state, and the outputs as a nest of `(T, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
-        return _scan_tensorflow(step, state, inputs, like)
-    return ops.scan(step, state, inputs)
+        return _scan_tensorflow(step, state, inputs, like, reverse)
+    return ops.scan(step, state, inputs, reverse=reverse)
 
 
 def linear_recurrence(decay: Tensor, inflow: Tensor, parallel: bool = True) -> Tensor:
@@ -53,9 +56,8 @@ def linear_recurrence(decay: Tensor, inflow: Tensor, parallel: bool = True) -> T
         def gradient(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, Tensor]:
             upstream = args[0] if upstream is None else upstream
             decay_back = ops.roll(ops.flip(decay, axis=-1), 1, axis=-1)
-            by_inflow = ops.flip(
-                _compute_recurrence(decay_back, ops.flip(upstream, axis=-1), parallel), axis=-1
-            )
+            flipped = ops.flip(upstream, axis=-1)
+            by_inflow = ops.flip(_compute_recurrence(decay_back, flipped, parallel), axis=-1)
             return by_inflow * _shift(results, 1), by_inflow
 
         return results, gradient
@@ -92,7 +94,9 @@ def _compute_sequentially(decay: Tensor, inflow: Tensor) -> Tensor:
     return ops.moveaxis(results, 0, -1)
 
 
-def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple[Nest, Nest]:
+def _scan_tensorflow(
+    step: Step, state: Nest, inputs: Nest, like: Nest, reverse: bool
+) -> tuple[Nest, Nest]:
     """Run `scan` by `while_loop` and TensorArrays; XLA's gradient needs `maximum_iterations`."""
     import tensorflow as tf
 
@@ -104,23 +108,24 @@ def _scan_tensorflow(step: Step, state: Nest, inputs: Nest, like: Nest) -> tuple
     sources = [tf.TensorArray(x.dtype, length).unstack(x) for x in leaves]
     is_static = leaves[0].shape[0] is not None
     size = length if is_static else tf.maximum(length, 1)
-    sinks = [
-        tf.TensorArray(x.dtype, size, element_shape=x.shape, clear_after_read=False)
-        for x in tree.flatten(like)
-    ]
-    if not is_static:  # an empty TensorArray has no row shape unless a row was written
-        sinks = [sink.write(0, x) for sink, x in zip(sinks, tree.flatten(like), strict=True)]
+    sinks = []
+    for x in tree.flatten(like):
+        sink = tf.TensorArray(x.dtype, size, element_shape=x.shape, clear_after_read=False)
+        # an empty TensorArray has no row shape unless a row was written
+        sinks.append(sink if is_static else sink.write(0, x))
 
     def body(t: Tensor, flat: list[Tensor], sinks: list[Any]) -> tuple[Tensor, list, list]:
-        step_inputs = tree.pack_sequence_as(inputs, [source.read(t) for source in sources])
+        row = length - 1 - t if reverse else t
+        step_inputs = tree.pack_sequence_as(inputs, [source.read(row) for source in sources])
         new, outputs = step(tree.pack_sequence_as(state, flat), step_inputs)
-        new_sinks = [sink.write(t, x) for sink, x in zip(sinks, tree.flatten(outputs), strict=True)]
-        return t + 1, tree.flatten(new), new_sinks
+        pairs = zip(sinks, tree.flatten(outputs), strict=True)
+        return t + 1, tree.flatten(new), [sink.write(row, x) for sink, x in pairs]
+
+    def is_running(t: Tensor, *_: Any) -> Tensor:
+        return t < length
 
     loop_vars = (tf.constant(0), tree.flatten(state), sinks)
-    _, flat, sinks = tf.while_loop(
-        lambda t, *_: t < length, body, loop_vars, maximum_iterations=length
-    )
+    _, flat, sinks = tf.while_loop(is_running, body, loop_vars, maximum_iterations=length)
     stacked = [sink.stack() if is_static else sink.stack()[:length] for sink in sinks]
     return tree.pack_sequence_as(state, flat), tree.pack_sequence_as(like, stacked)
 
@@ -151,13 +156,9 @@ def update_rows(
 
     def body(state: Nest, tables: tuple[Tensor, ...]) -> tuple[Nest, tuple[Tensor, ...]]:
         index = rows(state)
-        state, step_inputs = step(
-            state, tuple(table[i] for table, i in zip(tables, index, strict=True))
-        )
-        starts = [
-            (i, *(0 for _ in table.shape[1:])) for table, i in zip(tables, index, strict=True)
-        ]
-        updates = zip(tables, starts, step_inputs, strict=True)
+        state, new = step(state, tuple(x[i] for x, i in zip(tables, index, strict=True)))
+        starts = [(i, *(0 for _ in x.shape[1:])) for x, i in zip(tables, index, strict=True)]
+        updates = zip(tables, starts, new, strict=True)
         return state, tuple(ops.slice_update(table, i, x[None]) for table, i, x in updates)
 
     _, tables = ops.while_loop(lambda state, _: condition(state), body, (state, tables))
@@ -176,10 +177,8 @@ def _update_rows_tensorflow(
 
     def body(state: Nest, arrays: list[Any]) -> tuple[Nest, list[Any]]:
         index = rows(state)
-        state, step_inputs = step(
-            state, tuple(a.read(i) for a, i in zip(arrays, index, strict=True))
-        )
-        return state, [a.write(i, x) for a, i, x in zip(arrays, index, step_inputs, strict=True)]
+        state, new = step(state, tuple(a.read(i) for a, i in zip(arrays, index, strict=True)))
+        return state, [a.write(i, x) for a, i, x in zip(arrays, index, new, strict=True)]
 
     _, arrays = tf.while_loop(lambda state, _: condition(state), body, (state, arrays))
     return tuple(array.stack() for array in arrays)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from keras import ops
 
-from attention_zoo.ops.arguments import number
+from attention_zoo.ops.arguments import rate
 from attention_zoo.ops.masking import at_least_float32
 from attention_zoo.typing import Tensor
 
 
 def check_label_smoothing(label_smoothing: float) -> float:
     """Return `label_smoothing`; raise ValueError unless it is in [0, 1)."""
-    if not 0 <= number(label_smoothing) < 1:
-        raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}")
-    return label_smoothing
+    return rate("label_smoothing", label_smoothing)
 
 
 def smoothed_cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:

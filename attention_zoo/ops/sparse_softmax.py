@@ -35,7 +35,7 @@ def hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     masked_scores, mask = _mask_scores(scores, mask)
     first = ops.argmax(_pad(masked_scores, 1), axis=-1)
     best = ops.one_hot(first, ops.shape(scores)[-1], dtype=scores.dtype)
-    return ops.where(mask, best, ops.zeros((), scores.dtype))
+    return ops.where(mask, best, 0)
 
 
 def top_k_mask(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
@@ -91,7 +91,7 @@ def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> T
     solve = _BY_SORTING[float(alpha)] if by_sorting else _by_bisection
     greatest = ops.stop_gradient(solve(ops.stop_gradient(below), ops.stop_gradient(a)))
     weights, _ = _deformed_exp(below, _newton_step(below, greatest, a), a)
-    return weights if mask is None else ops.where(mask, weights, ops.zeros((), weights.dtype))
+    return weights if mask is None else ops.where(mask, weights, 0)
 
 
 def _mask_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ def _mask_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     if mask is None:
         return scores, full_mask
     full_mask = ops.logical_and(mask, full_mask)
-    return ops.where(full_mask, scores, ops.full((), float("-inf"), scores.dtype)), full_mask
+    return ops.where(full_mask, scores, float("-inf")), full_mask
 
 
 def _pad(scores: Tensor, count: int) -> Tensor:
@@ -127,10 +127,10 @@ def _deformed_exp(below: Tensor, greatest: Tensor, a: Tensor) -> tuple[Tensor, T
 
     Outside of the support `step` is set to 0, so that no infinite slope is multiplied by 0.
     """
-    step, zero = a * below / greatest**a, ops.zeros((), below.dtype)
+    step = a * below / greatest**a
     inside = step > -1
-    step = ops.where(inside, step, zero)
-    weights = ops.where(inside, greatest * ops.exp(ops.log1p(step) / a), zero)
+    step = ops.where(inside, step, 0)
+    weights = ops.where(inside, greatest * ops.exp(ops.log1p(step) / a), 0)
     return weights, weights / (1 + step)
 
 
@@ -143,7 +143,7 @@ def _newton_step(below: Tensor, greatest: Tensor, a: Tensor) -> Tensor:
     """
     weights, gains = _deformed_exp(below, greatest, a)
     slope = ops.stop_gradient(ops.sum(gains, axis=-1, keepdims=True))
-    slope = ops.where(slope > 0, slope, ops.ones((), slope.dtype))
+    slope = ops.where(slope > 0, slope, 1)
     return greatest * (1 - (ops.sum(weights, axis=-1, keepdims=True) - 1) / slope)
 
 
@@ -201,7 +201,6 @@ def _sort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _last_of_support(x: Tensor, support: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """Return the entry of `x` at the last position of the support, and the support's size."""
-    size = ops.sum(ops.cast(support, count.dtype), axis=-1, keepdims=True)
-    size = ops.maximum(size, 1)
-    last = ops.where(ops.equal(count, size), x, ops.zeros((), x.dtype))
+    size = ops.maximum(ops.sum(ops.cast(support, count.dtype), axis=-1, keepdims=True), 1)
+    last = ops.where(ops.equal(count, size), x, 0)
     return ops.sum(last, axis=-1, keepdims=True), size

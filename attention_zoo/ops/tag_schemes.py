@@ -87,19 +87,15 @@ def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
     duplicates = sorted({name for name in tags if list(tags).count(name) > 1})
     if duplicates:
         raise ValueError(f"tag {duplicates[0]!r} is listed twice; list every tag once")
-    may_start = np.array(
-        [letter == OUTSIDE or letter in rules.starts for letter, _ in letters_and_types], bool
-    )
-    may_end = np.array(
-        [letter == OUTSIDE or letter in rules.closes for letter, _ in letters_and_types], bool
-    )
-    continuable = np.array([letter in rules.continuable for letter, _ in letters_and_types], bool)
-    continues = np.array([letter in rules.continues for letter, _ in letters_and_types], bool)
+
+    def has_letter_in(letters: str) -> np.ndarray:
+        return np.array([letter in letters for letter, _ in letters_and_types], bool)
+
+    starts, ends = has_letter_in(rules.starts + OUTSIDE), has_letter_in(rules.closes + OUTSIDE)
+    continuable, continues = has_letter_in(rules.continuable), has_letter_in(rules.continues)
     types = np.array([kind for _, kind in letters_and_types], dtype=object)
     continues_span = continuable[:, None] & continues & (types[:, None] == types)
-    constraints = TagConstraints(
-        (may_end[:, None] & may_start) | continues_span, may_start, may_end
-    )
+    constraints = TagConstraints((ends[:, None] & starts) | continues_span, starts, ends)
     _check_tags_are_usable(constraints, scheme, tags)
     return constraints
 
@@ -118,9 +114,8 @@ def split_tag(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
 
 def _check_tags_are_usable(constraints: TagConstraints, scheme: str, tags: Sequence[str]) -> None:
     """Raise ValueError for a tag that no valid sequence contains."""
-    is_usable = _find_reachable(constraints.starts, constraints.transitions) & _find_reachable(
-        constraints.ends, constraints.transitions.T
-    )
+    transitions, starts, ends = constraints
+    is_usable = _find_reachable(starts, transitions) & _find_reachable(ends, transitions.T)
     if not is_usable.all():
         name = tags[int(np.argmin(is_usable))]
         raise ValueError(

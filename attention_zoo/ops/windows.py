@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras import ops
 
@@ -43,10 +43,10 @@ def gather_positions(x: Tensor, positions: Tensor, batch_dims: int) -> Tensor:
     *batch, length = ops.shape(x)[: batch_dims + 1]
     rest = ops.shape(x)[batch_dims + 1 :]
     row_shape = (*batch, *(1,) * (len(positions.shape) - batch_dims))
-    rows = ops.reshape(ops.arange(_product(batch), dtype="int32"), row_shape)
+    rows = ops.reshape(ops.arange(math.prod(batch), dtype="int32"), row_shape)
 
     def gather() -> Tensor:
-        flat = ops.reshape(x, (_product(batch) * length, *rest))
+        flat = ops.reshape(x, (math.prod(batch) * length, *rest))
         return ops.take(flat, rows * length + ops.clip(positions, 0, length - 1), axis=0)
 
     def zeros() -> Tensor:
@@ -63,11 +63,4 @@ def scatter_window(weights: Tensor, window: Window, length: Tensor) -> Tensor:
     offset = ops.arange(length, dtype="int32") - window.start  # of each source within the window
     full = gather_positions(weights, offset, batch_dims=len(weights.shape) - 1)
     inside = ops.logical_and(offset >= 0, offset < width)
-    return ops.where(inside, full, ops.zeros((), weights.dtype))
-
-
-def _product(sizes: Any) -> Any:
-    """Return the product of sizes that may be tensors."""
-    if all(isinstance(size, int) for size in sizes):
-        return math.prod(sizes)
-    return ops.prod(ops.stack([ops.cast(size, "int32") for size in sizes]))
+    return ops.where(inside, full, 0)

@@ -267,12 +267,12 @@ def test_coverage_penalty_equals_exhaustive_search() -> None:
     ),
     ({"method": "sampling", "top_p": 1.5}, "top_p must be a finite number from 0 to 1, got 1.5"),
     ({"method": "sampling", "top_p": 0}, "top_p must be above 0, got 0"),
-    ({"banned_tokens": [-1]}, "an id of banned_tokens must be an integer of at least 0, got -1"),
+    ({"banned_tokens": [-1]}, "an id of banned_tokens must be at least 0, got -1"),
     ({"banned_tokens": 7}, "banned_tokens must be a list of token ids, got 7"),
     ({"prefix_tokens": "ab"}, "prefix_tokens must be a list of token ids, got 'ab'"),
     (
         {"forced_tokens": {-1: 2}},
-        "a position of forced_tokens must be an integer of at least 0, got -1",
+        "a position of forced_tokens must be at least 0, got -1",
     ),
     ({"forced_tokens": [1]}, "forced_tokens must be {position: token id}, got [1]"),
     ({"max_length_ratio": 0}, "max_length_ratio must be a finite number from 1e-06 to 1000, got 0"),
@@ -334,10 +334,10 @@ def test_conflicting_options_raise(options: Any) -> None:
         {"prefix": np.array([[1, END]]), "sources": 1, "min_length": 3},
         "prefix of source 0 forces the end token at position 1 but min_length is 3",
     ),
-    ({"source_mask": MASK[1:]}, "source_mask must have shape (200, any), got (199, 3)"),
+    ({"source_mask": MASK[1:]}, "source_mask must be (200, any), got shape (199, 3)"),
     (
         {"source_mask": MASK[:, :2]},
-        "the attention of step must have shape (200, 1, 2), got (200, 1, 3)",
+        "the attention of step must be (200, 1, 2), got shape (200, 1, 3)",
     ),
     (
         {"source_mask": MASK.astype("float32")},
@@ -346,14 +346,14 @@ def test_conflicting_options_raise(options: Any) -> None:
     ({"rules": ["x"]}, "rules must be a list of decoding.Rule, got a str in it"),
     (
         {"max_length": ops.convert_to_tensor(0)},
-        "max_length must be an integer of at least 1, got 0",
+        "max_length must be at least 1, got 0",
     ),
     (
         {"max_length": ops.convert_to_tensor([3, 4])},
         "max_length must be a scalar integer, got int32 of shape (2,)",
     ),
-    ({"source_keys": np.arange(3)}, "source_keys must have shape (200), got (3,)"),
-    ({"start_token": np.arange(3)}, "start_token must have shape (200), got (3,)"),
+    ({"source_keys": np.arange(3)}, "source_keys must be (200), got shape (3,)"),
+    ({"start_token": np.arange(3)}, "start_token must be (200), got shape (3,)"),
     (
         {"rules": [AllowedTokens(ALLOWED_PER_SOURCE[1:])]},
         "mask must have 200 rows, one for each source, got shape (199, 5)",
@@ -373,7 +373,7 @@ def test_conflicting_options_raise(options: Any) -> None:
         {"rules": [Automaton(np.zeros((1, 4), int))]},
         "the last axis of transitions must be the vocabulary size 5, got shape (1, 4)",
     ),
-    ({"method": "contrastive"}, "method 'contrastive' needs hidden (B, N, D)"),
+    ({"method": "contrastive"}, "method 'contrastive' needs hidden, but step returns hidden=None"),
     literal=True,
 )
 def test_arguments_that_do_not_fit_the_decoder_raise(options: Any) -> None:

@@ -223,17 +223,17 @@ def test_one_trace_covers_all_batch_sizes_and_source_lengths(jit_compile: bool) 
 
 
 @refuses(
-    ({"beam_width": 0}, "beam_width must be an integer of at least 1, got 0"),
+    ({"beam_width": 0}, "beam_width must be at least 1, got 0"),
     ({"beam_width": 2.5}, "beam_width must be an integer of at least 1, got 2.5"),
     ({"beam_width": True}, "beam_width must be an integer of at least 1, got True"),
-    ({"max_length": 0}, "max_length must be an integer of at least 1, got 0"),
-    ({"n_best": 0}, "n_best must be an integer of at least 1, got 0"),
-    ({"end_token": -1}, "end_token must be an integer of at least 0, got -1"),
+    ({"max_length": 0}, "max_length must be at least 1, got 0"),
+    ({"n_best": 0}, "n_best must be at least 1, got 0"),
+    ({"end_token": -1}, "end_token must be at least 0, got -1"),
     ({"end_token": 6}, "end_token must be below the vocabulary size 6, got 6"),
-    ({"start_token": -1}, "start_token must be an integer of at least 0, got -1"),
+    ({"start_token": -1}, "start_token must be at least 0, got -1"),
     ({"start_token": "<s>"}, "start_token must be an integer of at least 0, got '<s>'"),
-    ({"pad_token": -1}, "pad_token must be an integer of at least 0, got -1"),
-    ({"batch_size": -1}, "batch_size must be an integer of at least 0, got -1"),
+    ({"pad_token": -1}, "pad_token must be at least 0, got -1"),
+    ({"batch_size": -1}, "batch_size must be at least 0, got -1"),
     ({"length_penalty": "gnnt"}, "unknown length penalty 'gnnt'; did you mean 'gnmt'"),
     (
         {"length_penalty_weight": -1.0},
@@ -273,12 +273,12 @@ def step_with_flat_state(tokens: Any, state: Any) -> StepOutput:
     ("step", "message"),
     [
         (lambda tokens, state: (tokens, state), "step must return a StepOutput, got tuple"),
-        (step_with_flat_logits, "the logits of step must have shape (2, 1, any), got (2, 6)"),
-        (step_with_flat_attention, "the attention of step must have shape (2, 1, any), got (2, 4)"),
+        (step_with_flat_logits, "the logits of step must be (2, 1, any), got shape (2, 6)"),
+        (step_with_flat_attention, "the attention of step must be (2, 1, any), got shape (2, 4)"),
         (step_without_state, "step must return a state of 1 tensors, got 0"),
         (
             step_with_flat_state,
-            "a leaf of the state of step must have shape (2, 1, ...), got (2, 3)",
+            "a leaf of the state of step must be (2, 1, ...), got shape (2, 3)",
         ),
     ],
 )
@@ -302,14 +302,14 @@ def make_inconsistent_step(change: Any) -> Any:
 
 @pytest.mark.parametrize("method", [{}, {"method": "sampling"}, {"method": "contrastive"}], ids=str)
 @refuses(
-    (lambda x: x._replace(logits=x.logits[:, :1]), "shape (2, 3, 6), got (2, 1, 6)"),
+    (lambda x: x._replace(logits=x.logits[:, :1]), "(2, 3, 6), got shape (2, 1, 6)"),
     (
         lambda x: x._replace(logits=ops.zeros((2, 3, 7))),
-        "the logits of step must have shape (2, 3, 6), got (2, 3, 7)",
+        "the logits of step must be (2, 3, 6), got shape (2, 3, 7)",
     ),
     (
         lambda x: x._replace(state=x.state[:, :1]),
-        "a leaf of the state of step must have shape (2, 3, 3), got (2, 1, 3)",
+        "a leaf of the state of step must be (2, 3, 3), got shape (2, 1, 3)",
     ),
     (
         lambda x: x._replace(state=ops.cast(x.state, "int32")),
@@ -317,7 +317,7 @@ def make_inconsistent_step(change: Any) -> Any:
     ),
     (
         lambda x: x._replace(state=ops.zeros((2, 3, 4))),
-        "a leaf of the state of step must have shape (2, 3, 3), got (2, 3, 4)",
+        "a leaf of the state of step must be (2, 3, 3), got shape (2, 3, 4)",
     ),
     (
         lambda x: x._replace(state=(x.state, x.state)),
@@ -325,12 +325,12 @@ def make_inconsistent_step(change: Any) -> Any:
     ),
     (
         lambda x: x._replace(attention=ops.zeros((2, 3, 3))),
-        "the attention of step must have shape (2, 3, 4), got (2, 3, 3)",
+        "the attention of step must be (2, 3, 4), got shape (2, 3, 3)",
     ),
     (lambda x: x._replace(attention=None), "step must return attention at every step or never"),
     (
         lambda x: x._replace(hidden=x.hidden[:, :1]),
-        "the hidden of step must have shape (2, 3, 5), got (2, 1, 5)",
+        "the hidden of step must be (2, 3, 5), got shape (2, 1, 5)",
     ),
     (tuple, "step must return a StepOutput, got tuple"),
     literal=True,
@@ -350,7 +350,7 @@ def test_later_step_of_another_structure_raises(change: Any, method: dict[str, A
 
 def test_state_of_another_batch_size_raises() -> None:
     for batch in (2, np.int64(2)):
-        with pytest.raises(ValueError, match=r"shape \(2, ...\), got \(3, 4\)"):
+        with pytest.raises(ValueError, match=r"must be \(2, \.\.\.\), got shape \(3, 4\)"):
             run_search(
                 make_constant_step([0.0] * 6), ops.zeros((3, 4)), batch_size=batch, **OPTIONS
             )

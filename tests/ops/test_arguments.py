@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from keras import ops
 
 from attention_zoo.ops import check_shape, number, sizes_or, whole_number
 
@@ -27,6 +28,17 @@ def test_whole_number_rejects_values_below_low() -> None:
     assert whole_number("seed", 0, low=0) == 0
     with pytest.raises(ValueError, match="seed must be at least 0, got -1"):
         whole_number("seed", -1, low=0)
+
+
+def test_whole_number_rejects_values_above_high() -> None:
+    assert whole_number("seed", 5, high=5) == 5
+    with pytest.raises(ValueError, match="seed must be at most 5, got 6"):
+        whole_number("seed", 6, high=5)
+
+
+def test_whole_number_truncates_long_values() -> None:
+    with pytest.raises(ValueError, match=r"got \[0, 0, [0, ]*\.\.\.$"):
+        whole_number("units", [0] * 100)
 
 
 def test_number_returns_nan_for_other_types() -> None:
@@ -54,5 +66,16 @@ def test_check_shape_rejects_other_shapes(
 
 def test_unknown_sizes_match_any_size() -> None:
     check_shape("query", (None, 3, None), (2, "steps", 4))
+    check_shape("query", (2, 3), (None, ops.convert_to_tensor(4)))
     check_shape("query", (2, 3), sizes_or(("batch", "steps"), (None, 3)))
     assert sizes_or(("batch", "steps"), (None, 0)) == ("batch", 0)
+
+
+def test_an_ellipsis_permits_more_axes() -> None:
+    for shape in ((2,), (2, 3), (None, 3, 4)):
+        check_shape("state", shape, (2, ...))
+    for wrong in ((), (3,), (3, 2)):
+        with pytest.raises(ValueError, match=r"state must be \(2, \.\.\.\), got shape \("):
+            check_shape("state", wrong, (2, ...))
+    with pytest.raises(ValueError, match=r"state must be \(2, any, \.\.\.\), got shape \(2,\)"):
+        check_shape("state", (2,), (2, None, ...))

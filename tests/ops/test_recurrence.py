@@ -24,7 +24,7 @@ from tests.layers.running import (
 DECAY = np.array([0.5, -0.25], "float32")
 
 
-def decaying_sum(inputs: Any, start: Any) -> Any:
+def decaying_sum(inputs: Any, start: Any, reverse: bool = False) -> Any:
     """`s_t = s_{t-1} * decay + x_t`, and both `s_t` and `s_t * x_t` of every step."""
 
     def step(state: dict[str, Any], step_inputs: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
@@ -35,7 +35,7 @@ def decaying_sum(inputs: Any, start: Any) -> Any:
         )
 
     state = {"total": start, "count": ops.zeros((), "int32")}
-    return scan(step, state, (inputs,), like=(start, {"product": start}))
+    return scan(step, state, (inputs,), like=(start, {"product": start}), reverse=reverse)
 
 
 def reference_decaying_sum(inputs: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -62,15 +62,49 @@ def test_scan_equals_a_loop(mode: str, length: int) -> None:
     assert int(array(state["count"])) == length
 
 
+@pytest.mark.parametrize("length", [0, 1, 5])
 @pytest.mark.parametrize("mode", MODES)
-def test_scan_has_gradients(mode: str) -> None:
+def test_reverse_scan_equals_a_scan_of_flipped_inputs(mode: str, length: int) -> None:
+    inputs = np.random.default_rng(0).normal(size=(length, 3, 2)).astype("float32")
+    start = ops.ones((3, 2))
+    state, (totals, products) = compiled(lambda x: decaying_sum(x, start, reverse=True), mode)(
+        ops.convert_to_tensor(inputs)
+    )
+    want, last = reference_decaying_sum(inputs[::-1], np.ones((3, 2), "float32"))
+    close(totals, want[::-1], 1e-6)
+    close(products["product"], want[::-1] * inputs, 1e-6)
+    close(state["total"], last, 1e-6)
+
+
+@needs_dynamic_shapes
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_of_dynamic_length(reverse: bool) -> None:
+    def call(inputs: Any) -> Any:
+        return decaying_sum(inputs, ops.ones((3, 2)), reverse)[1][0]
+
+    run = with_dynamic_shapes(call, (None, 3, 2))
+    order = slice(None, None, -1 if reverse else 1)
+    for length in (0, 1, 5):
+        inputs = np.random.default_rng(0).normal(size=(length, 3, 2)).astype("float32")
+        want, _ = reference_decaying_sum(inputs[order], np.ones((3, 2), "float32"))
+        close(run(inputs), want[order], 1e-6)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_scan_has_gradients(mode: str, reverse: bool) -> None:
     """The gradient by an input is the decay to the power of the remaining steps."""
     inputs, start = np.ones((3, 1, 2), "float32"), np.ones((1, 2), "float32")
-    run = differentiable(keras.layers.Identity(), lambda x, s: decaying_sum(x, s)[0]["total"], mode)
+
+    def call(inputs: Any, start: Any) -> Any:
+        return decaying_sum(inputs, start, reverse)[0]["total"]
+
+    run = differentiable(keras.layers.Identity(), call, mode)
     _, (by_inputs, by_start), _ = run(inputs, start)
     probe = np.cos([1.0, 2.0])
     for t in range(3):
-        np.testing.assert_allclose(by_inputs[t, 0], probe * DECAY ** (2 - t), rtol=1e-5)
+        remaining = t if reverse else 2 - t
+        np.testing.assert_allclose(by_inputs[t, 0], probe * DECAY**remaining, rtol=1e-5)
     np.testing.assert_allclose(by_start[0], probe * DECAY**3, rtol=1e-5)
 
 

@@ -15,20 +15,16 @@ from attention_zoo.decoding.rules.repetition import RepetitionPenalty
 
 def make_rules(options: SearchOptions, end_token: int, pad_token: int, prefix: Any) -> list[Rule]:
     """Return the rules that the options define."""
-    rules: list[Rule] = []
-    if options.repetition_penalty != 1:
-        rules.append(RepetitionPenalty(options.repetition_penalty))
-    if options.banned_tokens:
-        rules.append(BannedTokens(options.banned_tokens))
-    if options.min_length > 1:
-        rules.append(MinLength(options.min_length, end_token))
-    if options.no_repeat_ngram:
-        rules.append(NoRepeatNgram(options.no_repeat_ngram))
-    if options.plan:
-        rules.append(ForcedTokens(options.plan))
-    if prefix is not None:
-        rules.append(Prefix(prefix, pad_token))
-    return rules
+    penalty, ngram = options.repetition_penalty, options.no_repeat_ngram
+    rules: list[Rule | None] = [
+        RepetitionPenalty(penalty) if penalty != 1 else None,
+        BannedTokens(options.banned_tokens) if options.banned_tokens else None,
+        MinLength(options.min_length, end_token) if options.min_length > 1 else None,
+        NoRepeatNgram(ngram) if ngram else None,
+        ForcedTokens(options.plan) if options.plan else None,
+        Prefix(prefix, pad_token) if prefix is not None else None,
+    ]
+    return [rule for rule in rules if rule is not None]
 
 
 __all__ = [

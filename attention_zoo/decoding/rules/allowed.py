@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.decoding.rules.base import Rule, check_sources
+from attention_zoo.decoding.rules.base import Rule, check_sources, check_vocabulary
 
 
 class BannedTokens(Rule):
@@ -41,20 +41,15 @@ class AllowedTokens(Rule):
         zoo_ops.refuse_float_mask("mask", mask)
         self.mask = ops.cast(mask, "bool")
         if len(self.mask.shape) not in (1, 2, 3):
-            raise ValueError(
-                f"mask must have shape (V,), (B, V) or (B, L, V), got {tuple(self.mask.shape)}"
-            )
+            got = tuple(self.mask.shape)
+            raise ValueError(f"mask must have shape (V,), (B, V) or (B, L, V), got {got}")
         self.is_per_source = len(self.mask.shape) > 1
 
     def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
         mask = self.mask
         if self.is_per_source:
             check_sources("mask", mask, shape)
-        if mask.shape[-1] != shape[-1]:
-            raise ValueError(
-                f"the last axis of mask must be the vocabulary size {shape[-1]}, got shape "
-                f"{tuple(mask.shape)}"
-            )
+        check_vocabulary("mask", mask, shape)
         if len(mask.shape) == 1:
             return mask[None, None]
         if len(mask.shape) == 2:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from attention_zoo.decoding.rules.base import Rule
+from attention_zoo.decoding.rules.base import Rule, check_vocabulary
 
 
 class Automaton(Rule):
@@ -30,20 +30,15 @@ class Automaton(Rule):
             )
         if table.max() >= len(table) or table.min() < -1:
             wrong = table.max() if table.max() >= len(table) else table.min()
-            raise ValueError(
-                f"transitions must be states from 0 to {len(table) - 1}, or -1, got {wrong}"
-            )
+            last = len(table) - 1
+            raise ValueError(f"transitions must be states from 0 to {last}, or -1, got {wrong}")
         self.transitions = table.astype("int32")
 
     def initial_state(self, batch_size: Any, max_length: Any) -> Any:
         return ops.zeros((batch_size, 1), dtype="int32")
 
     def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
-        if self.transitions.shape[1] != shape[-1]:
-            raise ValueError(
-                f"the last axis of transitions must be the vocabulary size {shape[-1]}, got shape "
-                f"{self.transitions.shape}"
-            )
+        check_vocabulary("transitions", self.transitions, shape)
         return ops.take(ops.convert_to_tensor(self.transitions), state, axis=0) >= 0
 
     def update_state(self, state: Any, tokens: Any, step: Any) -> Any:

@@ -58,9 +58,8 @@ def as_rules(rules: Iterable[Rule] | Rule) -> tuple[Rule, ...]:
     rules = tuple(rules) if isinstance(rules, Iterable) else (rules,)
     for rule in rules:
         if not isinstance(rule, Rule):
-            raise ValueError(
-                f"rules must be a list of decoding.Rule, got a {type(rule).__name__} in it"
-            )
+            got = type(rule).__name__
+            raise ValueError(f"rules must be a list of decoding.Rule, got a {got} in it")
     return rules
 
 
@@ -68,6 +67,14 @@ def check_sources(name: str, x: Any, shape: tuple[Any, ...]) -> None:
     """Raise ValueError if the static batch sizes of `x (B, ...)` and of the search differ."""
     rows, batch = x.shape[0], shape[0]
     if isinstance(rows, int) and isinstance(batch, int) and rows != batch:
+        got = tuple(x.shape)
+        raise ValueError(f"{name} must have {batch} rows, one for each source, got shape {got}")
+
+
+def check_vocabulary(name: str, x: Any, shape: tuple[Any, ...]) -> None:
+    """Raise ValueError if the last axis of `x` is not the vocabulary of the search."""
+    if x.shape[-1] != shape[-1]:
         raise ValueError(
-            f"{name} must have {batch} rows, one for each source, got shape {tuple(x.shape)}"
+            f"the last axis of {name} must be the vocabulary size {shape[-1]}, got shape "
+            f"{tuple(x.shape)}"
         )

@@ -26,9 +26,6 @@ def compute_occurrence_mask(tokens: Any, vocabulary: int) -> Any:
     flat = ops.reshape(tokens, (batch * width, length))
     index = rows + ops.where(flat < 0, vocabulary, flat)
     size = batch * width * length
-    counts = ops.scatter(
-        ops.reshape(index, (size, 1)),
-        ops.ones((size,), dtype="int32"),
-        (batch * width * (vocabulary + 1),),
-    )
+    index, ones = ops.reshape(index, (size, 1)), ops.ones((size,), dtype="int32")
+    counts = ops.scatter(index, ones, (batch * width * (vocabulary + 1),))
     return ops.reshape(counts, (batch, width, vocabulary + 1))[..., :vocabulary] > 0

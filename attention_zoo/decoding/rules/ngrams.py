@@ -20,9 +20,8 @@ class NoRepeatNgram(TokenHistoryRule):
         self.size = size
 
     def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
-        return ops.logical_not(
-            compute_occurrence_mask(self.find_ngram_ends(state, step), shape[-1])
-        )
+        ends = self.find_ngram_ends(state, step)
+        return ops.logical_not(compute_occurrence_mask(ends, shape[-1]))
 
     def find_ngram_ends(self, tokens: Any, step: Any) -> Any:
         """Return `tokens (B, N, L)` where the same token would repeat an n-gram, -1 elsewhere.
