@@ -57,24 +57,19 @@ class GraphSpans(tf.Module):
         """Return the spans of tag ids, ragged `(B, W)`; `values` has one number per word."""
         flat, rows = tags.flat_values, tags.value_rowids()
         inside, first = tf.gather(self._inside, flat), first_of_row(rows)
-        follows = tf.logical_and(shifted(tf.gather(self._goes_on, flat)), tf.logical_not(first))
+        follows = shifted(tf.gather(self._goes_on, flat)) & ~first
         kinds = tf.gather(self._kinds, flat)
         same = tf.concat([kinds[:1], kinds[:-1]], 0) == kinds
-        goes_on = inside & follows & same & tf.logical_not(tf.gather(self._begins, flat))
-        begins = tf.logical_and(inside, tf.logical_not(goes_on))
-        over = tf.logical_not(tf.concat([goes_on[1:], tf.zeros_like(goes_on[:1])], 0))
-        places = tf.ragged.range(tags.row_lengths()).flat_values
+        goes_on = inside & follows & same & ~tf.gather(self._begins, flat)
+        begins = inside & ~goes_on
+        over = inside & ~tf.concat([goes_on[1:], tf.zeros_like(goes_on[:1])], 0)
+        words = tf.cast(tf.ragged.range(tags.row_lengths()).flat_values, "int32")
         number = tf.cumsum(tf.cast(begins, "int32")) - 1
-        least = tf.math.segment_min(
-            tf.boolean_mask(values.flat_values, inside), tf.boolean_mask(number, inside)
+        inner = (tf.boolean_mask(one, inside) for one in (values.flat_values, number))
+        starts = tf.RaggedTensor.from_value_rowids(
+            tf.boolean_mask(words, begins), tf.boolean_mask(rows, begins), tags.nrows()
         )
-        of_text = tf.boolean_mask(rows, begins)
-        found = (
-            tf.cast(tf.boolean_mask(places, begins), "int32"),
-            tf.cast(tf.boolean_mask(places + 1, tf.logical_and(inside, over)), "int32"),
-            tf.boolean_mask(tf.gather(self._labels, flat), begins),
-            least,
-        )
-        return Spans(
-            *(tf.RaggedTensor.from_value_rowids(one, of_text, tags.nrows()) for one in found)
-        )
+        ends = tf.boolean_mask(words + 1, over)
+        labels = tf.boolean_mask(tf.gather(self._labels, flat), begins)
+        parts = ends, labels, tf.math.segment_min(*inner)
+        return Spans(starts, *map(starts.with_values, parts))

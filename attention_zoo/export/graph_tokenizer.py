@@ -89,16 +89,16 @@ class GraphTokenizer(tf.Module):
         pieces = tf.RaggedTensor.from_row_starts(flat, tf.where(starts)[:, 0])
         words = tf.strings.unicode_encode(pieces, "UTF-8")
         of_text = tf.boolean_mask(rows, starts)
-        tokens = self._looked_up(words) if self._longest is None else self._matched(words)
+        if self._longest is None:  # one id per piece
+            tokens = tf.RaggedTensor.from_tensor(self._ids.lookup(words)[:, None])
+        else:
+            tokens = self._matched(words)
         standing = tf.repeat(words, tokens.row_lengths())
         ids = tokens.flat_values
         standing = tf.where(ids == UNKNOWN, standing, tf.gather(self._vocabulary, ids))
         of_text = tf.repeat(of_text, tokens.row_lengths())
-        batch = tf.size(texts, tf.int64)
-        return (
-            tf.RaggedTensor.from_value_rowids(ids, of_text, batch),
-            tf.RaggedTensor.from_value_rowids(standing, of_text, batch),
-        )
+        tokens = tf.RaggedTensor.from_value_rowids(ids, of_text, tf.size(texts, tf.int64))
+        return tokens, tokens.with_values(standing)
 
     def _normalized(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Return normalized code points `(B, C)`.
@@ -114,29 +114,23 @@ class GraphTokenizer(tf.Module):
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         flat, rows = characters.flat_values, characters.value_rowids()
         space = self._classes_of(flat) & SPACE > 0
-        after_space = tf.logical_or(first_of_row(rows), shifted(space))
-        kept = tf.logical_not(tf.logical_and(space, after_space))
+        kept = ~(space & (first_of_row(rows) | shifted(space)))
         flat = tf.boolean_mask(tf.where(space, ord(MARK), flat), kept)
         rows = tf.boolean_mask(rows, kept)
         last = tf.concat([rows[1:] != rows[:-1], tf.ones_like(rows[:1], "bool")], 0)
-        kept = tf.logical_not(tf.logical_and(last, flat == ord(MARK)))
+        kept = ~(last & (flat == ord(MARK)))
         flat, rows = tf.boolean_mask(flat, kept), tf.boolean_mask(rows, kept)
-        batch = tf.size(texts, tf.int64)
-        characters = tf.RaggedTensor.from_value_rowids(flat, rows, batch)
+        characters = tf.RaggedTensor.from_value_rowids(flat, rows, tf.size(texts, tf.int64))
         return self._marked(characters) if self._marks_start else characters
 
     def _marked(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """Prepend a mark to the rows that do not start with a CJK character."""
         flat, rows = characters.flat_values, characters.value_rowids()
         bare = self._classes_of(flat) & BEGINS_BARE > 0
-        marked = tf.boolean_mask(rows, tf.logical_and(first_of_row(rows), tf.logical_not(bare)))
+        marked = tf.boolean_mask(rows, first_of_row(rows) & ~bare)
         mark = tf.fill(tf.shape(marked), ord(MARK))
         marks = tf.RaggedTensor.from_value_rowids(mark, marked, characters.nrows())
         return tf.concat([marks, characters], axis=1)
-
-    def _looked_up(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Return one id per piece."""
-        return tf.RaggedTensor.from_tensor(self._ids.lookup(words)[:, None])
 
     def _matched(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of the longest tokens from left to right.
@@ -147,12 +141,10 @@ class GraphTokenizer(tf.Module):
         count = tf.size(words)
 
         def go_on(at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_any(tf.logical_and(whole, at < sizes))
+            return tf.reduce_any(whole & (at < sizes))
 
-        def match(
-            at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            live = tf.where(tf.logical_and(whole, at < sizes))[:, 0]
+        def match(at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            live = tf.where(whole & (at < sizes))[:, 0]
             ids, taken = self._longest_match(*(tf.gather(x, live) for x in (words, at, sizes)))
             where = live[:, None]
             at = tf.tensor_scatter_nd_add(at, where, taken)
@@ -176,7 +168,7 @@ class GraphTokenizer(tf.Module):
         each = tf.repeat(words, self._longest), tf.repeat(at, self._longest)
         parts = tf.strings.substr(*each, tf.tile(lengths, tf.shape(words)), "UTF8_CHAR")
         ids = tf.reshape(self._ids.lookup(parts), [-1, self._longest])
-        fits = tf.logical_and(ids != UNKNOWN, lengths <= (sizes - at)[:, None])
+        fits = (ids != UNKNOWN) & (lengths <= (sizes - at)[:, None])
         best = tf.argmax(fits, axis=1, output_type="int32")
         found = tf.gather(ids, best, batch_dims=1)
         there = tf.reduce_any(fits, axis=1)
@@ -191,6 +183,10 @@ class GraphTokenizer(tf.Module):
     def labels(self, ids: tf.Tensor) -> tf.Tensor:
         """Return the label of each id."""
         return tf.gather(self._labels, ids)
+
+    def decode(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the text and the label of each id."""
+        return self.surfaces(ids), self.labels(ids)
 
     def text(self, surfaces: tf.Tensor) -> tf.Tensor:
         """Join surfaces `(..., L)` to texts."""
@@ -209,7 +205,7 @@ def _every(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
 
 def _at_marks(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
     """Start pieces at marks and at the start of a text."""
-    return tf.logical_or(mark, first_of_row(rows))
+    return mark | first_of_row(rows)
 
 
 def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
@@ -219,22 +215,16 @@ def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tenso
     LONGEST_RUN characters.
     """
     first = first_of_row(rows)
-    after_mark = tf.logical_and(shifted(mark), tf.logical_not(first))
-    after_word = tf.logical_and(shifted(in_words), tf.logical_not(first))
-    goes_on = tf.logical_and(in_words, after_word)
+    after_mark = shifted(mark) & ~first
+    goes_on = in_words & shifted(in_words) & ~first
     places = tf.range(tf.size(rows))
-    run = tf.cumsum(tf.cast(tf.logical_not(goes_on), "int32")) - 1
-    begins = tf.boolean_mask(places, tf.logical_not(goes_on))
+    run = tf.cumsum(tf.cast(~goes_on, "int32")) - 1
+    begins = tf.boolean_mask(places, ~goes_on)
     full = (places - tf.gather(begins, run)) % LONGEST_RUN == 0
-    return tf.where(goes_on, full, tf.logical_not(after_mark))
+    return tf.where(goes_on, full, ~after_mark)
 
 
-CUTS = {
-    "character": _every,
-    "whitespace": _at_marks,
-    "word": _in_words,
-    "subword": _in_words,
-}
+CUTS = {"character": _every, "whitespace": _at_marks, "word": _in_words, "subword": _in_words}
 
 
 def first_of_row(rows: tf.Tensor) -> tf.Tensor:

@@ -32,16 +32,8 @@ class GraphWords(tf.Module):
 
     def __init__(self) -> None:
         super().__init__(name="words")
-        self._classes_of = CharacterClasses(
-            INVISIBLE,
-            LETTERS,
-            DIGITS,
-            SYMBOLS,
-            EXTENDERS,
-            JOINERS,
-            DIGIT_JOINERS,
-            ZERO_WIDTH_JOINER,
-        )
+        classes = INVISIBLE, LETTERS, DIGITS, SYMBOLS, EXTENDERS, JOINERS, DIGIT_JOINERS
+        self._classes_of = CharacterClasses(*classes, ZERO_WIDTH_JOINER)
 
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Return the words of texts `(B,)`, ragged `(B, W)`, and their start and end, int32.
@@ -52,7 +44,7 @@ class GraphWords(tf.Module):
         flat, rows = characters.flat_values, characters.value_rowids()
         classes = self._classes_of(flat)
         seen = classes & UNSEEN_BIT == 0
-        begins = tf.logical_and(seen, tf.logical_not(_goes_on(classes, first_of_row(rows))))
+        begins = seen & ~_goes_on(classes, first_of_row(rows))
         at = tf.ragged.range(characters.row_lengths()).flat_values
         starts = tf.cast(tf.boolean_mask(at, begins), "int32")
         letters = tf.RaggedTensor.from_row_starts(
@@ -60,11 +52,9 @@ class GraphWords(tf.Module):
         )
         ends = starts + tf.cast(letters.row_lengths(), "int32")
         of_text, batch = tf.boolean_mask(rows, begins), tf.size(texts, tf.int64)
-        words, starts, ends = (
-            tf.RaggedTensor.from_value_rowids(values, of_text, batch)
-            for values in (tf.strings.unicode_encode(letters, "UTF-8"), starts, ends)
-        )
-        return words, starts, ends
+        encoded = tf.strings.unicode_encode(letters, "UTF-8")
+        words = tf.RaggedTensor.from_value_rowids(encoded, of_text, batch)
+        return words, words.with_values(starts), words.with_values(ends)
 
 
 def _goes_on(classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
@@ -74,21 +64,18 @@ def _goes_on(classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
         return of & bits > 0
 
     def before(flags: tf.Tensor) -> tf.Tensor:
-        return tf.logical_and(shifted(flags), tf.logical_not(first))
+        return shifted(flags) & ~first
 
     def after(flags: tf.Tensor) -> tf.Tensor:
-        there = tf.logical_and(flags, tf.logical_not(first))
+        there = flags & ~first
         return tf.concat([there[1:], tf.zeros_like(there[:1])], 0)
 
-    extends = tf.logical_and(has(EXTENDER), before(tf.logical_not(has(UNSEEN_BIT))))
-    solid = tf.logical_not(extends)
+    extends = has(EXTENDER) & before(~has(UNSEEN_BIT))
+    solid = ~extends
     base = tf.gather(tf.boolean_mask(classes, solid), tf.cumsum(tf.cast(solid, "int32")) - 1)
     of_letter, of_symbol = before(has(LETTER, base)), before(has(SYMBOL, base))
-    digits = tf.logical_and(before(has(DIGIT)), after(has(DIGIT)))
-    joins = tf.logical_or(
-        tf.logical_and(has(JOINER), tf.logical_and(of_letter, after(has(LETTER)))),
-        tf.logical_and(has(DIGIT_JOINER), digits),
-    )
-    letter = tf.logical_and(has(LETTER), tf.logical_or(of_letter, before(joins)))
-    tied = tf.logical_and(has(SYMBOL), tf.logical_and(before(has(TIE_BIT)), of_symbol))
+    joins_letters = has(JOINER) & of_letter & after(has(LETTER))
+    joins = joins_letters | (has(DIGIT_JOINER) & before(has(DIGIT)) & after(has(DIGIT)))
+    letter = has(LETTER) & (of_letter | before(joins))
+    tied = has(SYMBOL) & before(has(TIE_BIT)) & of_symbol
     return extends | joins | letter | tied

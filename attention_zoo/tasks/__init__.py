@@ -3,7 +3,7 @@
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks.base import TASKS, Input, Result, Task
 from attention_zoo.tasks.captioning import Caption, Captioning
-from attention_zoo.tasks.corpora import Corpus, Files, Generated
+from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus
 from attention_zoo.tasks.glimpses import GlimpseResult, Glimpses
 from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
 from attention_zoo.tasks.loading import find_task_folder, load
@@ -23,9 +23,9 @@ __all__ = [
     "Captioning",
     "Continuation",
     "Corpus",
-    "Files",
+    "FileCorpus",
     "FillMaskResult",
-    "Generated",
+    "GeneratedCorpus",
     "GlimpseResult",
     "Glimpses",
     "ImageIndex",

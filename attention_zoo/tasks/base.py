@@ -6,10 +6,10 @@ import contextlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import keras
 import numpy as np
@@ -30,17 +30,13 @@ RENAMED_OPTIONS: dict[str, str] = {"cut_source": "truncate_source"}
 class TaskRegistry(Registry):
     """Task classes by name. Installed packages register theirs through entry points."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self._loaded = False
+    _loaded = False
 
     def get(self, name: str) -> Any:
         return super().get(name)
 
     def __contains__(self, name: object) -> bool:
-        if not super().__contains__(name):
-            self._load_entry_points()
-        return super().__contains__(name)
+        return super().__contains__(name) or name in self.names()
 
     def names(self) -> list[str]:
         self._load_entry_points()
@@ -65,6 +61,8 @@ class TaskRegistry(Registry):
 
 
 TASKS = TaskRegistry("task")
+T = TypeVar("T")
+R = TypeVar("R", bound="Result")
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ class Task(ABC):
 
     The training loop, the command line, export and report pages call only the methods below. A
     subclass is registered in `TASKS` under its `name`, and implements `from_recipe`, `batches`,
-    `loss`, `predict` and `evaluate`. Its constructor takes the model and, as keyword arguments, the
+    `predict` and `evaluate`. Its constructor takes the model and, as keyword arguments, the
     tokenizers, `search`, the limits and the switches.
 
     Attributes:
@@ -200,9 +198,10 @@ class Task(ABC):
         `dataset(start)`, `in_order()` and `examples(step)`.
         """
 
-    @abstractmethod
     def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Return the training loss."""
+        """Return the training loss; by default, that of the model's `make_loss`."""
+        loss: keras.losses.Loss = self.model.make_loss(label_smoothing)
+        return loss
 
     def within_limits(self, examples: Any) -> Any:
         """Return the examples within the task's limits; by default, all of them."""
@@ -226,9 +225,9 @@ class Task(ABC):
             sources: texts, or paths of images.
             locations: location of each of them for error messages, such as file:line.
         """
-        for row, source in enumerate(sources):
+        for location, source in locate(sources, locations):
             if not source:
-                raise ValueError(f"{locations[row] if locations else f'source {row}'}: is empty")
+                raise ValueError(f"{location}: is empty")
 
     def unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that the vocabulary does not contain."""
@@ -333,7 +332,27 @@ class Task(ABC):
         raise ValueError(f"task {self.name} does not support export; implement export_module")
 
 
-def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def locate(
+    items: Sequence[T], locations: Sequence[str] | None, noun: str = "source"
+) -> Iterator[tuple[str, T]]:
+    """Pair items with their locations for error messages; by default "source 0" and so on."""
+    return zip(locations or [f"{noun} {row}" for row in range(len(items))], items, strict=True)
+
+
+def rank_results(results: Iterable[R], missing: str = "an input has no result") -> R:
+    """Return the first of the results, best first, with the others as its alternatives.
+
+    Args:
+        results: the results for one input.
+        missing: error message if there are none.
+    """
+    ranked = tuple(results)
+    if not ranked:
+        raise ValueError(missing)
+    return replace(ranked[0], alternatives=ranked[1:])
+
+
+def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return the rules; raise ValueError for a rule that depends on the sources of a batch.
 
     A task splits its inputs into batches itself, so such a rule would be applied to other sources.

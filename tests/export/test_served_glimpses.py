@@ -15,7 +15,7 @@ from PIL import Image
 
 from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import GlimpseResult, Glimpses
-from attention_zoo.tasks.glimpses.export import ServedGlimpses, grey_images
+from attention_zoo.tasks.glimpses.export import GlimpsesModule, grey_images
 from tests.export.alone import ExportedOutputs, exported
 from tests.layers.running import randomise
 from tests.tasks.captioners import encoded, picture
@@ -111,7 +111,7 @@ def test_of_double_precision() -> None:
     model = RecurrentAttentionModel(**settings, dtype=keras.dtype_policies.get("float64"))
     randomise(model)
     own = Glimpses(model, CLASSES)
-    module = ServedGlimpses(own)
+    module = GlimpsesModule(own)
     served = module.serve(tf.constant(IMAGES))
     assert {x.dtype.name for x in served.values()} == {"string", "float32"}
     plain = {name: x.numpy().tolist() for name, x in served.items()}

@@ -15,7 +15,7 @@ import numpy as np
 
 from attention_zoo.data import Batches
 from attention_zoo.registry import Registry
-from attention_zoo.tasks import TASKS, Generated, Result, Task
+from attention_zoo.tasks import TASKS, GeneratedCorpus, Result, Task
 
 LABELS = ("a", "b")
 
@@ -45,7 +45,7 @@ CORPORA = Registry("data.corpus")
 
 @CORPORA.register("random_letters")
 @dataclass
-class RandomLetters(Generated):
+class RandomLetters(GeneratedCorpus):
     """Random strings of the letters a and b."""
 
     corpus: str = "random_letters"

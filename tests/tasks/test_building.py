@@ -190,7 +190,7 @@ def test_words_of_a_tagger_that_are_rare_are_unknown() -> None:
 def test_a_tagger_without_characters_takes_any_tokenizer() -> None:
     task = build_task(tagging({"characters": None}, kind="subword"), SENTENCES)
     assert (task.characters, task.tokenizer.kind) == (None, "subword")
-    with pytest.raises(ValueError, match="needs a tokenizer of kind whitespace, got subword"):
+    with pytest.raises(ValueError, match="got subword instead of whitespace"):
         build_task(tagging(kind="subword"), SENTENCES)
 
 

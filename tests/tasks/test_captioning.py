@@ -64,7 +64,7 @@ def test_looks_lie_as_the_grid_does() -> None:
     task = captioner()
     image = read_image(IMAGES[0], (8, 24))
     result = task.model.compiled_search(image[None], SearchOptions(max_length=3))
-    answer = task._answer(image, result, (0, 0))
+    answer = next(task._make_results(image, result, 0))
     model = task.model
     encoded = model.encode(image[None], training=False)
     trace = model.start_decoding(image[None], 1, 4)

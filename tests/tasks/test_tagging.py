@@ -133,7 +133,7 @@ def test_spans_have_character_offsets() -> None:
     from attention_zoo.tasks.tagging.result import make_result
 
     task = tagger()
-    (source,) = task._sources([TEXT])
+    (source,) = task._encode_sources([TEXT])
     tags = ["B-PER", "I-PER", "O", "B-LOC", "O", "I-LOC", "O"]
     ids = [task.tags.index(tag) for tag in tags]
     likely = np.full((8, 5), 0.9)
@@ -180,9 +180,12 @@ def test_marked_words() -> None:
 def test_wrong_marks_are_refused() -> None:
     task = tagger("subword", marks=True)
     for marks, message in (
-        (None, "marks: the model takes marked words; pass the indices of those of each of the 1"),
+        (
+            None,
+            "marks: the model takes marked words; pass their indices for each of the 1 sentences",
+        ),
         ([[7]], "marks: source 0 has words 0 to 6, got 7"),
-        ([], "of each of the 1 sentences"),
+        ([], "for each of the 1 sentences"),
     ):
         with pytest.raises(ValueError, match=message):
             task.predict([TEXT], marks=marks)
@@ -265,9 +268,12 @@ LETTERS = train_tokenizer("character", ["abcdefghijklmnopqrstuvwxyz", "012345678
 
 @refuses(
     ({"model": keras.layers.Dense(3)}, "model must be a models.Tagger, got Dense"),
-    ({"characters": None}, "model takes characters, but the character tokenizer is not"),
-    ({"model": tagger().model}, "takes no characters, but the character tokenizer is given"),
-    ({"tokenizer": tagger("word").tokenizer}, "needs a tokenizer of kind whitespace, got word"),
+    ({"characters": None}, "characters must be a tokenizer for a model that takes characters"),
+    ({"model": tagger().model}, "characters must be None for a model that takes no characters"),
+    (
+        {"tokenizer": tagger("word").tokenizer},
+        r"needs tokenizers of kinds whitespace .*, got word instead of whitespace",
+    ),
     ({"tokenizer": LARGE}, f"has {LARGE.vocabulary_size} tokens, but the model's voc"),
     ({"characters": LETTERS}, f"has {LETTERS.vocabulary_size} characters, but the model's voc"),
     ({"scheme": "BMES"}, r"'B-LOC' is not a BMES tag|'I-LOC' is not a BMES tag"),

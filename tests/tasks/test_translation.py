@@ -49,7 +49,7 @@ def test_prefixes_begin_the_answers() -> None:
 
 def test_bad_prefixes_are_refused() -> None:
     for wrong in (["one"], "four", [None] * 4):
-        with pytest.raises(ValueError, match="prefixes: a text for each of the 4 texts is needed"):
+        with pytest.raises(ValueError, match="prefixes must have one text for each of the 4 texts"):
             translator().predict(SOURCES, prefixes=wrong)
     texts = [" ".join(["cat"] * 12), "a cat"]  # not searched together
     for at, prefixes in enumerate((["ein Hund sah", ""], ["", "ein Hund sah"])):

@@ -12,6 +12,7 @@ from attention_zoo.data import EncodedWords, TaggedSentences, Tokenizer, Word, s
 from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks.text_inputs import find_unknown
 
 Words = Sequence[str]
 Marked = Sequence[Sequence[int]] | None
@@ -59,7 +60,7 @@ class WordEncoder:
             marks: for each sentence, whether each word is marked; or None.
         """
         flat = [word for words in sentences for word in words]
-        ids = iter(self.tokenizer.encode(flat) if flat else [])
+        ids = iter(self.tokenizer.encode(flat))
         spelt = None if self.characters is None else iter(self._spelt(self.characters, flat))
         encoded = []
         for row, words in enumerate(sentences):
@@ -80,7 +81,7 @@ class WordEncoder:
         """Return the character ids of each token of each word."""
         parted = [[part for part in _SPACES.split(word) if part] or [word] for word in words]
         flat = [part for parts in parted for part in parts]
-        ids = iter(characters.encode(flat) if flat else [])
+        ids = iter(characters.encode(flat))
         return [[next(ids) or [UNKNOWN] for _ in parts] for parts in parted]
 
     def source(self, text: str, words: list[Word], encoded: EncodedWords) -> Source:
@@ -90,11 +91,8 @@ class WordEncoder:
         """
         labels = tuple(self.tokenizer.tokens(encoded.tokens))
         spelt = encoded.characters or [[UNKNOWN]] * len(labels)
-        unknown = tuple(
-            at
-            for at, (token, letters) in enumerate(zip(encoded.tokens, spelt, strict=True))
-            if token == self.tokenizer.unknown and UNKNOWN in letters
-        )
+        unknown = find_unknown(encoded.tokens, self.tokenizer.unknown)
+        unknown = tuple(at for at in unknown if UNKNOWN in spelt[at])
         return Source(text, words, encoded, labels, unknown)
 
 
@@ -134,7 +132,7 @@ def mark_words(
         return None
     if marks is None or len(marks) != len(sentences):
         raise ValueError(
-            "marks: the model takes marked words; pass the indices of those of each of the"
+            "marks: the model takes marked words; pass their indices for each of the"
             f" {len(sentences)} sentences"
         )
     for row, (words, numbers) in enumerate(zip(sentences, marks, strict=True)):
