@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
     options: dict[str, Any] = {}
     if task.optional_attention:
         options["attention"] = bool(arguments.attention or arguments.html)
-    options |= {option: task.index(images) for option in _searched(task)}
+    options |= {option: task.build_index(images) for option in _searched(task)}
     shown: list[Any] = []
     for start in range(0, len(lines), CHUNK):
         answers = task.predict(lines[start : start + CHUNK], **options)
@@ -156,7 +156,7 @@ def _lines(name: str, content: bytes) -> Iterator[str]:
 
 def _refuse_unknown(task: Any, lines: Sequence[str], locations: Sequence[str]) -> None:
     for line, location in zip(lines, locations, strict=True):
-        unknown = task.unknown_characters(line)
+        unknown = task.find_unknown_characters(line)
         if unknown:
             shown = ", ".join(repr(character) for character in unknown[:5])
             raise ValueError(

@@ -73,7 +73,7 @@ class Input:
         name: the name of the argument.
         kind: "text" or "image": a list with one item for each result; on the command line, one
             text or one image file per line. "image_index": images to search, encoded by
-            `Task.index`; on the command line, a folder.
+            `Task.build_index`; on the command line, a folder.
     """
 
     name: str
@@ -114,9 +114,9 @@ class Task(ABC):
     """A model with its preprocessing and postprocessing.
 
     The training loop, the command line, export and report pages call only the methods below. A
-    subclass is registered in `TASKS` under its `name`, and implements `from_recipe`, `batches`,
-    `predict` and `evaluate`. Its constructor takes the model and, as keyword arguments, the
-    tokenizers, `search`, the limits and the switches.
+    subclass is registered in `TASKS` under its `name`, and implements `from_recipe`,
+    `make_batches`, `predict` and `evaluate`. Its constructor takes the model and, as keyword
+    arguments, the tokenizers, `search`, the limits and the switches.
 
     Attributes:
         name: the name in recipes and in `task.json`.
@@ -188,7 +188,7 @@ class Task(ABC):
     # Training.
 
     @abstractmethod
-    def batches(self, examples: Any, batch_size: int, seed: int) -> Any:
+    def make_batches(self, examples: Any, batch_size: int, seed: int) -> Any:
         """Return the examples as training batches (such as `data.PairBatches`).
 
         Examples have `len`, iteration, `take(rows)`, `origin` (a text that names their source) and
@@ -198,12 +198,12 @@ class Task(ABC):
         `dataset(start)`, `in_order()` and `examples(step)`.
         """
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the training loss; by default, that of the model's `make_loss`."""
         loss: keras.losses.Loss = self.model.make_loss(label_smoothing)
         return loss
 
-    def within_limits(self, examples: Any) -> Any:
+    def filter_by_length(self, examples: Any) -> Any:
         """Return the examples within the task's limits; by default, all of them."""
         return examples
 
@@ -229,11 +229,18 @@ class Task(ABC):
             if not source:
                 raise ValueError(f"{location}: is empty")
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def _limit_error(self, location: str, length: str, name: str, hint: str = "") -> ValueError:
+        """Return the error for an input of this length, which exceeds the limit of this name."""
+        return ValueError(
+            f"{location}: {length}, the limit is {vars(self)[name]}; shorten it or raise the limit"
+            f" (data.{name} on the command line, task.{name} in Python){hint}"
+        )
+
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that the vocabulary does not contain."""
         return []
 
-    def index(self, images: Sequence[Any]) -> Any:
+    def build_index(self, images: Sequence[Any]) -> Any:
         """Encode images that `predict` searches, for a task with an "image_index" input."""
         raise ValueError(f"task {self.name} does not search images; remove the images")
 
@@ -274,7 +281,7 @@ class Task(ABC):
 
     # Saving, loading and export.
 
-    def saved_fields(self) -> dict[str, Any]:
+    def get_saved_fields(self) -> dict[str, Any]:
         """Return additional fields of `task.json`."""
         return {}
 
@@ -293,9 +300,9 @@ class Task(ABC):
         self.write_task_file(folder)
 
     def write_task_file(self, folder: str | Path) -> None:
-        """Write the name, options and `saved_fields` of the task to `task.json` in a folder."""
+        """Write the name, options and `get_saved_fields` of the task to `task.json` in a folder."""
         content = {"format_version": FORMAT_VERSION, "task": self.name, **self.options}
-        content |= {**self.saved_fields(), "search": self.search.as_dict()}
+        content |= {**self.get_saved_fields(), "search": self.search.as_dict()}
         text = json.dumps(content, indent=2) + "\n"
         (Path(folder) / "task.json").write_text(text, encoding="utf-8")
 

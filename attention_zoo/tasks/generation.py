@@ -29,7 +29,7 @@ class GenerationTask(Task):
     output: ClassVar[str]
     max_generated: ClassVar[str | None] = None
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the cross-entropy loss per token."""
         return SequenceCrossEntropy(label_smoothing=label_smoothing)
 

@@ -79,7 +79,9 @@ class ImageTextTask(ImageTask):
 
     # Training.
 
-    def batches(self, examples: CaptionedImages, batch_size: int, seed: int) -> ImageTextBatches:
+    def make_batches(
+        self, examples: CaptionedImages, batch_size: int, seed: int
+    ) -> ImageTextBatches:
         """Return batches of image-caption pairs; captions over the limit are dropped.
 
         Raises:
@@ -95,7 +97,7 @@ class ImageTextTask(ImageTask):
         numbers = [row + 1 for row in rows]
         return self.batch_class(examples.images, texts, rows, batch_size, seed, numbers=numbers)
 
-    def within_limits(self, examples: CaptionedImages) -> CaptionedImages:
+    def filter_by_length(self, examples: CaptionedImages) -> CaptionedImages:
         """Return the images with a caption within the limit, each with all its captions."""
         return examples.take(sorted({row for row, _ in self._encode_captions(examples)}))
 

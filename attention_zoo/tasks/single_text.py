@@ -69,8 +69,8 @@ class SingleTextTask(Task):
 
     # Training.
 
-    def within_limits(self, examples: Any) -> Any:
-        """Return the examples within the length limit, which `batches` keeps."""
+    def filter_by_length(self, examples: Any) -> Any:
+        """Return the examples within the length limit, which `make_batches` keeps."""
         encoded = self._encode_examples(examples)
         return examples.take([row for row, one in enumerate(encoded) if self._fits(one)])
 
@@ -120,17 +120,14 @@ class SingleTextTask(Task):
         encoded = self._encode_texts(texts)
         for location, ids in locate(encoded, locations):
             if len(ids) + self.num_special_tokens > self.longest:
-                raise ValueError(
-                    f"{location}: {len(ids)} tokens and {self.special_tokens}, the limit is"
-                    f" {self.max_length}; shorten it or raise the limit (data.max_length on the"
-                    " command line, task.max_length in Python)"
-                )
+                length = f"{len(ids)} tokens and {self.special_tokens}"
+                raise self._limit_error(location, length, "max_length")
         return encoded
 
     def _encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, of any length."""
         return self.tokenizer.encode(texts)
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the vocabulary contains."""
         return find_unknown_characters(self.tokenizer, text)

@@ -42,7 +42,7 @@ class TextPairTask(GenerationTask):
         """Return the sources."""
         return examples.sources
 
-    def batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
+    def make_batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
         """Return length-bucketed batches of pairs; pairs over the length limits are dropped.
 
         Raises:
@@ -59,8 +59,8 @@ class TextPairTask(GenerationTask):
         numbers = [row + 1 for row in rows]
         return PairBatches(sources, targets, batch_size, seed, numbers=numbers)
 
-    def within_limits(self, examples: TextPairs) -> TextPairs:
-        """Return the pairs that `batches` keeps."""
+    def filter_by_length(self, examples: TextPairs) -> TextPairs:
+        """Return the pairs that `make_batches` keeps."""
         return examples.take(row for row, _, _ in self._within(examples))
 
     def _within(self, examples: TextPairs) -> Iterator[tuple[int, Ids, Ids]]:

@@ -187,10 +187,10 @@ def prepare(
         check_monitor(recipe.training.monitor, task)
         steps = compile_steps(recipe.training, task, optimizer, strategy)
     train, some = (
-        task.batches(split, recipe.training.batch_size, recipe.seed)
+        task.make_batches(split, recipe.training.batch_size, recipe.seed)
         for split in (examples, validation)
     )
-    fitting = task.within_limits(validation)
+    fitting = task.filter_by_length(validation)
     if state.step:
         read_variables(checkpoint / VARIABLES, training_variables(steps))
         steps.averages.swap()
@@ -223,7 +223,7 @@ def restore_task(recipe: Recipe, checkpoint: Path) -> Any:
 def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy: Any) -> Steps:
     """Compile the steps of a task's model and create all variables, in the strategy's scope."""
     model = task.model
-    loss = task.loss(options.label_smoothing)
+    loss = task.make_loss(options.label_smoothing)
     check_loss(loss)
     model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)
     exclude_from_weight_decay(model.optimizer, model)

@@ -57,7 +57,7 @@ def task(kind: str, dtype: str = "float32") -> Retrieval:
 def assert_same(
     answers: dict[str, Any], own: Retrieval, images: list[bytes], texts: list[str], bound: float
 ) -> None:
-    index = own.index(images)
+    index = own.build_index(images)
     alike = own.similarities(index, texts)
     np.testing.assert_allclose(answers["similarities"], alike, rtol=bound, atol=bound)
     for row, best in enumerate(own.predict(texts, index=index)):

@@ -85,7 +85,7 @@ class Glimpses(ImageTask):
 
     # Training.
 
-    def batches(self, examples: LabelledImages, batch_size: int, seed: int) -> LabelledBatches:
+    def make_batches(self, examples: LabelledImages, batch_size: int, seed: int) -> LabelledBatches:
         """Return batches of images and class indices; raise ValueError for an unknown class."""
         return LabelledBatches(examples.images, self._labels(examples), batch_size, seed)
 
@@ -170,7 +170,7 @@ class Glimpses(ImageTask):
             path = None
         return inspection.plot_glimpse_path(*glimpses, path, **labels)
 
-    def saved_fields(self) -> dict[str, Any]:
+    def get_saved_fields(self) -> dict[str, Any]:
         """Return the class names."""
         return {"classes": self.classes}
 

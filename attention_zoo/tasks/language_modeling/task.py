@@ -82,7 +82,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
 
     # Training.
 
-    def batches(self, examples: TextLines, batch_size: int, seed: int) -> LineBatches:
+    def make_batches(self, examples: TextLines, batch_size: int, seed: int) -> LineBatches:
         """Return length-bucketed batches of lines; lines over the length limit are dropped.
 
         Raises:

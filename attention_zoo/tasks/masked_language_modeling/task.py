@@ -123,7 +123,7 @@ class MaskedLanguageModeling(SingleTextTask):
 
     # Training.
 
-    def batches(self, examples: TextLines, batch_size: int, seed: int) -> MaskedBatches:
+    def make_batches(self, examples: TextLines, batch_size: int, seed: int) -> MaskedBatches:
         """Return batches of masked lines; lines over the length limit are dropped.
 
         Raises:
@@ -137,7 +137,7 @@ class MaskedLanguageModeling(SingleTextTask):
         tokenizer = self.tokenizer
         return MaskingIds(tokenizer.start, tokenizer.end, self.mask, self.candidate_tokens)
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the cross-entropy loss per masked token."""
         return SequenceCrossEntropy(label_smoothing=label_smoothing)
 
@@ -206,9 +206,9 @@ class MaskedLanguageModeling(SingleTextTask):
         (ids,), pieces = self.tokenizer.encode([text]), self.tokenizer.surfaces(text)
         return [self.mask if sign in piece else i for i, piece in zip(ids, pieces, strict=True)]
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the vocabulary contains."""
-        return super().unknown_characters(text.replace(MASK, " "))
+        return super().find_unknown_characters(text.replace(MASK, " "))
 
     def _log_probs(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
         """Return log-probabilities `(N, V)` at the N positions of `(B, T)` that `where` selects."""

@@ -68,7 +68,7 @@ class Retrieval(ImageTextTask):
 
     # Training.
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the model's loss: triplet loss with hardest in-batch negatives.
 
         Raises:
@@ -79,11 +79,12 @@ class Retrieval(ImageTextTask):
                 f"training.label_smoothing={label_smoothing}: retrieval has no labels to smooth;"
                 " remove it from the recipe"
             )
-        return super().loss()
+        loss: keras.losses.Loss = self.model.make_loss()
+        return loss
 
     # Prediction.
 
-    def index(
+    def build_index(
         self, images: Sequence[Image] | CaptionedImages, names: Sequence[str] | None = None
     ) -> ImageIndex:
         """Encode images for `predict`, with the current weights of the model.
@@ -99,7 +100,7 @@ class Retrieval(ImageTextTask):
         if isinstance(images, CaptionedImages):
             names, images = names or images.names, list(images.images)
         if is_single_image(images):
-            raise ValueError("index takes a list of images; write index([image])")
+            raise ValueError("build_index takes a list of images; write build_index([image])")
         if not len(images):
             raise ValueError("images is empty; give at least one image")
         default_names = name_images(images)
@@ -121,7 +122,7 @@ class Retrieval(ImageTextTask):
 
         Args:
             texts: query texts.
-            index: the images, as returned by `index`. Encode them again after training.
+            index: the images, as returned by `build_index`. Encode them again after training.
             n_best: number of images to retrieve; the best one has the others as `alternatives`. By
                 default `search.n_best`; at most the number of images in the index.
             **search_overrides: `batch_size` for this call.
@@ -131,7 +132,12 @@ class Retrieval(ImageTextTask):
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts; write predict([text], index=index)")
-        index = self._check_index(index)
+        if not isinstance(index, ImageIndex):
+            raise ValueError(
+                "index must be the result of task.build_index(images), got"
+                f" {type(index).__name__}; call predict(texts, index=task.build_index(images)), or"
+                " pass --images to attention-zoo predict"
+            )
         options = self.search.override(**search_overrides)
         count = options.n_best if n_best is None else n_best
         whole_number("n_best", count)
@@ -161,21 +167,9 @@ class Retrieval(ImageTextTask):
         """Raise ValueError for a text without tokens; see `Task.check_sources`."""
         self._encode_texts(sources, locations)
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the vocabulary contains."""
         return find_unknown_characters(self.tokenizer, text)
-
-    def _check_index(self, index: ImageIndex | None) -> ImageIndex:
-        if index is None:
-            raise ValueError(
-                "retrieval needs an index of images, got None; call task.predict(texts,"
-                " index=task.index(images)), or pass --images to attention-zoo predict"
-            )
-        if not isinstance(index, ImageIndex):
-            raise ValueError(
-                f"index must be the result of task.index(images), got a {type(index).__name__}"
-            )
-        return index
 
     def _encode_texts(
         self, texts: Sequence[str], locations: Sequence[str] | None = None
@@ -189,11 +183,8 @@ class Retrieval(ImageTextTask):
 
     def _encode_images(self, images: NDArray[np.uint8]) -> NDArray[np.floating]:
         """Encode images as region features `(N, S, D)`."""
-        size = self.search.batch_size
-        parts = [
-            self.model.encode_images(images[begin : begin + size])
-            for begin in range(0, len(images), size)
-        ]
+        starts = range(self.search.batch_size, len(images), self.search.batch_size)
+        parts = map(self.model.encode_images, np.split(images, starts))
         return np.concatenate([ops.convert_to_numpy(at_least_float32(x)) for x in parts])
 
     def _encode_groups(self, ids: Sequence[Tokens], size: int) -> Iterator[tuple[list[int], Any]]:
@@ -232,7 +223,7 @@ class Retrieval(ImageTextTask):
     def predict_example(self, examples: CaptionedImages, row: int) -> tuple[RetrievalResult, str]:
         """Return the images that the first caption of an image retrieves, and their names."""
         text = examples.captions[row][0]
-        (result,) = self.predict([text], index=self.index(examples), n_best=2)
+        (result,) = self.predict([text], index=self.build_index(examples), n_best=2)
         names = [result.text, *(other.text for other in result.alternatives)]
         return result, f'"{text}" -> {", then ".join(names)} of {len(examples)}'
 
@@ -254,7 +245,7 @@ class Retrieval(ImageTextTask):
         """
         self.search.override(**search_overrides)
         owner, texts = flatten_captions(examples)
-        index = self.index(examples)
+        index = self.build_index(examples)
         recall = recall_at_k(self.similarities(index, texts), owner, FIRST)
         recalls = {
             f"{side}_recall{k}": share

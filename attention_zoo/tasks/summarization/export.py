@@ -62,7 +62,7 @@ class SummarizationModule(SearchModule):
         }
 
     def _trace_search(self, source: tf.Tensor, found: Any) -> tuple[Any, tf.Tensor]:
-        """Return the `SearchResult` with a trace's attention, and copy probabilities `(B, n, L)`."""
+        """Return the result with the attention of a trace, and copy probabilities `(B, n, L)`."""
         longest = tf.maximum(tf.reduce_max(found.lengths), 1)  # empty batch: decoders need a step
         tokens = found.tokens[:, :, :longest]
         rows, shape = tf.repeat(source, tf.shape(tokens)[1], axis=0), tf.shape(tokens)

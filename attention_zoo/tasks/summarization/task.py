@@ -120,7 +120,7 @@ class Summarization(TextPairTask):
         """Length to which sources are truncated; None for no truncation."""
         return self.max_source_length if self.truncate_source else None
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the model's loss: `CopyCrossEntropy` if it copies, else `SequenceCrossEntropy`."""
         loss: keras.losses.Loss = self.model.make_loss(label_smoothing)
         return loss
@@ -183,12 +183,8 @@ class Summarization(TextPairTask):
             if not length:
                 raise ValueError(f"{location}: is empty; there is nothing to summarize in it")
             if length > self.max_source_length and not self.truncate_source:
-                raise ValueError(
-                    f"{location}: {length} tokens, the limit is {self.max_source_length}; shorten"
-                    " it, raise the limit (data.max_source_length on the command line,"
-                    " task.max_source_length in Python) or truncate it"
-                    " (data.truncate_source=true, task.truncate_source = True)"
-                )
+                hint = ", or truncate it (data.truncate_source=true, task.truncate_source = True)"
+                raise self._limit_error(location, f"{length} tokens", "max_source_length", hint)
         copies, longest = self.model.copies, self._longest
         encoded = encode_for_copying(self.tokenizer, texts, None, copies, longest)
         return [
@@ -202,7 +198,7 @@ class Summarization(TextPairTask):
         """Raise ValueError for a text that `predict` rejects; arguments as in `articles`."""
         self.articles(sources, locations)
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters that no token contains; none if unknown words can be copied."""
         return [] if self.model.copies else find_unknown_characters(self.tokenizer, text)
 

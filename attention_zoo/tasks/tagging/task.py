@@ -118,8 +118,8 @@ class Tagging(SingleTextTask):
                 given = one.kind if isinstance(one, Tokenizer) else type(one).__name__
                 if given != kind:
                     raise ValueError(
-                        "a model that takes characters needs tokenizers of kinds whitespace (tokens)"
-                        f" and character (characters), got {given} instead of {kind}"
+                        "a model that takes characters needs tokenizers of the kinds whitespace"
+                        f" (tokens) and character (characters), got {given} instead of {kind}"
                     )
         for tokenizer, known, what in sizes:
             if tokenizer.vocabulary_size > known:
@@ -163,7 +163,7 @@ class Tagging(SingleTextTask):
 
     # Training.
 
-    def batches(self, examples: TaggedSentences, batch_size: int, seed: int) -> TaggedBatches:
+    def make_batches(self, examples: TaggedSentences, batch_size: int, seed: int) -> TaggedBatches:
         """Return length-bucketed batches; sentences over the length limit are dropped.
 
         Raises:
@@ -240,7 +240,7 @@ class Tagging(SingleTextTask):
             )
         self._encode_sources(sources, locations)
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the vocabulary contains."""
         return find_unknown_characters(self.characters or self.tokenizer, text)
 
@@ -261,11 +261,7 @@ class Tagging(SingleTextTask):
         """Raise ValueError for a sentence that is too long for the limit or the model."""
         for location, one in locate(encoded, locations):
             if len(one.starts) > self.max_length:
-                raise ValueError(
-                    f"{location}: {len(one.starts)} words, the limit is {self.max_length};"
-                    " shorten it or raise the limit (data.max_length on the command line,"
-                    " task.max_length in Python)"
-                )
+                raise self._limit_error(location, f"{len(one.starts)} words", "max_length")
             if not self._fits(one):
                 raise ValueError(
                     f"{location}: {len(one.tokens)} tokens, but the model has {self.max_positions}"
@@ -347,7 +343,7 @@ class Tagging(SingleTextTask):
 
         inspection.write_tagged_page(results, path)
 
-    def saved_fields(self) -> dict[str, Any]:
+    def get_saved_fields(self) -> dict[str, Any]:
         """Return the tag scheme, and whether the task has a character tokenizer."""
         return {"scheme": self.scheme, "characters": self.characters is not None}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -70,8 +71,7 @@ class WordEncoder:
             if spelt is not None:
                 letters = [token for _ in words for token in next(spelt)]
             if marks is not None:
-                pairs = zip(sizes, marks[row], strict=True)
-                marked = [bool(mark) for size, mark in pairs for _ in range(size)]
+                marked = np.repeat(np.array(marks[row], bool), sizes).tolist()
             tokens = [token for of_word in of_words for token in of_word]
             starts = (np.cumsum(sizes, dtype="int64") - sizes).tolist()
             encoded.append(EncodedWords(tokens, starts, letters, marked))
@@ -108,12 +108,11 @@ def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
     else:
         for number, word in enumerate(text):
             if not isinstance(word, str) or not word.strip():
-                raise ValueError(
-                    f"{location}: word {number} must be a non-blank string, got {word!r}"
-                )
-        ends = np.cumsum([len(word) + 1 for word in text]).tolist()
-        pairs = zip(text, ends, strict=True)
-        words = [Word(word, end - len(word) - 1, end - 1) for word, end in pairs]
+                message = f"word {number} must be a non-blank string, got {word!r}"
+                raise ValueError(f"{location}: {message}")
+        starts = accumulate((len(word) + 1 for word in text), initial=0)
+        pairs = zip(text, starts, strict=False)  # the last start has no word
+        words = [Word(word, start, start + len(word)) for word, start in pairs]
         text = " ".join(text)
     if not words:
         raise ValueError(f"{location}: is empty; there is nothing to tag in it")
@@ -124,27 +123,23 @@ def mark_words(
     sentences: Sequence[Words], marks: Marked, takes_marks: bool
 ) -> list[list[bool]] | None:
     """Return booleans for the indices of marked words; raise ValueError for invalid marks."""
+    if not takes_marks and marks is not None:
+        raise ValueError("marks must be None for a model that takes no marks; remove the argument")
     if not takes_marks:
-        if marks is not None:
-            raise ValueError(
-                "marks must be None for a model that takes no marks; remove the argument"
-            )
         return None
     if marks is None or len(marks) != len(sentences):
         raise ValueError(
             "marks: the model takes marked words; pass their indices for each of the"
             f" {len(sentences)} sentences"
         )
+    marked = []
     for row, (words, numbers) in enumerate(zip(sentences, marks, strict=True)):
+        last = len(words) - 1
         for number in numbers:
-            if not 0 <= number < len(words):
-                raise ValueError(
-                    f"marks: source {row} has words 0 to {len(words) - 1}, got {number}"
-                )
-    return [
-        [number in numbers for number in range(len(words))]
-        for words, numbers in zip(sentences, marks, strict=True)
-    ]
+            if not 0 <= number <= last:
+                raise ValueError(f"marks: source {row} has words 0 to {last}, got {number}")
+        marked.append([number in numbers for number in range(len(words))])
+    return marked
 
 
 def index_tags(examples: TaggedSentences, tags: Sequence[str]) -> list[list[int]]:

@@ -199,14 +199,10 @@ class Translation(TextPairTask):
             if not ids:
                 raise ValueError(f"{location}: is empty; there is nothing to translate in it")
             if len(ids) > self.max_source_length:
-                raise ValueError(
-                    f"{location}: {len(ids)} tokens, the limit is {self.max_source_length};"
-                    " shorten it or raise the limit (data.max_source_length on the command line,"
-                    " task.max_source_length in Python)"
-                )
+                raise self._limit_error(location, f"{len(ids)} tokens", "max_source_length")
         return encoded
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the source vocabulary contains."""
         return find_unknown_characters(self.source_tokenizer, text)
 
