@@ -66,9 +66,8 @@ class GraphSpans(tf.Module):
         words = tf.cast(tf.ragged.range(tags.row_lengths()).flat_values, "int32")
         number = tf.cumsum(tf.cast(begins, "int32")) - 1
         inner = (tf.boolean_mask(one, inside) for one in (values.flat_values, number))
-        starts = tf.RaggedTensor.from_value_rowids(
-            tf.boolean_mask(words, begins), tf.boolean_mask(rows, begins), tags.nrows()
-        )
+        first_words, rows = tf.boolean_mask(words, begins), tf.boolean_mask(rows, begins)
+        starts = tf.RaggedTensor.from_value_rowids(first_words, rows, tags.nrows())
         ends = tf.boolean_mask(words + 1, over)
         labels = tf.boolean_mask(tf.gather(self._labels, flat), begins)
         parts = ends, labels, tf.math.segment_min(*inner)

@@ -47,9 +47,8 @@ class GraphWords(tf.Module):
         begins = seen & ~_goes_on(classes, first_of_row(rows))
         at = tf.ragged.range(characters.row_lengths()).flat_values
         starts = tf.cast(tf.boolean_mask(at, begins), "int32")
-        letters = tf.RaggedTensor.from_row_starts(
-            tf.boolean_mask(flat, seen), tf.where(tf.boolean_mask(begins, seen))[:, 0]
-        )
+        first_letters = tf.where(tf.boolean_mask(begins, seen))[:, 0]
+        letters = tf.RaggedTensor.from_row_starts(tf.boolean_mask(flat, seen), first_letters)
         ends = starts + tf.cast(letters.row_lengths(), "int32")
         of_text, batch = tf.boolean_mask(rows, begins), tf.size(texts, tf.int64)
         encoded = tf.strings.unicode_encode(letters, "UTF-8")

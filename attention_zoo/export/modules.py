@@ -53,14 +53,14 @@ class SearchModule(TaskModule):
 
     def format_hypotheses(
         self,
-        found: Any,
+        result: Any,
         pieces: tf.Tensor | None = None,
         decode: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]] | None = None,
     ) -> dict[str, tf.Tensor]:
         """Return the outputs of all signatures that return hypotheses.
 
         Args:
-            found: a `SearchResult`.
+            result: a `SearchResult`.
             pieces: `(B, S)` strings, the text of each source token; with the search option
                 `replace_unknown`, the piece with the largest attention weight replaces an unknown
                 token.
@@ -69,18 +69,18 @@ class SearchModule(TaskModule):
         Returns:
             `text` (B, n); `scores` (B, n); `lengths` (B, n), numbers of tokens without the end
             token; `finished` (B, n), False for a truncated output; `tokens` (B, n, L) strings;
-            `token_scores` (B, n, L); `attention` (B, n, L, S) if `found` has attention. Past the
+            `token_scores` (B, n, L); `attention` (B, n, L, S) if `result` has attention. Past the
             length, tokens are "" and numbers are 0. Hypotheses that are missing because the search
             finds fewer than n have score -inf.
         """
-        lengths = found.lengths - tf.cast(found.finished, "int32")
-        longest = tf.maximum(tf.reduce_max(found.lengths), 0)  # below 0 for an empty batch
-        ids = found.tokens[:, :, :longest]
+        lengths = result.lengths - tf.cast(result.finished, "int32")
+        longest = tf.maximum(tf.reduce_max(result.lengths), 0)  # below 0 for an empty batch
+        ids = result.tokens[:, :, :longest]
         generated = tf.range(longest) < lengths[..., None]
-        outputs = {"scores": found.scores, "lengths": lengths, "finished": found.finished}
-        outputs["token_scores"] = found.token_scores[:, :, :longest]
-        if found.attention is not None:
-            attention = found.attention[:, :, :longest]
+        outputs = {"scores": result.scores, "lengths": lengths, "finished": result.finished}
+        outputs["token_scores"] = result.token_scores[:, :, :longest]
+        if result.attention is not None:
+            attention = result.attention[:, :, :longest]
             masked = tf.where(generated[..., None], attention, tf.zeros_like(attention))
             outputs["attention"] = masked
         surfaces, labels = (decode or self.tokenizer.decode)(ids)

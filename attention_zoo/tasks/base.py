@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -262,9 +261,8 @@ class Task(ABC):
         """Return a matplotlib figure of a result's attention; write it to `path` if given."""
         from attention_zoo import inspection
 
-        return inspection.plot_alignment(
-            result.attention, result.tokens, result.source_tokens, path
-        )
+        labels = result.tokens, result.source_tokens
+        return inspection.plot_alignment(result.attention, *labels, path)
 
     def write_report(self, results: Sequence[Any], path: str | Path) -> None:
         """Write results with their attention weights as one HTML page.
@@ -324,11 +322,14 @@ class Task(ABC):
         """Return the constructor arguments in a folder's `task.json`, without the tokenizers."""
         folder = Path(folder)
         content = read_task_file(folder)
-        with _damaged(folder):
+        try:
             options: dict[str, Any] = {name: int(content[name]) for name in cls.limits}
             options |= {name: bool(content[name]) for name in cls.switches}
             options["search"] = SearchOptions(**content["search"])
             return options | cls.load_fields(content)
+        except (KeyError, TypeError, ValueError) as error:
+            where = folder / "task.json"
+            raise ValueError(f"{where}: damaged ({error}); use another checkpoint") from None
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return a `tf.Module` whose `serve` computes `predict` in TensorFlow operations.
@@ -396,17 +397,6 @@ def read_task_file(folder: str | Path) -> dict[str, Any]:
         if old in content:
             content[new] = content.pop(old)
     return content
-
-
-@contextlib.contextmanager
-def _damaged(folder: Path) -> Iterator[None]:
-    """Convert errors in the options of the folder's `task.json` into ValueError with its path."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
-        ) from None
 
 
 def _as_json(value: Any) -> Any:

@@ -56,9 +56,7 @@ class Scenes(GeneratedCorpus, CaptionCorpus):
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "unseen")
 
     def _read(self, split: str) -> CaptionedImages:
-        scenes = generate_scenes(
-            self.size_of(split), split, self.seed, self.min_things, self.max_things
-        )
+        scenes = generate_scenes(**self.generator_options(split, "min_things", "max_things"))
         if split == "train":
             scenes = scenes.sample_captions(self.max_captions, self.seed)
         return scenes.resize(self.image_size)

@@ -69,6 +69,11 @@ class GeneratedCorpus(Corpus):
         """Return the number of examples of a split."""
         return {"train": self.size, "validation": self.validation_size}.get(split, self.test_size)
 
+    def generator_options(self, split: str, *names: str) -> dict[str, Any]:
+        """Return the generator's arguments for a split, with the options of these names."""
+        options = {name: vars(self)[name] for name in names}
+        return {"size": self.size_of(split), "split": split, "seed": self.seed, **options}
+
 
 @dataclass
 class FileCorpus(Corpus):
@@ -126,8 +131,3 @@ class GeneratedPhrases(GeneratedCorpus):
     max_phrases: int = 6
 
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")
-
-    def generator_options(self, split: str) -> dict[str, Any]:
-        """Return the arguments of the generator for a split."""
-        phrases = {"min_phrases": self.min_phrases, "max_phrases": self.max_phrases}
-        return {"size": self.size_of(split), "split": split, "seed": self.seed, **phrases}

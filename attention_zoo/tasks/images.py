@@ -61,7 +61,4 @@ def is_single_image(images: Any) -> bool:
 
 def name_images(images: Sequence[Image]) -> list[str]:
     """Return the name of each image: its path, or "image" and its number from 0."""
-    return [
-        str(one) if isinstance(one, str | Path) else f"image {row}"
-        for row, one in enumerate(images)
-    ]
+    return [str(x) if isinstance(x, str | Path) else f"image {row}" for row, x in enumerate(images)]

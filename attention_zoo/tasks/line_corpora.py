@@ -38,7 +38,8 @@ class DateLines(GeneratedPhrases, LineCorpus):
     language: str = "en"
 
     def _read(self, split: str) -> TextLines:
-        return generate_date_lines(language=self.language, **self.generator_options(split))
+        options = self.generator_options(split, "language", "min_phrases", "max_phrases")
+        return generate_date_lines(**options)
 
 
 @LINES.register("text")

@@ -73,8 +73,8 @@ class Dates(GeneratedPhrases, NamedPairCorpus):
     target: str = "fr"
 
     def _read(self, split: str) -> TextPairs:
-        options = self.generator_options(split)
-        return generate_dates(source=self.source, target=self.target, **options)
+        names = "source", "target", "min_phrases", "max_phrases"
+        return generate_dates(**self.generator_options(split, *names))
 
 
 @TEXT_PAIRS.register("reports")
@@ -97,9 +97,7 @@ class Reports(GeneratedCorpus, TextPairCorpus):
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long", "unseen")
 
     def _read(self, split: str) -> TextPairs:
-        return generate_reports(
-            self.size_of(split), split, self.seed, self.min_events, self.max_events
-        )
+        return generate_reports(**self.generator_options(split, "min_events", "max_events"))
 
 
 @TEXT_PAIRS.register("tsv")

@@ -86,18 +86,18 @@ class Captioning(GenerationTask, ImageTextTask):
         for batch in self._read_batches(images, options.batch_size):
             size = round_batch_size(len(batch), options.batch_size)
             filled = np.concatenate([batch, np.repeat(batch[:1], size - len(batch), axis=0)])
-            found = self.model.compiled_search(filled, options, rules=rules)
+            result = self.model.compiled_search(filled, options, rules=rules)
             for row, image in enumerate(batch):
-                captions = self._make_results(image, found, row)
+                captions = self._make_results(image, result, row)
                 results.append(self._rank(captions, f"image {len(results)}"))
         return results
 
     def _make_results(
-        self, image: NDArray[np.uint8], found: SearchResult, row: int
+        self, image: NDArray[np.uint8], result: SearchResult, row: int
     ) -> Iterator[Caption]:
         """Yield the captions of one image, from a row of the search result."""
         grid = self.model.grid_shape((1, *image.shape))
-        for ids, weights, fields in read_hypotheses(found, row):
+        for ids, weights, fields in read_hypotheses(result, row):
             if weights is not None:
                 weights = None if grid == (1, 1) else weights.reshape(-1, *grid)
             yield Caption(

@@ -35,16 +35,14 @@ class LanguageModelModule(SearchModule):
         ragged, _ = self.tokenizer.encode(text)
         with tf.control_dependencies(self._checks(tf.cast(ragged.row_lengths(), "int32"))):
             prompt = ragged.to_tensor(PAD)
-        found = self._search(tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START))
-        outputs = self.format_hypotheses(found)
+        result = self._search(tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START))
+        outputs = self.format_hypotheses(result)
         longest = tf.shape(outputs["tokens"])[2]
         generated = tf.range(longest) < outputs["lengths"][..., None]
-        ids = tf.where(generated, found.tokens[:, :, :longest], PAD)
+        ids = tf.where(generated, result.tokens[:, :, :longest], PAD)
         before = tf.repeat(prompt[:, None], tf.shape(ids)[1], axis=1)
-        begins, whole = (
-            self.tokenizer.text(self.tokenizer.surfaces(part))
-            for part in (before, tf.concat([before, ids], axis=-1))
-        )
+        begins = self.tokenizer.text(self.tokenizer.surfaces(before))
+        whole = self.tokenizer.text(self.tokenizer.surfaces(tf.concat([before, ids], axis=-1)))
         labels = tf.where(prompt == PAD, "", self.tokenizer.labels(prompt))
         return {**outputs, "text": _after(whole, begins), "source_tokens": labels}
 
@@ -53,11 +51,9 @@ class LanguageModelModule(SearchModule):
         most = lengths + self._options.limit(lengths + 1)
         full = tf.where(most > self._max_positions)[:1, 0]
         message = "with its continuation could exceed max_length of the model:"
-        of_full = ["source", full, message, self._max_positions]
-        return [
-            refuse_long(lengths, self._longest, "tokens, the limit is"),
-            tf.debugging.Assert(tf.size(full) == 0, of_full),
-        ]
+        fits = tf.size(full) == 0, ["source", full, message, self._max_positions]
+        too_long = refuse_long(lengths, self._longest, "tokens, the limit is")
+        return [too_long, tf.debugging.Assert(*fits)]
 
 
 def _after(whole: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:

@@ -115,9 +115,9 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         prompts = self._encode_prompts(texts, options)
 
         def continue_batch(rows: list[int], source: np.ndarray) -> Iterator[Continuation]:
-            found = self.model.compiled_search(source, options, rules=rules)
+            result = self.model.compiled_search(source, options, rules=rules)
             for at, row in enumerate(rows):
-                yield self._rank(self._make_results(prompts[row][1:], found, at), f"source {row}")
+                yield self._rank(self._make_results(prompts[row][1:], result, at), f"source {row}")
 
         return predict_by_width(prompts, options.batch_size, continue_batch)
 
@@ -141,11 +141,11 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         return prompts
 
     def _make_results(
-        self, prompt: list[int], found: SearchResult, at: int
+        self, prompt: list[int], result: SearchResult, at: int
     ) -> Iterator[Continuation]:
         """Yield the continuations of one prompt, from row `at` of the search result."""
         begins = self.tokenizer.decode(prompt, past_end=True)
-        for ids, _, fields in read_hypotheses(found, at):
+        for ids, _, fields in read_hypotheses(result, at):
             whole = self.tokenizer.decode([*prompt, *ids], past_end=True)
             yield Continuation(
                 text=whole[len(begins) :],
@@ -204,9 +204,9 @@ class LanguageModeling(GenerationTask, SingleTextTask):
             logits = of._replace(hidden=ops.convert_to_tensor(some)).logits()
             logits = mask_special_tokens(ops.cast(logits, "float32"))
             chosen = ops.take_along_axis(logits, ops.convert_to_tensor(wanted)[:, None], axis=-1)
-            found = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[:, 0])
+            losses = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[:, 0])
             likeliest = ops.convert_to_numpy(ops.argmax(logits, axis=-1))
-            nats += float(found.sum(dtype="float64"))
+            nats += float(losses.sum(dtype="float64"))
             right += float((likeliest == wanted).sum())
         return nats, right
 

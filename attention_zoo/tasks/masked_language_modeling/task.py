@@ -109,9 +109,7 @@ class MaskedLanguageModeling(SingleTextTask):
                 f" {self.mask}, but the model's vocabulary_size is {known}; use at least {size}"
             )
         special = {tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end, self.mask}
-        self.candidate_tokens = np.array(
-            [token for token in range(tokenizer.vocabulary_size) if token not in special]
-        )
+        self.candidate_tokens = np.setdiff1d(range(tokenizer.vocabulary_size), list(special))
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextLines) -> Self:

@@ -47,28 +47,30 @@ class SummarizationModule(SearchModule):
         with tf.control_dependencies(checks):
             source = pad_ragged(ids[:, : self._longest])
         surfaces = pieces[:, : self._longest].to_tensor("")
-        found, copied = self._trace_search(source, self._search(source))
+        result, copied = self._trace_search(source, self._search(source))
         decode = functools.partial(self.copies.decode, words=words)
-        outputs = self.format_hypotheses(found, surfaces, decode)
+        outputs = self.format_hypotheses(result, surfaces, decode)
         longest = tf.shape(outputs["tokens"])[2]
         generated = tf.range(longest) < outputs["lengths"][..., None]
         copied = tf.where(generated, copied[:, :, :longest], 0.0)
         return {
             **outputs,
             "copied": copied,
-            "origins": _origins(source, found.tokens[:, :, :longest], outputs["attention"], copied),
+            "origins": _origins(
+                source, result.tokens[:, :, :longest], outputs["attention"], copied
+            ),
             "source_tokens": self.tokenizer.bare(surfaces),
             "source_truncated": lengths > self._longest,
         }
 
-    def _trace_search(self, source: tf.Tensor, found: Any) -> tuple[Any, tf.Tensor]:
+    def _trace_search(self, source: tf.Tensor, result: Any) -> tuple[Any, tf.Tensor]:
         """Return the result with the attention of a trace, and copy probabilities `(B, n, L)`."""
-        longest = tf.maximum(tf.reduce_max(found.lengths), 1)  # empty batch: decoders need a step
-        tokens = found.tokens[:, :, :longest]
+        longest = tf.maximum(tf.reduce_max(result.lengths), 1)  # empty batch: decoders need a step
+        tokens = result.tokens[:, :, :longest]
         rows, shape = tf.repeat(source, tf.shape(tokens)[1], axis=0), tf.shape(tokens)
         output = self._trace(rows, tf.reshape(tokens, [-1, longest]))
         attention = tf.reshape(output.attention, tf.concat([shape, tf.shape(source)[1:]], 0))
-        return found._replace(attention=attention), tf.reshape(output.copied, shape)
+        return result._replace(attention=attention), tf.reshape(output.copied, shape)
 
 
 def _origins(

@@ -112,8 +112,8 @@ class Summarization(TextPairTask):
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return token ids of both sides, including the extended ids of words to copy."""
         sides = (examples.sources, examples.targets)
-        found = encode_for_copying(self.tokenizer, *sides, self.model.copies, self._longest)
-        return found.sources, found.targets
+        encoded = encode_for_copying(self.tokenizer, *sides, self.model.copies, self._longest)
+        return encoded.sources, encoded.targets
 
     @property
     def _longest(self) -> int | None:
@@ -149,17 +149,16 @@ class Summarization(TextPairTask):
         articles = self.articles(texts)
 
         def summarize(rows: list[int], source: np.ndarray) -> Iterator[Summary]:
-            found = self.model.compiled_search(source, options, rules=rules)
-            shape = found.tokens.shape
-            trace = self.model.compiled_trace(
-                np.repeat(source, shape[1], axis=0), found.tokens.reshape(-1, shape[2])
-            )
-            found = found._replace(attention=np.reshape(trace.attention, (*shape, -1)))
+            result = self.model.compiled_search(source, options, rules=rules)
+            shape = result.tokens.shape
+            sources, tokens = np.repeat(source, shape[1], axis=0), result.tokens
+            trace = self.model.compiled_trace(sources, tokens.reshape(-1, shape[2]))
+            result = result._replace(attention=np.reshape(trace.attention, (*shape, -1)))
             copied = np.reshape(trace.copied, shape)
             for at, row in enumerate(rows):
                 results = (
                     self._make_result(articles[row], hypothesis, copied[at, n], options)
-                    for n, hypothesis in enumerate(read_hypotheses(found, at))
+                    for n, hypothesis in enumerate(read_hypotheses(result, at))
                 )
                 yield self._rank(results, f"source {row}")
 

@@ -74,9 +74,7 @@ class Orders(GeneratedCorpus, SentenceCorpus):
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")
 
     def _sentences(self, split: str) -> TaggedSentences:
-        return generate_orders(
-            self.size_of(split), split, self.seed, self.min_items, self.max_items
-        )
+        return generate_orders(**self.generator_options(split, "min_items", "max_items"))
 
 
 @TAGGED_SENTENCES.register("conll")

@@ -101,13 +101,13 @@ class TaggerInference(keras.Model):
 
 
 def make_result(
-    source: Source, found: dict[str, Any], names: Sequence[str], scheme: str | None
+    source: Source, outputs: dict[str, Any], names: Sequence[str], scheme: str | None
 ) -> TaggingResult:
     """Return the result of tagging a sentence.
 
     Args:
         source: the sentence.
-        found: its outputs of a `TaggerInference`, including marginals.
+        outputs: its outputs of a `TaggerInference`, including marginals.
         names: tag names.
         scheme: tag scheme of spans, or None.
 
@@ -116,8 +116,8 @@ def make_result(
     """
     size = len(source.words)
     results = (
-        _make_hypothesis(source, found, rank, names, scheme)
-        for rank, score in enumerate(found["scores"])
+        _make_hypothesis(source, outputs, rank, names, scheme)
+        for rank, score in enumerate(outputs["scores"])
         if np.isfinite(score)  # else fewer than N sequences exist
     )
     missing = f"{source.text!r}: no tag sequence for its {size} words is valid in the tag scheme"
@@ -125,19 +125,19 @@ def make_result(
 
 
 def _make_hypothesis(
-    source: Source, found: dict[str, Any], rank: int, names: Sequence[str], scheme: str | None
+    source: Source, outputs: dict[str, Any], rank: int, names: Sequence[str], scheme: str | None
 ) -> TaggingResult:
     """Return the result for the tag sequence of a rank; arguments as in `make_result`."""
-    tags, length = found["tags"][rank, : len(source.words)], len(source.encoded.tokens)
-    attention = found.get("attention")
+    tags, length = outputs["tags"][rank, : len(source.words)], len(source.encoded.tokens)
+    attention = outputs.get("attention")
     predicted = tuple(names[tag] for tag in tags)
-    likely = tuple(float(found["marginals"][word, tag]) for word, tag in enumerate(tags))
+    likely = tuple(float(outputs["marginals"][word, tag]) for word, tag in enumerate(tags))
     spans = () if scheme is None else tuple(_spans(source, predicted, likely, scheme))
     words = tuple(word.text for word in source.words)
     shown = " ".join(f"{word}/{tag}" for word, tag in zip(words, predicted, strict=True))
     return TaggingResult(
         text=shown if scheme is None else _format_spans(source.text, spans),
-        score=float(found["scores"][rank]),
+        score=float(outputs["scores"][rank]),
         attention=None if attention is None else attention[..., :length, :length],
         words=words,
         tags=predicted,

@@ -225,10 +225,7 @@ class Tagging(SingleTextTask):
         self._calls += 1
         encoded = [source.encoded for source in sources]
         outputs = self._run_inference(encoded, options, self._calls > OFTEN, attention=attention)
-        results = {
-            row: make_result(sources[row], arrays, self.tags, self.scheme)
-            for row, arrays in outputs
-        }
+        results = {n: make_result(sources[n], x, self.tags, self.scheme) for n, x in outputs}
         return [results[row] for row in range(len(sources))]
 
     def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:

@@ -140,12 +140,10 @@ class Translation(TextPairTask):
             some = [starts[row] for row in rows]
             longest = round_up(max(map(len, some)))
             prefix = pad_batch(some, len(source), longest) if longest else None
-            found = self.model.compiled_search(source, options, prefix=prefix, rules=rules)
+            result = self.model.compiled_search(source, options, prefix=prefix, rules=rules)
             for at, row in enumerate(rows):
-                hypotheses = read_hypotheses(found, at)
-                results = self._make_results(
-                    texts[row], sources[row], hypotheses, options.replace_unknown
-                )
+                hypotheses = read_hypotheses(result, at)
+                results = self._make_results(texts[row], sources[row], hypotheses, options)
                 yield self._rank(results, f"source {row}")
 
         return predict_by_width(sources, options.batch_size, translate)
@@ -207,13 +205,13 @@ class Translation(TextPairTask):
         return find_unknown_characters(self.source_tokenizer, text)
 
     def _make_results(
-        self, text: str, source: list[int], hypotheses: Iterable[Hypothesis], replace_unknown: bool
+        self, text: str, source: list[int], hypotheses: Iterable[Hypothesis], options: SearchOptions
     ) -> Iterator[TranslationResult]:
         """Yield the translations of one source."""
         labels = tuple(self.source_tokenizer.tokens(source))
         for ids, weights, fields in hypotheses:
             weights = None if weights is None else weights[:, : len(source)]
-            copied = self._copy_unknown(text, ids, weights) if replace_unknown else None
+            copied = self._copy_unknown(text, ids, weights) if options.replace_unknown else None
             yield TranslationResult(
                 text=self.target_tokenizer.decode(ids, copied),
                 tokens=tuple(self.target_tokenizer.tokens(ids, copied)),
