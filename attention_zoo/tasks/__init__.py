@@ -1,7 +1,7 @@
 """Tasks: models with preprocessing, from raw inputs to results with scores and attention."""
 
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.tasks.base import TASKS, Input, Result, Task
+from attention_zoo.tasks.base import TASKS, Input, Task
 from attention_zoo.tasks.captioning import Caption, Captioning
 from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus
 from attention_zoo.tasks.glimpses import GlimpseResult, Glimpses
@@ -12,6 +12,7 @@ from attention_zoo.tasks.masked_language_modeling import (
     MaskedLanguageModeling,
     TokenPrediction,
 )
+from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.retrieval import ImageIndex, Retrieval, RetrievalResult
 from attention_zoo.tasks.summarization import Summarization, Summary
 from attention_zoo.tasks.tagging import TaggedSpan, Tagging, TaggingResult

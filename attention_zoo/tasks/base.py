@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import keras
-import numpy as np
 
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer
@@ -61,7 +60,8 @@ class TaskRegistry(Registry):
 
 TASKS = TaskRegistry("task")
 T = TypeVar("T")
-R = TypeVar("R", bound="Result")
+Locations = Sequence[str] | None
+"""Location of each input for error messages, such as file:line; None for "source 0" and so on."""
 
 
 @dataclass(frozen=True)
@@ -77,36 +77,6 @@ class Input:
 
     name: str
     kind: Literal["text", "image", "image_index"] = "text"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """A prediction for one input.
-
-    Args:
-        text: the prediction as text.
-        score: its score; a log-probability unless stated otherwise.
-        tokens: readable labels of the prediction's T tokens.
-        source_tokens: readable labels of the input's S tokens.
-        attention: attention weights, or None; the shape depends on the task.
-        unknown: positions of unknown tokens in `source_tokens`.
-        truncated: True if the search reached the length limit before the end token.
-        alternatives: the next best predictions for the same input, best first.
-    """
-
-    text: str
-    score: float
-    tokens: tuple[str, ...] = ()
-    source_tokens: tuple[str, ...] = ()
-    attention: np.ndarray | None = None
-    unknown: tuple[int, ...] = ()
-    truncated: bool = False
-    alternatives: tuple[Self, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as values that `json.dumps` takes; arrays become nested lists."""
-        content: dict[str, Any] = _as_json(self)
-        return content
 
 
 class Task(ABC):
@@ -217,7 +187,7 @@ class Task(ABC):
             **options: fields of `SearchOptions` for this call, and options of the task.
         """
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text or image file that `predict` rejects; by default, if empty.
 
         Args:
@@ -340,24 +310,9 @@ class Task(ABC):
         raise ValueError(f"task {self.name} does not support export; implement export_module")
 
 
-def locate(
-    items: Sequence[T], locations: Sequence[str] | None, noun: str = "source"
-) -> Iterator[tuple[str, T]]:
-    """Pair items with their locations for error messages; by default "source 0" and so on."""
+def locate(items: Sequence[T], locations: Locations, noun: str = "source") -> zip[tuple[str, T]]:
+    """Return pairs of the location and the item; without locations, "source 0" and so on."""
     return zip(locations or [f"{noun} {row}" for row in range(len(items))], items, strict=True)
-
-
-def rank_results(results: Iterable[R], missing: str = "an input has no result") -> R:
-    """Return the first of the results, best first, with the others as its alternatives.
-
-    Args:
-        results: the results for one input.
-        missing: error message if there are none.
-    """
-    ranked = tuple(results)
-    if not ranked:
-        raise ValueError(missing)
-    return replace(ranked[0], alternatives=ranked[1:])
 
 
 def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -397,16 +352,3 @@ def read_task_file(folder: str | Path) -> dict[str, Any]:
         if old in content:
             content[new] = content.pop(old)
     return content
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value of a result as `json.dumps` takes it."""
-    if is_dataclass(value):
-        return {field.name: _as_json(vars(value)[field.name]) for field in fields(value)}
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, tuple | list):
-        return [_as_json(one) for one in value]
-    if isinstance(value, Mapping):
-        return {key: _as_json(one) for key, one in value.items()}
-    return value

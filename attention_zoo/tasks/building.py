@@ -69,6 +69,14 @@ def build_task(task_class: Any, recipe: Any, texts: Sequence[str]) -> Any:
         return task_class(model, tokenizer, **task_class.recipe_options(recipe))
 
 
+def check_model(model: Any, required: type, example: str = "") -> None:
+    """Raise ValueError unless the model is of the required class of `attention_zoo.models`."""
+    if not isinstance(model, required):
+        hint = f", such as models.{example}," if example else ","
+        name, given = required.__name__, type(model).__name__
+        raise ValueError(f"model must be a models.{name}{hint} got {given}")
+
+
 def check_vocabulary_size(tokenizer: Tokenizer, known: int) -> None:
     """Raise ValueError unless the model's vocabulary has as many tokens as the tokenizer."""
     if known != tokenizer.vocabulary_size:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from attention_zoo.decoding import SearchOptions, SearchResult
 from attention_zoo.losses import SequenceCrossEntropy
-from attention_zoo.tasks.base import R, Task, rank_results
+from attention_zoo.tasks.base import Task
+from attention_zoo.tasks.result import R, rank_results
 
 Hypothesis = tuple[list[int], NDArray[np.floating] | None, dict[str, Any]]
 """Token ids (T) without the end token, their attention weights or None, and fields of a result."""

@@ -13,7 +13,7 @@ from attention_zoo.data import CaptionedImages, ImageTextBatches, Tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.metrics import mass_in_boxes
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.building import build_task, check_vocabulary_size
+from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.caption_corpora import CAPTIONED_IMAGES
 from attention_zoo.tasks.images import ImageTask
 
@@ -45,8 +45,8 @@ class ImageTextTask(ImageTask):
     """Number of special tokens that count toward `max_target_length`."""
     model_class: ClassVar[Any]
     """Required model class."""
-    model_error: ClassVar[str]
-    """Error message for another class."""
+    model_example: ClassVar[str] = ""
+    """Example of it for an error message."""
 
     def __init__(
         self,
@@ -56,17 +56,17 @@ class ImageTextTask(ImageTask):
         image_size: int = 224,
         max_target_length: int = 40,
     ) -> None:
-        if not isinstance(model, self.model_class):
-            raise ValueError(f"{self.model_error}, got {type(model).__name__}")
-        check_vocabulary_size(tokenizer, model.settings["vocabulary_size"])
-        if model.encoder.channels != CHANNELS:
-            raise ValueError(
-                f"the model's encoder takes grids of {model.encoder.channels} features, but images"
-                f" have {CHANNELS} channels; train the model with `fit` on such grids, or use"
-                " another encoder"
-            )
-        model.grid_shape((1, image_size, image_size, 3))  # raises if image_size is too small
+        check_model(model, self.model_class, self.model_example)
         self.model: Any = model
+        check_vocabulary_size(tokenizer, self.model.settings["vocabulary_size"])
+        channels = self.model.encoder.channels
+        if channels != CHANNELS:
+            raise ValueError(
+                f"the model's encoder takes grids of {channels} features, but images have"
+                f" {CHANNELS} channels; train the model with `fit` on such grids, or use another"
+                " encoder"
+            )
+        self.model.grid_shape((1, image_size, image_size, 3))  # raises for a small image_size
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
         self.image_size = image_size

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import read_image
-from attention_zoo.tasks.base import Input, Task, locate
+from attention_zoo.tasks.base import Input, Locations, Task, locate
 
 Image = str | Path | bytes | NDArray[np.uint8]
 
@@ -27,7 +27,7 @@ class ImageTask(Task):
     examples: ClassVar[str] = "images"
     image_size: int
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for an image file that `predict` rejects; see `Task.check_sources`."""
         for location, path in locate(sources, locations, "image"):
             if not path:

@@ -10,7 +10,8 @@ import keras
 from attention_zoo.data import Tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import Task, locate
+from attention_zoo.tasks.base import Locations, Task, locate
+from attention_zoo.tasks.building import check_model
 from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.text_inputs import find_unknown_characters
 
@@ -43,9 +44,7 @@ class SingleTextTask(Task):
         search: SearchOptions | None = None,
         max_length: int = 256,
     ) -> None:
-        if not isinstance(model, self.model_class):
-            required, given = self.model_class.__name__, type(model).__name__
-            raise ValueError(f"model must be a models.{required}, got {given}")
+        check_model(model, self.model_class)
         self.model: Any = model
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
@@ -105,9 +104,7 @@ class SingleTextTask(Task):
 
     # Prediction.
 
-    def encode_sources(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[list[int]]:
+    def encode_sources(self, texts: Sequence[str], locations: Locations = None) -> list[list[int]]:
         """Return the token ids of each text, without special tokens around it.
 
         Args:

@@ -57,7 +57,7 @@ class Captioning(GenerationTask, ImageTextTask):
     batch_class = CaptionBatches
     num_end_tokens = 1
     model_class = models.Captioner
-    model_error = "model must be a models.Captioner, such as models.ShowAttendTell"
+    model_example = "ShowAttendTell"
 
     # Prediction.
 

@@ -17,7 +17,7 @@ from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import exact_match
 from attention_zoo.registry import Registry, did_you_mean
 from attention_zoo.tasks.base import TASKS, refuse_rules
-from attention_zoo.tasks.building import build_model, naming_preset
+from attention_zoo.tasks.building import build_model, check_model, naming_preset
 from attention_zoo.tasks.glimpses.corpora import LABELLED_IMAGES
 from attention_zoo.tasks.glimpses.grey import to_grey
 from attention_zoo.tasks.glimpses.result import GlimpseResult
@@ -55,22 +55,20 @@ class Glimpses(ImageTask):
         search: SearchOptions | None = None,
         image_size: int | None = None,
     ) -> None:
-        if not isinstance(model, models.RecurrentAttentionModel):
+        check_model(model, models.RecurrentAttentionModel)
+        self.model: Any = model
+        count = self.model.settings["classes"]
+        if len(classes) != count:
             raise ValueError(
-                f"model must be a models.RecurrentAttentionModel, got {type(model).__name__}"
+                f"classes has {len(classes)} names, but the model has {count} classes; give one"
+                " name for each"
             )
-        if len(classes) != model.settings["classes"]:
-            raise ValueError(
-                f"classes has {len(classes)} names, but the model has {model.settings['classes']}"
-                " classes; give one name for each"
-            )
-        height, width, _ = model.settings["image_shape"]
+        height, width, _ = self.model.settings["image_shape"]
         if not height == width == (image_size or height):
             raise ValueError(
                 f"the model takes images of {height} x {width} pixels; use a model of square"
                 f" images, and image_size={height}"
             )
-        self.model = model
         self.classes = list(classes)
         self.search = search or SearchOptions()
         self.image_size = height

@@ -15,9 +15,10 @@ from attention_zoo.data import LineBatches, TextLines
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
-from attention_zoo.tasks.base import TASKS, Result, check_rules, locate
+from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
 from attention_zoo.tasks.building import build_task
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
+from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import (
     find_unknown,
@@ -121,12 +122,12 @@ class LanguageModeling(GenerationTask, SingleTextTask):
 
         return predict_by_width(prompts, options.batch_size, continue_batch)
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
         self._encode_prompts(sources, self.search, locations)
 
     def _encode_prompts(
-        self, texts: Sequence[str], options: SearchOptions, locations: Sequence[str] | None = None
+        self, texts: Sequence[str], options: SearchOptions, locations: Locations = None
     ) -> list[list[int]]:
         """Return ids with the start token; ValueError if a continuation may not fit the model."""
         prompts = [[START, *ids] for ids in self.encode_sources(texts, locations)]

@@ -16,8 +16,9 @@ from attention_zoo.data import MaskedBatches, MaskingIds, TextLines, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
-from attention_zoo.tasks.base import TASKS, Result, locate, rank_results
+from attention_zoo.tasks.base import TASKS, Locations, locate
 from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
+from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
 
@@ -159,7 +160,7 @@ class MaskedLanguageModeling(SingleTextTask):
         self.search.override(**search_overrides)
         if not 0 < top <= len(self.candidate_tokens):
             raise ValueError(f"top must be from 1 to {len(self.candidate_tokens)}, got {top}")
-        rows = self._with_ends(texts)
+        rows = self._encode_masked(texts)
         results: dict[int, FillMaskResult] = {}
         for some, width in group_by_width(rows, BATCH):
             width = min(width, self.max_positions)
@@ -170,13 +171,11 @@ class MaskedLanguageModeling(SingleTextTask):
                 results[row] = rank_results(self._make_results(rows[row], of_masks, top))
         return [results[row] for row in range(len(rows))]
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
-        self._with_ends(sources, locations)
+        self._encode_masked(sources, locations)
 
-    def _with_ends(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[list[int]]:
+    def _encode_masked(self, texts: Sequence[str], locations: Locations = None) -> list[list[int]]:
         """Return ids with start and end tokens; raise ValueError for a text without a mask."""
         start, end = self.tokenizer.start, self.tokenizer.end
         rows = [[start, *ids, end] for ids in self.encode_sources(texts, locations)]

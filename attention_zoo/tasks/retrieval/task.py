@@ -16,9 +16,10 @@ from attention_zoo.data import CaptionedImages
 from attention_zoo.decoding import Rule
 from attention_zoo.metrics import recall_at_k
 from attention_zoo.ops import at_least_float32, whole_number
-from attention_zoo.tasks.base import TASKS, Input, locate, rank_results, refuse_rules
+from attention_zoo.tasks.base import TASKS, Input, Locations, locate, refuse_rules
 from attention_zoo.tasks.image_texts import ImageTextTask, Tokens, flatten_captions, score_boxes
 from attention_zoo.tasks.images import Image, is_single_image, name_images
+from attention_zoo.tasks.result import rank_results
 from attention_zoo.tasks.retrieval.result import ImageIndex, RetrievalResult
 from attention_zoo.tasks.text_inputs import (
     find_unknown,
@@ -64,7 +65,6 @@ class Retrieval(ImageTextTask):
         "area_of_boxes": "box area (uniform attention)",
     }
     model_class = models.CrossAttentionRetriever
-    model_error = "model must be a models.CrossAttentionRetriever"
 
     # Training.
 
@@ -163,7 +163,7 @@ class Retrieval(ImageTextTask):
             scores[:, rows] = self._similarities(index.regions, encoded)
         return scores
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text without tokens; see `Task.check_sources`."""
         self._encode_texts(sources, locations)
 
@@ -171,9 +171,7 @@ class Retrieval(ImageTextTask):
         """Return the characters of a text that no token of the vocabulary contains."""
         return find_unknown_characters(self.tokenizer, text)
 
-    def _encode_texts(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[Tokens]:
+    def _encode_texts(self, texts: Sequence[str], locations: Locations = None) -> list[Tokens]:
         """Return the token ids of texts; raise ValueError for a text without tokens."""
         encoded = self.tokenizer.encode(texts)
         for (location, text), ids in zip(locate(texts, locations, "text"), encoded, strict=True):
@@ -247,11 +245,8 @@ class Retrieval(ImageTextTask):
         owner, texts = flatten_captions(examples)
         index = self.build_index(examples)
         recall = recall_at_k(self.similarities(index, texts), owner, FIRST)
-        recalls = {
-            f"{side}_recall{k}": share
-            for side, shares in (("image", recall.image), ("text", recall.text))
-            for k, share in shares.items()
-        }
+        recalls = {f"image_recall{k}": share for k, share in recall.image.items()}
+        recalls |= {f"text_recall{k}": share for k, share in recall.text.items()}
         report = {
             "images": len(examples),
             "texts": len(texts),

@@ -14,8 +14,8 @@ from attention_zoo.data import TextPairs, Tokenizer, encode_for_copying
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.tasks.base import TASKS, check_rules, locate
-from attention_zoo.tasks.building import build_task, check_vocabulary_size
+from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
+from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.scoring import score_summaries
 from attention_zoo.tasks.summarization.result import Summary, origins
@@ -89,13 +89,9 @@ class Summarization(TextPairTask):
         max_target_length: int = 100,
         truncate_source: bool = False,
     ) -> None:
-        if not isinstance(model, models.CopyingMixin):
-            raise ValueError(
-                "model must be a models.CopyingMixin, such as models.PointerGenerator, got"
-                f" {type(model).__name__}"
-            )
-        check_vocabulary_size(tokenizer, model.vocabulary_size)  # ids of copied words start there
+        check_model(model, models.CopyingMixin, "PointerGenerator")
         self.model: Any = model
+        check_vocabulary_size(tokenizer, self.model.vocabulary_size)  # copied ids start there
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
         self.max_source_length = max_source_length
@@ -165,9 +161,7 @@ class Summarization(TextPairTask):
         ids = [article.ids for article in articles]
         return predict_by_width(ids, options.batch_size, summarize, WIDTH)
 
-    def articles(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[Article]:
+    def articles(self, texts: Sequence[str], locations: Locations = None) -> list[Article]:
         """Encode texts for the model.
 
         Args:
@@ -193,7 +187,7 @@ class Summarization(TextPairTask):
             )
         ]
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `articles`."""
         self.articles(sources, locations)
 

@@ -12,7 +12,7 @@ from keras import ops
 
 from attention_zoo.metrics import read_spans
 from attention_zoo.ops.linear_chain import log_partition, unpack
-from attention_zoo.tasks.base import Result, rank_results
+from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.tagging.words import Source
 from attention_zoo.typing import Tensor
 

@@ -22,7 +22,7 @@ from attention_zoo.data import (
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS, locate, read_task_file, refuse_rules
+from attention_zoo.tasks.base import TASKS, Locations, locate, read_task_file, refuse_rules
 from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import MAX_CHARACTERS, build_tagger, takes_characters
@@ -228,7 +228,7 @@ class Tagging(SingleTextTask):
         results = {n: make_result(sources[n], x, self.tags, self.scheme) for n, x in outputs}
         return [results[row] for row in range(len(sources))]
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; see `Task.check_sources`."""
         if self._takes_marks:
             raise ValueError(
@@ -242,7 +242,7 @@ class Tagging(SingleTextTask):
         return find_unknown_characters(self.characters or self.tokenizer, text)
 
     def _encode_sources(
-        self, texts: Sequence[Any], locations: Sequence[str] | None = None, marks: Marked = None
+        self, texts: Sequence[Any], locations: Locations = None, marks: Marked = None
     ) -> list[Source]:
         """Split and encode texts; raise ValueError for a text that cannot be tagged."""
         split = [split_source(text, location) for location, text in locate(texts, locations)]
@@ -252,9 +252,7 @@ class Tagging(SingleTextTask):
         pairs = zip(split, encoded, strict=True)
         return [self._encoder.source(*text_and_words, one) for text_and_words, one in pairs]
 
-    def _refuse_long(
-        self, encoded: Sequence[EncodedWords], locations: Sequence[str] | None
-    ) -> None:
+    def _refuse_long(self, encoded: Sequence[EncodedWords], locations: Locations) -> None:
         """Raise ValueError for a sentence that is too long for the limit or the model."""
         for location, one in locate(encoded, locations):
             if len(one.starts) > self.max_length:

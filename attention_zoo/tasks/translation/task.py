@@ -13,9 +13,10 @@ from attention_zoo.data import TextPairs, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import END, PAD
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
-from attention_zoo.tasks.base import TASKS, Result, check_rules, locate
+from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
 from attention_zoo.tasks.building import TokenizerOptions, build_model, train_recipe_tokenizer
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
+from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.scoring import score_translations
 from attention_zoo.tasks.text_inputs import (
     find_unknown,
@@ -176,13 +177,11 @@ class Translation(TextPairTask):
                 )
         return encoded
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
         self.encode_sources(sources, locations)
 
-    def encode_sources(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[list[int]]:
+    def encode_sources(self, texts: Sequence[str], locations: Locations = None) -> list[list[int]]:
         """Return the token ids of each text.
 
         Args:
