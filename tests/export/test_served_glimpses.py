@@ -99,7 +99,7 @@ def test_greys_are_those_of_the_task_where_they_lie_between_two() -> None:
     levels = np.stack(np.meshgrid(*[np.arange(0, 256, 3)] * 3), -1).reshape(-1, 3)
     between = levels[levels @ [299, 587, 114] % 1000 == 500][: 4 * 12 * 12]
     squares = between.reshape(4, 12, 12, 3).astype("uint8")
-    wants = [task("grey")._read(square, None) for square in squares]
+    wants = [task("grey")._read_image(square, "") for square in squares]
     np.testing.assert_array_equal(grey_images(tf.constant(squares)), np.stack(wants))
     exact = between.reshape(4, 12, 12, 3) @ [299, 587, 114]
     down, odd = exact // 1000, exact // 1000 % 2
