@@ -85,10 +85,6 @@ class Glimpses(ImageTask):
 
     def make_batches(self, examples: LabelledImages, batch_size: int, seed: int) -> LabelledBatches:
         """Return batches of images and class indices; raise ValueError for an unknown class."""
-        return LabelledBatches(examples.images, self._labels(examples), batch_size, seed)
-
-    def _labels(self, examples: LabelledImages) -> NDArray[np.int32]:
-        """Return the model's class index of each image."""
         numbers = {name: number for number, name in enumerate(self.classes)}
         for name in examples.classes:
             if name not in numbers:
@@ -96,8 +92,8 @@ class Glimpses(ImageTask):
                     f"{examples.origin}: unknown class {name!r}{did_you_mean(name, numbers)}"
                     f" (known: {', '.join(numbers)})"
                 )
-        own = np.array([numbers[name] for name in examples.classes], np.int32)
-        return own[examples.labels]
+        labels = np.array([numbers[name] for name in examples.classes], np.int32)[examples.labels]
+        return LabelledBatches(examples.images, labels, batch_size, seed)
 
     # Prediction.
 
