@@ -11,7 +11,6 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.hub import resolve_folder
 from attention_zoo.tasks.base import TASKS, read_task_file
 
-
 PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
 """Task name of a public checkpoint, by its `model_type`."""
 
