@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from attention_zoo.export.graph_tokenizer import first_of_row, shifted
+from attention_zoo.export.graph_tokenizer import is_first_of_row, shift_right
 from attention_zoo.metrics.spans import parse_tag, scheme_rules, span_letters
 from attention_zoo.ops.tag_schemes import OUTSIDE
 
@@ -41,34 +41,34 @@ class GraphSpans(tf.Module):
     def __init__(self, tags: Sequence[str], scheme: str | None) -> None:
         super().__init__(name="spans")
         parsed = [(OUTSIDE, "") for _ in tags]
-        begins, goes_on = frozenset[str](), ""
+        begins, continues = frozenset[str](), ""
         if scheme is not None:
             parsed = [parse_tag(tag, scheme) for tag in tags]
-            begins, goes_on = span_letters(scheme), scheme_rules(scheme).continuable
+            begins, continues = span_letters(scheme), scheme_rules(scheme).continuable
         kinds = sorted({kind for _, kind in parsed})
         self._labels = tf.constant([kind for _, kind in parsed])
         self._kinds = tf.constant([kinds.index(kind) for _, kind in parsed])
-        self._inside, self._begins, self._goes_on = (
+        self._inside, self._begins, self._continues = (
             tf.constant([letter in letters for letter, _ in parsed])
-            for letters in ({letter for letter, _ in parsed} - {OUTSIDE}, begins, goes_on)
+            for letters in ({letter for letter, _ in parsed} - {OUTSIDE}, begins, continues)
         )
 
     def read(self, tags: tf.RaggedTensor, values: tf.RaggedTensor) -> Spans:
         """Return the spans of tag ids, ragged `(B, W)`; `values` has one number per word."""
         flat, rows = tags.flat_values, tags.value_rowids()
-        inside, first = tf.gather(self._inside, flat), first_of_row(rows)
-        follows = shifted(tf.gather(self._goes_on, flat)) & ~first
+        inside, first = tf.gather(self._inside, flat), is_first_of_row(rows)
+        follows = shift_right(tf.gather(self._continues, flat)) & ~first
         kinds = tf.gather(self._kinds, flat)
         same = tf.concat([kinds[:1], kinds[:-1]], 0) == kinds
-        goes_on = inside & follows & same & ~tf.gather(self._begins, flat)
-        begins = inside & ~goes_on
-        over = inside & ~tf.concat([goes_on[1:], tf.zeros_like(goes_on[:1])], 0)
+        continues = inside & follows & same & ~tf.gather(self._begins, flat)
+        begins = inside & ~continues
+        ends_span = inside & ~tf.concat([continues[1:], tf.zeros_like(continues[:1])], 0)
         words = tf.cast(tf.ragged.range(tags.row_lengths()).flat_values, "int32")
         number = tf.cumsum(tf.cast(begins, "int32")) - 1
         inner = (tf.boolean_mask(one, inside) for one in (values.flat_values, number))
         first_words, rows = tf.boolean_mask(words, begins), tf.boolean_mask(rows, begins)
         starts = tf.RaggedTensor.from_value_rowids(first_words, rows, tags.nrows())
-        ends = tf.boolean_mask(words + 1, over)
+        ends = tf.boolean_mask(words + 1, ends_span)
         labels = tf.boolean_mask(tf.gather(self._labels, flat), begins)
         parts = ends, labels, tf.math.segment_min(*inner)
         return Spans(starts, *map(starts.with_values, parts))

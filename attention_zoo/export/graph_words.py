@@ -14,10 +14,10 @@ from attention_zoo.data.text.words import (
     SYMBOLS,
     ZERO_WIDTH_JOINER,
 )
-from attention_zoo.export.graph_tokenizer import CharacterClasses, first_of_row, shifted
+from attention_zoo.export.graph_tokenizer import CharacterClasses, is_first_of_row, shift_right
 
 # Bits of the character classes.
-UNSEEN_BIT, LETTER, DIGIT, SYMBOL, EXTENDER, JOINER, DIGIT_JOINER, TIE_BIT = (
+INVISIBLE_BIT, LETTER, DIGIT, SYMBOL, EXTENDER, JOINER, DIGIT_JOINER, TIE_BIT = (
     1 << number for number in range(8)
 )
 
@@ -43,33 +43,33 @@ class GraphWords(tf.Module):
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         flat, rows = characters.flat_values, characters.value_rowids()
         classes = self._classes_of(flat)
-        seen = classes & UNSEEN_BIT == 0
-        begins = seen & ~_goes_on(classes, first_of_row(rows))
+        visible = classes & INVISIBLE_BIT == 0
+        begins = visible & ~_continues_word(classes, is_first_of_row(rows))
         at = tf.ragged.range(characters.row_lengths()).flat_values
         starts = tf.cast(tf.boolean_mask(at, begins), "int32")
-        first_letters = tf.where(tf.boolean_mask(begins, seen))[:, 0]
-        letters = tf.RaggedTensor.from_row_starts(tf.boolean_mask(flat, seen), first_letters)
+        first_letters = tf.where(tf.boolean_mask(begins, visible))[:, 0]
+        letters = tf.RaggedTensor.from_row_starts(tf.boolean_mask(flat, visible), first_letters)
         ends = starts + tf.cast(letters.row_lengths(), "int32")
-        of_text, batch = tf.boolean_mask(rows, begins), tf.size(texts, tf.int64)
+        text_rows, batch = tf.boolean_mask(rows, begins), tf.size(texts, tf.int64)
         encoded = tf.strings.unicode_encode(letters, "UTF-8")
-        words = tf.RaggedTensor.from_value_rowids(encoded, of_text, batch)
+        words = tf.RaggedTensor.from_value_rowids(encoded, text_rows, batch)
         return words, words.with_values(starts), words.with_values(ends)
 
 
-def _goes_on(classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+def _continues_word(classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
     """Return for each character whether it belongs to the word of the previous character."""
 
     def has(bits: int, of: tf.Tensor = classes) -> tf.Tensor:
         return of & bits > 0
 
     def before(flags: tf.Tensor) -> tf.Tensor:
-        return shifted(flags) & ~first
+        return shift_right(flags) & ~first
 
     def after(flags: tf.Tensor) -> tf.Tensor:
         there = flags & ~first
         return tf.concat([there[1:], tf.zeros_like(there[:1])], 0)
 
-    extends = has(EXTENDER) & before(~has(UNSEEN_BIT))
+    extends = has(EXTENDER) & before(~has(INVISIBLE_BIT))
     solid = ~extends
     base = tf.gather(tf.boolean_mask(classes, solid), tf.cumsum(tf.cast(solid, "int32")) - 1)
     of_letter, of_symbol = before(has(LETTER, base)), before(has(SYMBOL, base))

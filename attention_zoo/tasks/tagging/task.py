@@ -250,7 +250,7 @@ class Tagging(SingleTextTask):
         encoded = self._encoder.encode(words, mark_words(words, marks, self._takes_marks))
         self._refuse_long(encoded, locations)
         pairs = zip(split, encoded, strict=True)
-        return [self._encoder.source(*text_and_words, one) for text_and_words, one in pairs]
+        return [self._encoder.make_source(*text_and_words, one) for text_and_words, one in pairs]
 
     def _refuse_long(self, encoded: Sequence[EncodedWords], locations: Locations) -> None:
         """Raise ValueError for a sentence that is too long for the limit or the model."""

@@ -29,7 +29,7 @@ class Source(NamedTuple):
     words: its words with their character offsets.
     encoded: the model's input.
     labels: readable labels of its tokens.
-    unknown: positions of unknown tokens; see `WordEncoder.source`.
+    unknown: positions of unknown tokens; see `WordEncoder.make_source`.
     """
 
     text: str
@@ -62,14 +62,14 @@ class WordEncoder:
         """
         flat = [word for words in sentences for word in words]
         ids = iter(self.tokenizer.encode(flat))
-        spelt = None if self.characters is None else iter(self._spelt(self.characters, flat))
+        spellings = None if self.characters is None else iter(self._spell(self.characters, flat))
         encoded = []
         for row, words in enumerate(sentences):
             of_words = [next(ids) or [self.tokenizer.unknown] for _ in words]
             sizes = [len(of_word) for of_word in of_words]
             letters = marked = None
-            if spelt is not None:
-                letters = [token for _ in words for token in next(spelt)]
+            if spellings is not None:
+                letters = [token for _ in words for token in next(spellings)]
             if marks is not None:
                 marked = np.repeat(np.array(marks[row], bool), sizes).tolist()
             tokens = [token for of_word in of_words for token in of_word]
@@ -77,22 +77,22 @@ class WordEncoder:
             encoded.append(EncodedWords(tokens, starts, letters, marked))
         return encoded
 
-    def _spelt(self, characters: Tokenizer, words: Words) -> list[list[list[int]]]:
+    def _spell(self, characters: Tokenizer, words: Words) -> list[list[list[int]]]:
         """Return the character ids of each token of each word."""
-        parted = [[part for part in _SPACES.split(word) if part] or [word] for word in words]
-        flat = [part for parts in parted for part in parts]
+        split = [[part for part in _SPACES.split(word) if part] or [word] for word in words]
+        flat = [part for parts in split for part in parts]
         ids = iter(characters.encode(flat))
-        return [[next(ids) or [UNKNOWN] for _ in parts] for parts in parted]
+        return [[next(ids) or [UNKNOWN] for _ in parts] for parts in split]
 
-    def source(self, text: str, words: list[Word], encoded: EncodedWords) -> Source:
+    def make_source(self, text: str, words: list[Word], encoded: EncodedWords) -> Source:
         """Return a `Source` with its token labels and the positions of its unknown tokens.
 
         With characters, a token counts as unknown only if one of its characters is unknown too.
         """
         labels = tuple(self.tokenizer.tokens(encoded.tokens))
-        spelt = encoded.characters or [[UNKNOWN]] * len(labels)
+        spellings = encoded.characters or [[UNKNOWN]] * len(labels)
         unknown = find_unknown(encoded.tokens, self.tokenizer.unknown)
-        unknown = tuple(at for at in unknown if UNKNOWN in spelt[at])
+        unknown = tuple(at for at in unknown if UNKNOWN in spellings[at])
         return Source(text, words, encoded, labels, unknown)
 
 
