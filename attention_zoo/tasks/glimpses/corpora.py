@@ -27,7 +27,9 @@ SCATTERED = Registry("data.scattered")
 
 SCATTERED.register("nowhere")(lambda images, labels, size, seed: (images, labels))
 SCATTERED.register("translated")(translate_digits)
-SCATTERED.register("cluttered")(lambda x, y, size, seed: clutter_digits(x, y, size, seed=seed))
+SCATTERED.register("cluttered")(
+    lambda images, labels, size, seed: clutter_digits(images, labels, size, seed=seed)
+)
 
 
 @dataclass
