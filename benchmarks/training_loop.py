@@ -140,10 +140,10 @@ def bare(steps: int, folder: Path) -> dict[str, float]:
     examples = recipe.data.read("train")
     keras.utils.set_random_seed(recipe.seed)
     task = TASKS.get(recipe.task).from_recipe(recipe, examples)
-    model, loss = task.model, task.loss(0.0)
+    model, loss = task.model, task.make_loss(0.0)
     optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
     optimizer.build(model.trainable_variables)
-    batches = task.batches(examples, BATCH, recipe.seed)
+    batches = task.make_batches(examples, BATCH, recipe.seed)
     matrix = tf.TensorSpec((None, None), "int32")
 
     @tf.function(input_signature=[{"source": matrix, "target": matrix}, matrix])

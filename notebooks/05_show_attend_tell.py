@@ -221,7 +221,7 @@ for split, corpus in scenes.items():
 # The two images of `test` that match a text best, with the attention of each word over the regions.
 
 # %%
-index = retriever.index(scenes["test"])
+index = retriever.build_index(scenes["test"])
 (result,) = retriever.predict([scenes["test"].captions[0][0]], index=index, n_best=2)
 az.inspection.plot_word_regions(result, FOLDER / "regions.png")
 Image(FOLDER / "regions.png")

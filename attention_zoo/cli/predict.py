@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
     options: dict[str, Any] = {}
     if task.optional_attention:
         options["attention"] = bool(arguments.attention or arguments.html)
-    options |= {option: task.index(images) for option in searched}
+    options |= {option: task.build_index(images) for option in searched}
     results: list[Any] = []
     for start in range(0, len(lines), CHUNK):
         answers = task.predict(lines[start : start + CHUNK], **options)
@@ -147,7 +147,7 @@ def _decode_lines(name: str, content: bytes) -> Iterator[str]:
 
 def _refuse_unknown(task: Any, lines: Sequence[str], locations: Sequence[str]) -> None:
     for line, location in zip(lines, locations, strict=True):
-        unknown = task.unknown_characters(line)
+        unknown = task.find_unknown_characters(line)
         if unknown:
             shown = ", ".join(map(repr, unknown[:5]))
             raise ValueError(

@@ -53,15 +53,12 @@ class GraphCopies(tf.Module):
         numbers, first = _numbers(rows, words)
         new = tf.where(numbers < self._copies, self._size + numbers, UNKNOWN)
         first = tf.boolean_mask(first, tf.gather(numbers, first) < self._copies)
-        return CopiedIds(
-            ids.with_flat_values(tf.tensor_scatter_nd_update(ids.flat_values, at, new)),
-            pieces,
-            tf.RaggedTensor.from_value_rowids(
-                tf.gather(words, first), tf.gather(rows, first), ids.nrows()
-            ),
-        )
+        extended = tf.tensor_scatter_nd_update(ids.flat_values, at, new)
+        first_words, first_rows = tf.gather(words, first), tf.gather(rows, first)
+        own_words = tf.RaggedTensor.from_value_rowids(first_words, first_rows, ids.nrows())
+        return CopiedIds(ids.with_flat_values(extended), pieces, own_words)
 
-    def shown(self, ids: tf.Tensor, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def decode(self, ids: tf.Tensor, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the text that ids `(B, ..)` stand for, with space markers, and their labels.
 
         Args:
@@ -72,13 +69,10 @@ class GraphCopies(tf.Module):
         none = tf.fill([tf.shape(table)[0], 1], self._unknown)
         number = tf.clip_by_value(ids - self._size, 0, tf.shape(table)[1])
         copied = tf.gather(tf.concat([table, none], axis=1), number, batch_dims=1)
-        can_be_known = tf.minimum(ids, self._size - 1)
-        known = self.tokenizer.surfaces(can_be_known), self.tokenizer.labels(can_be_known)
-        of_source = copied, self.tokenizer.bare(copied)
-        surfaces, labels = (
-            tf.where(ids < self._size, *both) for both in zip(known, of_source, strict=True)
-        )
-        return surfaces, labels
+        surfaces, labels = self.tokenizer.decode(tf.minimum(ids, self._size - 1))
+        is_known = ids < self._size
+        labels = tf.where(is_known, labels, self.tokenizer.bare(copied))
+        return tf.where(is_known, surfaces, copied), labels
 
 
 def _numbers(rows: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from attention_zoo.export.graph_tokenizer import first_of_row, shifted
+from attention_zoo.export.graph_tokenizer import is_first_of_row, shift_right
 from attention_zoo.metrics.spans import get_scheme_rules, get_span_letters, parse_tag
 from attention_zoo.ops.tag_schemes import OUTSIDE
 
@@ -41,40 +41,34 @@ class GraphSpans(tf.Module):
     def __init__(self, tags: Sequence[str], scheme: str | None) -> None:
         super().__init__(name="spans")
         parsed = [(OUTSIDE, "") for _ in tags]
-        begins, goes_on = frozenset[str](), ""
+        begins, continues = frozenset[str](), ""
         if scheme is not None:
             parsed = [parse_tag(tag, scheme) for tag in tags]
-            begins, goes_on = get_span_letters(scheme), get_scheme_rules(scheme).continuable
+            begins, continues = get_span_letters(scheme), get_scheme_rules(scheme).continuable
         kinds = sorted({kind for _, kind in parsed})
         self._labels = tf.constant([kind for _, kind in parsed])
         self._kinds = tf.constant([kinds.index(kind) for _, kind in parsed])
-        self._inside, self._begins, self._goes_on = (
+        self._inside, self._begins, self._continues = (
             tf.constant([letter in letters for letter, _ in parsed])
-            for letters in ({letter for letter, _ in parsed} - {OUTSIDE}, begins, goes_on)
+            for letters in ({letter for letter, _ in parsed} - {OUTSIDE}, begins, continues)
         )
 
     def read(self, tags: tf.RaggedTensor, values: tf.RaggedTensor) -> Spans:
         """Return the spans of tag ids, ragged `(B, W)`; `values` has one number per word."""
         flat, rows = tags.flat_values, tags.value_rowids()
-        inside, first = tf.gather(self._inside, flat), first_of_row(rows)
-        follows = tf.logical_and(shifted(tf.gather(self._goes_on, flat)), tf.logical_not(first))
+        inside, first = tf.gather(self._inside, flat), is_first_of_row(rows)
+        follows = shift_right(tf.gather(self._continues, flat)) & ~first
         kinds = tf.gather(self._kinds, flat)
         same = tf.concat([kinds[:1], kinds[:-1]], 0) == kinds
-        goes_on = inside & follows & same & tf.logical_not(tf.gather(self._begins, flat))
-        begins = tf.logical_and(inside, tf.logical_not(goes_on))
-        over = tf.logical_not(tf.concat([goes_on[1:], tf.zeros_like(goes_on[:1])], 0))
-        places = tf.ragged.range(tags.row_lengths()).flat_values
+        continues = inside & follows & same & ~tf.gather(self._begins, flat)
+        begins = inside & ~continues
+        ends_span = inside & ~tf.concat([continues[1:], tf.zeros_like(continues[:1])], 0)
+        words = tf.cast(tf.ragged.range(tags.row_lengths()).flat_values, "int32")
         number = tf.cumsum(tf.cast(begins, "int32")) - 1
-        least = tf.math.segment_min(
-            tf.boolean_mask(values.flat_values, inside), tf.boolean_mask(number, inside)
-        )
-        of_text = tf.boolean_mask(rows, begins)
-        found = (
-            tf.cast(tf.boolean_mask(places, begins), "int32"),
-            tf.cast(tf.boolean_mask(places + 1, tf.logical_and(inside, over)), "int32"),
-            tf.boolean_mask(tf.gather(self._labels, flat), begins),
-            least,
-        )
-        return Spans(
-            *(tf.RaggedTensor.from_value_rowids(one, of_text, tags.nrows()) for one in found)
-        )
+        inner = (tf.boolean_mask(one, inside) for one in (values.flat_values, number))
+        first_words, rows = tf.boolean_mask(words, begins), tf.boolean_mask(rows, begins)
+        starts = tf.RaggedTensor.from_value_rowids(first_words, rows, tags.nrows())
+        ends = tf.boolean_mask(words + 1, ends_span)
+        labels = tf.boolean_mask(tf.gather(self._labels, flat), begins)
+        parts = ends, labels, tf.math.segment_min(*inner)
+        return Spans(starts, *map(starts.with_values, parts))

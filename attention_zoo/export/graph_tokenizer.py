@@ -65,7 +65,7 @@ class GraphTokenizer(tf.Module):
             )
         vocabulary = tokenizer.vocabulary
         self._ids = _table(vocabulary, np.arange(len(vocabulary)), UNKNOWN)
-        large, small = _lowered()
+        large, small = _list_lowercase()
         self._lower = _table(large, small, "") if tokenizer.lowercase else None
         self._classes_of = CharacterClasses(WHITE_SPACE, f"^{NOT_IN_WORDS}", CJK)
         self._marks_start = tokenizer.marks_start
@@ -82,25 +82,25 @@ class GraphTokenizer(tf.Module):
 
         Invalid UTF-8 is replaced by U+FFFD.
         """
-        characters = self._normalized(texts)
+        characters = self._normalize(texts)
         flat, rows = characters.flat_values, characters.value_rowids()
         classes = self._classes_of(flat)
         starts = self._cut(rows, flat == ord(MARK), classes & IN_WORDS > 0)
         pieces = tf.RaggedTensor.from_row_starts(flat, tf.where(starts)[:, 0])
         words = tf.strings.unicode_encode(pieces, "UTF-8")
-        of_text = tf.boolean_mask(rows, starts)
-        tokens = self._looked_up(words) if self._longest is None else self._matched(words)
-        standing = tf.repeat(words, tokens.row_lengths())
+        text_rows = tf.boolean_mask(rows, starts)
+        if self._longest is None:  # one id per piece
+            tokens = tf.RaggedTensor.from_tensor(self._ids.lookup(words)[:, None])
+        else:
+            tokens = self._match_longest_tokens(words)
+        strings = tf.repeat(words, tokens.row_lengths())
         ids = tokens.flat_values
-        standing = tf.where(ids == UNKNOWN, standing, tf.gather(self._vocabulary, ids))
-        of_text = tf.repeat(of_text, tokens.row_lengths())
-        batch = tf.size(texts, tf.int64)
-        return (
-            tf.RaggedTensor.from_value_rowids(ids, of_text, batch),
-            tf.RaggedTensor.from_value_rowids(standing, of_text, batch),
-        )
+        strings = tf.where(ids == UNKNOWN, strings, tf.gather(self._vocabulary, ids))
+        text_rows = tf.repeat(text_rows, tokens.row_lengths())
+        tokens = tf.RaggedTensor.from_value_rowids(ids, text_rows, tf.size(texts, tf.int64))
+        return tokens, tokens.with_values(strings)
 
-    def _normalized(self, texts: tf.Tensor) -> tf.RaggedTensor:
+    def _normalize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Return normalized code points `(B, C)`.
 
         Each run of white space becomes one mark. Marks at both ends are removed, then a mark is put
@@ -114,31 +114,25 @@ class GraphTokenizer(tf.Module):
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         flat, rows = characters.flat_values, characters.value_rowids()
         space = self._classes_of(flat) & SPACE > 0
-        after_space = tf.logical_or(first_of_row(rows), shifted(space))
-        kept = tf.logical_not(tf.logical_and(space, after_space))
+        kept = ~(space & (is_first_of_row(rows) | shift_right(space)))
         flat = tf.boolean_mask(tf.where(space, ord(MARK), flat), kept)
         rows = tf.boolean_mask(rows, kept)
         last = tf.concat([rows[1:] != rows[:-1], tf.ones_like(rows[:1], "bool")], 0)
-        kept = tf.logical_not(tf.logical_and(last, flat == ord(MARK)))
+        kept = ~(last & (flat == ord(MARK)))
         flat, rows = tf.boolean_mask(flat, kept), tf.boolean_mask(rows, kept)
-        batch = tf.size(texts, tf.int64)
-        characters = tf.RaggedTensor.from_value_rowids(flat, rows, batch)
-        return self._marked(characters) if self._marks_start else characters
+        characters = tf.RaggedTensor.from_value_rowids(flat, rows, tf.size(texts, tf.int64))
+        return self._prepend_marks(characters) if self._marks_start else characters
 
-    def _marked(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
+    def _prepend_marks(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """Prepend a mark to the rows that do not start with a CJK character."""
         flat, rows = characters.flat_values, characters.value_rowids()
         bare = self._classes_of(flat) & BEGINS_BARE > 0
-        marked = tf.boolean_mask(rows, tf.logical_and(first_of_row(rows), tf.logical_not(bare)))
+        marked = tf.boolean_mask(rows, is_first_of_row(rows) & ~bare)
         mark = tf.fill(tf.shape(marked), ord(MARK))
         marks = tf.RaggedTensor.from_value_rowids(mark, marked, characters.nrows())
         return tf.concat([marks, characters], axis=1)
 
-    def _looked_up(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Return one id per piece."""
-        return tf.RaggedTensor.from_tensor(self._ids.lookup(words)[:, None])
-
-    def _matched(self, words: tf.Tensor) -> tf.RaggedTensor:
+    def _match_longest_tokens(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of the longest tokens from left to right.
 
         A piece that tokens do not cover completely is unknown.
@@ -146,15 +140,13 @@ class GraphTokenizer(tf.Module):
         sizes = tf.strings.length(words, "UTF8_CHAR")
         count = tf.size(words)
 
-        def go_on(at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_any(tf.logical_and(whole, at < sizes))
+        def is_running(at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_any(whole & (at < sizes))
 
-        def match(
-            at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            live = tf.where(tf.logical_and(whole, at < sizes))[:, 0]
-            ids, taken = self._longest_match(*(tf.gather(x, live) for x in (words, at, sizes)))
-            where = live[:, None]
+        def match(at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            running = tf.where(whole & (at < sizes))[:, 0]
+            ids, taken = self._longest_match(*(tf.gather(x, running) for x in (words, at, sizes)))
+            where = running[:, None]
             at = tf.tensor_scatter_nd_add(at, where, taken)
             whole = tf.tensor_scatter_nd_update(whole, where, ids >= 0)
             column = tf.tensor_scatter_nd_update(tf.fill([count], -1), where, ids)
@@ -162,7 +154,7 @@ class GraphTokenizer(tf.Module):
 
         start = tf.zeros([count], "int32"), tf.zeros([count, 0], "int32"), sizes > 0
         shapes = tf.TensorShape([None]), tf.TensorShape([None, None]), tf.TensorShape([None])
-        _, found, whole = tf.while_loop(go_on, match, start, shapes)
+        _, found, whole = tf.while_loop(is_running, match, start, shapes)
         found = tf.where(whole[:, None], found, -1)
         unknown = tf.where(whole, -1, UNKNOWN)[:, None]
         found = tf.concat([unknown, found], axis=1)
@@ -176,11 +168,11 @@ class GraphTokenizer(tf.Module):
         each = tf.repeat(words, self._longest), tf.repeat(at, self._longest)
         parts = tf.strings.substr(*each, tf.tile(lengths, tf.shape(words)), "UTF8_CHAR")
         ids = tf.reshape(self._ids.lookup(parts), [-1, self._longest])
-        fits = tf.logical_and(ids != UNKNOWN, lengths <= (sizes - at)[:, None])
+        fits = (ids != UNKNOWN) & (lengths <= (sizes - at)[:, None])
         best = tf.argmax(fits, axis=1, output_type="int32")
         found = tf.gather(ids, best, batch_dims=1)
-        there = tf.reduce_any(fits, axis=1)
-        return tf.where(there, found, -1), tf.where(there, tf.gather(lengths, best), 0)
+        is_match = tf.reduce_any(fits, axis=1)
+        return tf.where(is_match, found, -1), tf.where(is_match, tf.gather(lengths, best), 0)
 
     # Ids to text.
 
@@ -191,6 +183,10 @@ class GraphTokenizer(tf.Module):
     def labels(self, ids: tf.Tensor) -> tf.Tensor:
         """Return the label of each id."""
         return tf.gather(self._labels, ids)
+
+    def decode(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the text and the label of each id."""
+        return self.surfaces(ids), self.labels(ids)
 
     def text(self, surfaces: tf.Tensor) -> tf.Tensor:
         """Join surfaces `(..., L)` to texts."""
@@ -209,7 +205,7 @@ def _every(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
 
 def _at_marks(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
     """Start pieces at marks and at the start of a text."""
-    return tf.logical_or(mark, first_of_row(rows))
+    return mark | is_first_of_row(rows)
 
 
 def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
@@ -218,31 +214,25 @@ def _in_words(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tenso
     A character after a mark never starts a piece. A run of word characters is split after every
     MAX_RUN characters.
     """
-    first = first_of_row(rows)
-    after_mark = tf.logical_and(shifted(mark), tf.logical_not(first))
-    after_word = tf.logical_and(shifted(in_words), tf.logical_not(first))
-    goes_on = tf.logical_and(in_words, after_word)
-    places = tf.range(tf.size(rows))
-    run = tf.cumsum(tf.cast(tf.logical_not(goes_on), "int32")) - 1
-    begins = tf.boolean_mask(places, tf.logical_not(goes_on))
-    full = (places - tf.gather(begins, run)) % MAX_RUN == 0
-    return tf.where(goes_on, full, tf.logical_not(after_mark))
+    first = is_first_of_row(rows)
+    after_mark = shift_right(mark) & ~first
+    continues = in_words & shift_right(in_words) & ~first
+    positions = tf.range(tf.size(rows))
+    run = tf.cumsum(tf.cast(~continues, "int32")) - 1
+    begins = tf.boolean_mask(positions, ~continues)
+    full = (positions - tf.gather(begins, run)) % MAX_RUN == 0
+    return tf.where(continues, full, ~after_mark)
 
 
-CUTS = {
-    "character": _every,
-    "whitespace": _at_marks,
-    "word": _in_words,
-    "subword": _in_words,
-}
+CUTS = {"character": _every, "whitespace": _at_marks, "word": _in_words, "subword": _in_words}
 
 
-def first_of_row(rows: tf.Tensor) -> tf.Tensor:
+def is_first_of_row(rows: tf.Tensor) -> tf.Tensor:
     """Return whether each position is the first of its row; `rows` has the row of each."""
     return tf.concat([tf.ones_like(rows[:1], "bool"), rows[1:] != rows[:-1]], 0)
 
 
-def shifted(flags: tf.Tensor) -> tf.Tensor:
+def shift_right(flags: tf.Tensor) -> tf.Tensor:
     """Return the flag of the previous position; False at the first."""
     return tf.concat([tf.zeros_like(flags[:1]), flags[:-1]], 0)
 
@@ -254,7 +244,7 @@ def _table(keys: Any, values: Any, default: Any) -> tf.lookup.StaticHashTable:
 
 
 @functools.cache
-def _lowered() -> tuple[list[str], list[str]]:
+def _list_lowercase() -> tuple[list[str], list[str]]:
     """Return the characters that lowercasing changes, and their lowercase forms."""
     characters = [chr(c) for c in CODE_POINTS if chr(c) != "\n"]
     small = normalizers.Lowercase().normalize_str("\n".join(characters)).split("\n")
@@ -267,13 +257,13 @@ def _character_classes(insides: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray
     """Return the start of each range of code points in the same classes, and its class bits."""
     classes = np.zeros(0x110000, "int32")
     for number, inside in enumerate(insides):
-        classes[_matching(inside)] |= 1 << number
+        classes[_list_code_points(inside)] |= 1 << number
     classes[UNASSIGNED] = classes[UNASSIGNED.start - 1]
     starts = np.flatnonzero(np.diff(classes, prepend=-1))
     return starts.astype("int32"), classes[starts]
 
 
-def _matching(inside: str) -> list[int]:
+def _list_code_points(inside: str) -> list[int]:
     """Return the code points of a class, given by the inside of its brackets in a pattern."""
     text = "".join(map(chr, CODE_POINTS))
     others = set(normalizers.Replace(Regex(f"[{inside}]+"), "").normalize_str(text))

@@ -14,10 +14,10 @@ from attention_zoo.data.text.words import (
     SYMBOLS,
     ZERO_WIDTH_JOINER,
 )
-from attention_zoo.export.graph_tokenizer import CharacterClasses, first_of_row, shifted
+from attention_zoo.export.graph_tokenizer import CharacterClasses, is_first_of_row, shift_right
 
 # Bits of the character classes.
-UNSEEN_BIT, LETTER, DIGIT, SYMBOL, EXTENDER, JOINER, DIGIT_JOINER, TIE_BIT = (
+INVISIBLE_BIT, LETTER, DIGIT, SYMBOL, EXTENDER, JOINER, DIGIT_JOINER, TIE_BIT = (
     1 << number for number in range(8)
 )
 
@@ -32,16 +32,8 @@ class GraphWords(tf.Module):
 
     def __init__(self) -> None:
         super().__init__(name="words")
-        self._classes_of = CharacterClasses(
-            INVISIBLE,
-            LETTERS,
-            DIGITS,
-            SYMBOLS,
-            EXTENDERS,
-            JOINERS,
-            DIGIT_JOINERS,
-            ZERO_WIDTH_JOINER,
-        )
+        classes = INVISIBLE, LETTERS, DIGITS, SYMBOLS, EXTENDERS, JOINERS, DIGIT_JOINERS
+        self._classes_of = CharacterClasses(*classes, ZERO_WIDTH_JOINER)
 
     def split(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Return the words of texts `(B,)`, ragged `(B, W)`, and their start and end, int32.
@@ -51,44 +43,38 @@ class GraphWords(tf.Module):
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         flat, rows = characters.flat_values, characters.value_rowids()
         classes = self._classes_of(flat)
-        seen = classes & UNSEEN_BIT == 0
-        begins = tf.logical_and(seen, tf.logical_not(_goes_on(classes, first_of_row(rows))))
+        visible = classes & INVISIBLE_BIT == 0
+        begins = visible & ~_continues_word(classes, is_first_of_row(rows))
         at = tf.ragged.range(characters.row_lengths()).flat_values
         starts = tf.cast(tf.boolean_mask(at, begins), "int32")
-        letters = tf.RaggedTensor.from_row_starts(
-            tf.boolean_mask(flat, seen), tf.where(tf.boolean_mask(begins, seen))[:, 0]
-        )
+        first_letters = tf.where(tf.boolean_mask(begins, visible))[:, 0]
+        letters = tf.RaggedTensor.from_row_starts(tf.boolean_mask(flat, visible), first_letters)
         ends = starts + tf.cast(letters.row_lengths(), "int32")
-        of_text, batch = tf.boolean_mask(rows, begins), tf.size(texts, tf.int64)
-        words, starts, ends = (
-            tf.RaggedTensor.from_value_rowids(values, of_text, batch)
-            for values in (tf.strings.unicode_encode(letters, "UTF-8"), starts, ends)
-        )
-        return words, starts, ends
+        text_rows, batch = tf.boolean_mask(rows, begins), tf.size(texts, tf.int64)
+        encoded = tf.strings.unicode_encode(letters, "UTF-8")
+        words = tf.RaggedTensor.from_value_rowids(encoded, text_rows, batch)
+        return words, words.with_values(starts), words.with_values(ends)
 
 
-def _goes_on(classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+def _continues_word(classes: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
     """Return for each character whether it belongs to the word of the previous character."""
 
     def has(bits: int, of: tf.Tensor = classes) -> tf.Tensor:
         return of & bits > 0
 
     def before(flags: tf.Tensor) -> tf.Tensor:
-        return tf.logical_and(shifted(flags), tf.logical_not(first))
+        return shift_right(flags) & ~first
 
     def after(flags: tf.Tensor) -> tf.Tensor:
-        there = tf.logical_and(flags, tf.logical_not(first))
+        there = flags & ~first
         return tf.concat([there[1:], tf.zeros_like(there[:1])], 0)
 
-    extends = tf.logical_and(has(EXTENDER), before(tf.logical_not(has(UNSEEN_BIT))))
-    solid = tf.logical_not(extends)
+    extends = has(EXTENDER) & before(~has(INVISIBLE_BIT))
+    solid = ~extends
     base = tf.gather(tf.boolean_mask(classes, solid), tf.cumsum(tf.cast(solid, "int32")) - 1)
     of_letter, of_symbol = before(has(LETTER, base)), before(has(SYMBOL, base))
-    digits = tf.logical_and(before(has(DIGIT)), after(has(DIGIT)))
-    joins = tf.logical_or(
-        tf.logical_and(has(JOINER), tf.logical_and(of_letter, after(has(LETTER)))),
-        tf.logical_and(has(DIGIT_JOINER), digits),
-    )
-    letter = tf.logical_and(has(LETTER), tf.logical_or(of_letter, before(joins)))
-    tied = tf.logical_and(has(SYMBOL), tf.logical_and(before(has(TIE_BIT)), of_symbol))
+    joins_letters = has(JOINER) & of_letter & after(has(LETTER))
+    joins = joins_letters | (has(DIGIT_JOINER) & before(has(DIGIT)) & after(has(DIGIT)))
+    letter = has(LETTER) & (of_letter | before(joins))
+    tied = has(SYMBOL) & before(has(TIE_BIT)) & of_symbol
     return extends | joins | letter | tied

@@ -4,7 +4,7 @@ Shape letters in all docstrings: B batch, T queries (target steps), S sources, D
 Dv of query, key, value), H heads, A hidden units of a score, V vocabulary.
 
 Scores, alignments and relative positions are found by their decorator: a new one needs no import
-here. What this module imports is public.
+here.
 """
 
 from typing import TYPE_CHECKING

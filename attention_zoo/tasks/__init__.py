@@ -1,9 +1,9 @@
 """Tasks: models with preprocessing, from raw inputs to results with scores and attention."""
 
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.tasks.base import TASKS, Input, Result, Task
+from attention_zoo.tasks.base import TASKS, Input, Task
 from attention_zoo.tasks.captioning import Caption, Captioning
-from attention_zoo.tasks.corpora import Corpus, Files, Generated
+from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus
 from attention_zoo.tasks.glimpses import GlimpseResult, Glimpses
 from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
 from attention_zoo.tasks.loading import find_task_folder, load
@@ -12,6 +12,7 @@ from attention_zoo.tasks.masked_language_modeling import (
     MaskedLanguageModeling,
     TokenPrediction,
 )
+from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.retrieval import ImageIndex, Retrieval, RetrievalResult
 from attention_zoo.tasks.summarization import Summarization, Summary
 from attention_zoo.tasks.tagging import TaggedSpan, Tagging, TaggingResult
@@ -23,9 +24,9 @@ __all__ = [
     "Captioning",
     "Continuation",
     "Corpus",
-    "Files",
+    "FileCorpus",
     "FillMaskResult",
-    "Generated",
+    "GeneratedCorpus",
     "GlimpseResult",
     "Glimpses",
     "ImageIndex",

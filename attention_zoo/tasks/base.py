@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import keras
-import numpy as np
 
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer
@@ -30,17 +28,13 @@ RENAMED_OPTIONS: dict[str, str] = {"cut_source": "truncate_source"}
 class TaskRegistry(Registry):
     """Task classes by name. Installed packages register theirs through entry points."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self._loaded = False
+    _loaded = False
 
     def get(self, name: str) -> Any:
         return super().get(name)
 
     def __contains__(self, name: object) -> bool:
-        if not super().__contains__(name):
-            self._load_entry_points()
-        return super().__contains__(name)
+        return super().__contains__(name) or name in self.names()
 
     def names(self) -> list[str]:
         self._load_entry_points()
@@ -65,6 +59,9 @@ class TaskRegistry(Registry):
 
 
 TASKS = TaskRegistry("task")
+T = TypeVar("T")
+Locations = Sequence[str] | None
+"""Location of each input for error messages, such as file:line; None for "source 0" and so on."""
 
 
 @dataclass(frozen=True)
@@ -75,50 +72,20 @@ class Input:
         name: the name of the argument.
         kind: "text" or "image": a list with one item for each result; on the command line, one
             text or one image file per line. "image_index": images to search, encoded by
-            `Task.index`; on the command line, a folder.
+            `Task.build_index`; on the command line, a folder.
     """
 
     name: str
     kind: Literal["text", "image", "image_index"] = "text"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """A prediction for one input.
-
-    Args:
-        text: the prediction as text.
-        score: its score; a log-probability unless stated otherwise.
-        tokens: readable labels of the prediction's T tokens.
-        source_tokens: readable labels of the input's S tokens.
-        attention: attention weights, or None; the shape depends on the task.
-        unknown: positions of unknown tokens in `source_tokens`.
-        truncated: True if the search reached the length limit before the end token.
-        alternatives: the next best predictions for the same input, best first.
-    """
-
-    text: str
-    score: float
-    tokens: tuple[str, ...] = ()
-    source_tokens: tuple[str, ...] = ()
-    attention: np.ndarray | None = None
-    unknown: tuple[int, ...] = ()
-    truncated: bool = False
-    alternatives: tuple[Self, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as values that `json.dumps` takes; arrays become nested lists."""
-        content: dict[str, Any] = _as_json(self)
-        return content
-
-
 class Task(ABC):
     """A model with its preprocessing and postprocessing.
 
     The training loop, the command line, export and report pages call only the methods below. A
-    subclass is registered in `TASKS` under its `name`, and implements `from_recipe`, `batches`,
-    `loss`, `predict` and `evaluate`. Its constructor takes the model and, as keyword arguments, the
-    tokenizers, `search`, the limits and the switches.
+    subclass is registered in `TASKS` under its `name`, and implements `from_recipe`,
+    `make_batches`, `predict` and `evaluate`. Its constructor takes the model and, as keyword
+    arguments, the tokenizers, `search`, the limits and the switches.
 
     Attributes:
         name: the name in recipes and in `task.json`.
@@ -190,7 +157,7 @@ class Task(ABC):
     # Training.
 
     @abstractmethod
-    def batches(self, examples: Any, batch_size: int, seed: int) -> Any:
+    def make_batches(self, examples: Any, batch_size: int, seed: int) -> Any:
         """Return the examples as training batches (such as `data.PairBatches`).
 
         Examples have `len`, iteration, `take(rows)`, `origin` (a text that names their source) and
@@ -200,11 +167,12 @@ class Task(ABC):
         `dataset(start)`, `in_order()` and `examples(step)`.
         """
 
-    @abstractmethod
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Return the training loss."""
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Return the training loss; by default, that of the model's `make_loss`."""
+        loss: keras.losses.Loss = self.model.make_loss(label_smoothing)
+        return loss
 
-    def within_limits(self, examples: Any) -> Any:
+    def filter_by_length(self, examples: Any) -> Any:
         """Return the examples within the task's limits; by default, all of them."""
         return examples
 
@@ -219,22 +187,29 @@ class Task(ABC):
             **options: fields of `SearchOptions` for this call, and options of the task.
         """
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text or image file that `predict` rejects; by default, if empty.
 
         Args:
             sources: texts, or paths of images.
             locations: location of each of them for error messages, such as file:line.
         """
-        for row, source in enumerate(sources):
+        for location, source in locate(sources, locations):
             if not source:
-                raise ValueError(f"{locations[row] if locations else f'source {row}'}: is empty")
+                raise ValueError(f"{location}: is empty")
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def _limit_error(self, location: str, length: str, name: str, hint: str = "") -> ValueError:
+        """Return the error for an input of this length, which exceeds the limit of this name."""
+        return ValueError(
+            f"{location}: {length}, the limit is {vars(self)[name]}; shorten it or raise the limit"
+            f" (data.{name} on the command line, task.{name} in Python){hint}"
+        )
+
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that the vocabulary does not contain."""
         return []
 
-    def index(self, images: Sequence[Any]) -> Any:
+    def build_index(self, images: Sequence[Any]) -> Any:
         """Encode images that `predict` searches, for a task with an "image_index" input."""
         raise ValueError(f"task {self.name} does not search images; remove the images")
 
@@ -256,9 +231,8 @@ class Task(ABC):
         """Return a matplotlib figure of a result's attention; write it to `path` if given."""
         from attention_zoo import inspection
 
-        return inspection.plot_alignment(
-            result.attention, result.tokens, result.source_tokens, path
-        )
+        labels = result.tokens, result.source_tokens
+        return inspection.plot_alignment(result.attention, *labels, path)
 
     def write_report(self, results: Sequence[Any], path: str | Path) -> None:
         """Write results with their attention weights as one HTML page.
@@ -275,7 +249,7 @@ class Task(ABC):
 
     # Saving, loading and export.
 
-    def saved_fields(self) -> dict[str, Any]:
+    def get_saved_fields(self) -> dict[str, Any]:
         """Return additional fields of `task.json`."""
         return {}
 
@@ -294,9 +268,9 @@ class Task(ABC):
         self.write_task_file(folder)
 
     def write_task_file(self, folder: str | Path) -> None:
-        """Write the name, options and `saved_fields` of the task to `task.json` in a folder."""
+        """Write the name, options and `get_saved_fields` of the task to `task.json` in a folder."""
         content = {"format_version": FORMAT_VERSION, "task": self.name, **self.options}
-        content |= {**self.saved_fields(), "search": self.search.as_dict()}
+        content |= {**self.get_saved_fields(), "search": self.search.as_dict()}
         text = json.dumps(content, indent=2) + "\n"
         (Path(folder) / "task.json").write_text(text, encoding="utf-8")
 
@@ -318,11 +292,14 @@ class Task(ABC):
         """Return the constructor arguments in a folder's `task.json`, without the tokenizers."""
         folder = Path(folder)
         content = read_task_file(folder)
-        with _damaged(folder):
+        try:
             options: dict[str, Any] = {name: int(content[name]) for name in cls.limits}
             options |= {name: bool(content[name]) for name in cls.switches}
             options["search"] = SearchOptions(**content["search"])
             return options | cls.load_fields(content)
+        except (KeyError, TypeError, ValueError) as error:
+            where = folder / "task.json"
+            raise ValueError(f"{where}: damaged ({error}); use another checkpoint") from None
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return a `tf.Module` whose `serve` computes `predict` in TensorFlow operations.
@@ -333,7 +310,12 @@ class Task(ABC):
         raise ValueError(f"task {self.name} does not support export; implement export_module")
 
 
-def rules_for_all(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def locate(items: Sequence[T], locations: Locations, noun: str = "source") -> zip[tuple[str, T]]:
+    """Return pairs of the location and the item; without locations, "source 0" and so on."""
+    return zip(locations or [f"{noun} {row}" for row in range(len(items))], items, strict=True)
+
+
+def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return the rules; raise ValueError for a rule that depends on the sources of a batch.
 
     A task splits its inputs into batches itself, so such a rule would be applied to other sources.
@@ -370,27 +352,3 @@ def read_task_file(folder: str | Path) -> dict[str, Any]:
         if old in content:
             content[new] = content.pop(old)
     return content
-
-
-@contextlib.contextmanager
-def _damaged(folder: Path) -> Iterator[None]:
-    """Convert errors in the options of the folder's `task.json` into ValueError with its path."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{folder / 'task.json'}: damaged ({error}); use another checkpoint"
-        ) from None
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value of a result as `json.dumps` takes it."""
-    if is_dataclass(value):
-        return {field.name: _as_json(vars(value)[field.name]) for field in fields(value)}
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, tuple | list):
-        return [_as_json(one) for one in value]
-    if isinstance(value, Mapping):
-        return {key: _as_json(one) for key, one in value.items()}
-    return value

@@ -24,8 +24,7 @@ class TokenizerOptions:
         lowercase: lowercase all texts.
         shared: for translation: share one vocabulary between source and target, as a model with
             `tie: all` requires. Summarization always shares it.
-        min_count: for tagging, captioning and retrieval, with kind "whitespace": words that are
-            rarer in the training split are unknown.
+        min_count: with kind "whitespace": words that are rarer in the training split are unknown.
         vectors: for tagging: a text file of word vectors (GloVe, word2vec) that initialize the
             embeddings, or null.
     """
@@ -44,8 +43,6 @@ class TokenizerOptions:
 
 def keep_frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
     """Return the words that occur at least `min_count` times, in order, with duplicates."""
-    if options.min_count == 1:
-        return words
     if options.kind != "whitespace":
         raise ValueError(
             f"tokenizer.min_count={options.min_count} requires tokenizer.kind=whitespace, got"
@@ -58,8 +55,35 @@ def keep_frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[s
 
 def train_recipe_tokenizer(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:
     """Train a tokenizer with these options on the texts."""
+    if options.min_count > 1:
+        texts = keep_frequent([word for text in texts for word in text.split()], options)
     kind = options.kind or "subword"
     return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
+
+
+def build_task(task_class: Any, recipe: Any, texts: Sequence[str]) -> Any:
+    """Build a task whose model and tokenizer have one vocabulary, trained on the texts."""
+    tokenizer = train_recipe_tokenizer(recipe.tokenizer, texts)
+    model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
+    with naming_preset(recipe.model):
+        return task_class(model, tokenizer, **task_class.recipe_options(recipe))
+
+
+def check_model(model: Any, required: type, example: str = "") -> None:
+    """Raise ValueError unless the model is of the required class of `attention_zoo.models`."""
+    if not isinstance(model, required):
+        hint = f", such as models.{example}," if example else ","
+        name, given = required.__name__, type(model).__name__
+        raise ValueError(f"model must be a models.{name}{hint} got {given}")
+
+
+def check_vocabulary_size(tokenizer: Tokenizer, known: int) -> None:
+    """Raise ValueError unless the model's vocabulary has as many tokens as the tokenizer."""
+    if known != tokenizer.vocabulary_size:
+        raise ValueError(
+            f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model's"
+            f" vocabulary_size is {known}; use the same size"
+        )
 
 
 @contextmanager

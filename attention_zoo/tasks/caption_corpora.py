@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -14,13 +15,13 @@ from attention_zoo.data import (
     read_coco,
 )
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.corpora import Corpus, Files, Generated
+from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
 
 CAPTIONED_IMAGES = Registry("data.corpus")
 
 
 @dataclass
-class Captions(Corpus):
+class CaptionCorpus(Corpus):
     """Base class of corpora of captioned images.
 
     Args:
@@ -36,7 +37,7 @@ class Captions(Corpus):
 
 @CAPTIONED_IMAGES.register("scenes")
 @dataclass
-class Scenes(Generated, Captions):
+class Scenes(GeneratedCorpus, CaptionCorpus):
     """Generated corpus of images with one to four objects; see `data.generate_scenes`.
 
     Args:
@@ -47,9 +48,7 @@ class Scenes(Generated, Captions):
     """
 
     corpus: str = "scenes"
-    size: int = 10000
     validation_size: int = 200
-    test_size: int = 500
     min_things: int = 1
     max_things: int = 4
     max_captions: int = 4
@@ -57,17 +56,14 @@ class Scenes(Generated, Captions):
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "unseen")
 
     def _read(self, split: str) -> CaptionedImages:
-        scenes = generate_scenes(
-            self.size_of(split), split, self.seed, self.min_things, self.max_things
-        )
-        sampled = (
-            scenes.sample_captions(self.max_captions, self.seed) if split == "train" else scenes
-        )
-        return sampled.resize(self.image_size)
+        scenes = generate_scenes(**self.generator_options(split, "min_things", "max_things"))
+        if split == "train":
+            scenes = scenes.sample_captions(self.max_captions, self.seed)
+        return scenes.resize(self.image_size)
 
 
 @dataclass
-class CaptionFiles(Files, Captions):
+class CaptionFileCorpus(FileCorpus, CaptionCorpus):
     """Base class of corpora of caption files with folders of images.
 
     Args:
@@ -82,18 +78,17 @@ class CaptionFiles(Files, Captions):
     image_size: int = 224
     skip_bad: int = 0
 
+    reader: ClassVar[Callable[..., CaptionedImages]] = staticmethod(read_captions)
+
     def _read(self, split: str) -> CaptionedImages:
         captions = self.path(split)
         images = vars(self)[f"{split}_images"] or str(Path(captions).parent)
-        return self._of(images, captions)
-
-    def _of(self, images: str, captions: str) -> CaptionedImages:
-        return read_captions(images, captions, self.image_size, self.skip_bad)
+        return self.reader(images, captions, self.image_size, self.skip_bad)
 
 
 @CAPTIONED_IMAGES.register("captions")
 @dataclass
-class CaptionLines(CaptionFiles):
+class CaptionLines(CaptionFileCorpus):
     """JSON Lines files with an image name and its captions per line; see `data.read_captions`."""
 
     corpus: str = "captions"
@@ -101,41 +96,32 @@ class CaptionLines(CaptionFiles):
 
 @CAPTIONED_IMAGES.register("coco")
 @dataclass
-class Coco(CaptionFiles):
+class Coco(CaptionFileCorpus):
     """JSON files in the format of COCO; see `data.read_coco`."""
 
     corpus: str = "coco"
 
-    def _of(self, images: str, captions: str) -> CaptionedImages:
-        return read_coco(images, captions, self.image_size, self.skip_bad)
+    reader = staticmethod(read_coco)
 
 
 @CAPTIONED_IMAGES.register("captions_tfds")
 @dataclass
-class CaptionsTfds(Files, Captions):
+class CaptionsTfds(TfdsCorpus, CaptionCorpus):
     """Prepared TensorFlow dataset (TFDS) of captioned images; see `data.read_caption_tfds`.
 
     Args:
-        name: name of the dataset, for example coco_captions; train, validation and test are names
-            of its splits.
         image, captions: names of its features.
-        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
         skip_bad: maximum number of bad rows to skip; one more is an error.
     """
 
     corpus: str = "captions_tfds"
-    train: str | None = "train"
     validation: str | None = "val"
-    test: str | None = "test"
     name: str = "coco_captions"
     image: str = "image"
     captions: str = "captions/text"
     image_size: int = 224
-    data_dir: str | None = None
     skip_bad: int = 0
 
     def _read(self, split: str) -> CaptionedImages:
-        features = self.image, self.captions, self.image_size
-        return read_caption_tfds(
-            self.name, self.path(split), *features, self.data_dir, self.skip_bad
-        )
+        names = self.name, self.path(split), self.image, self.captions
+        return read_caption_tfds(*names, self.image_size, self.data_dir, self.skip_bad)

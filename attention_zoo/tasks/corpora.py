@@ -49,7 +49,7 @@ class Corpus(ABC):
 
 
 @dataclass
-class Generated(Corpus):
+class GeneratedCorpus(Corpus):
     """Base class of generated corpora.
 
     Args:
@@ -69,9 +69,14 @@ class Generated(Corpus):
         """Return the number of examples of a split."""
         return {"train": self.size, "validation": self.validation_size}.get(split, self.test_size)
 
+    def generator_options(self, split: str, *names: str) -> dict[str, Any]:
+        """Return the generator's arguments for a split, with the options of these names."""
+        options = {name: vars(self)[name] for name in names}
+        return {"size": self.size_of(split), "split": split, "seed": self.seed, **options}
+
 
 @dataclass
-class Files(Corpus):
+class FileCorpus(Corpus):
     """Base class of corpora with one path per split.
 
     Args:
@@ -88,3 +93,41 @@ class Files(Corpus):
         if not path:
             raise ValueError(f"data.{split} is missing; name the file that holds this split")
         return str(path)
+
+
+@dataclass
+class TfdsCorpus(FileCorpus):
+    """Base class of prepared TensorFlow datasets (TFDS); paths are names of splits.
+
+    Args:
+        name: name of the dataset.
+        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
+    """
+
+    train: str | None = "train"
+    validation: str | None = "validation"
+    test: str | None = "test"
+    name: str = ""
+    data_dir: str | None = None
+
+    def path(self, split: str) -> str:
+        """Return the name of a split in the dataset."""
+        if not self.name:
+            raise ValueError("data.name is missing; name the TFDS data set")
+        return super().path(split)
+
+
+@dataclass
+class GeneratedPhrases(GeneratedCorpus):
+    """Base class of generated corpora of dates, times and quantities.
+
+    Args:
+        min_phrases, max_phrases: range of the number of phrases in one sentence.
+    """
+
+    size: int = 20000
+    test_size: int = 1000
+    min_phrases: int = 1
+    max_phrases: int = 6
+
+    splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")

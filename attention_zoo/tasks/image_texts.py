@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -12,23 +11,17 @@ from numpy.typing import NDArray
 
 from attention_zoo.data import CaptionedImages, ImageTextBatches, Tokenizer
 from attention_zoo.decoding import SearchOptions
+from attention_zoo.metrics import mass_in_boxes
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import Task
-from attention_zoo.tasks.building import (
-    TokenizerOptions,
-    build_model,
-    keep_frequent,
-    naming_preset,
-    train_recipe_tokenizer,
-)
+from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.caption_corpora import CAPTIONED_IMAGES
+from attention_zoo.tasks.images import ImageTask
 
-Image = str | Path | bytes | NDArray[np.uint8]
 Tokens = list[int]
 CHANNELS = 3
 
 
-class ImageTextTask(Task):
+class ImageTextTask(ImageTask):
     """Base class of tasks on images and texts: a model and its tokenizer.
 
     Args:
@@ -46,15 +39,14 @@ class ImageTextTask(Task):
 
     corpora: ClassVar[Registry] = CAPTIONED_IMAGES
     limits: ClassVar[tuple[str, ...]] = ("image_size", "max_target_length")
-    examples: ClassVar[str] = "images"
     tokenizer_kind: ClassVar[str] = "word"
     batch_class: ClassVar[type[ImageTextBatches]] = ImageTextBatches
     num_end_tokens: ClassVar[int] = 0
     """Number of special tokens that count toward `max_target_length`."""
     model_class: ClassVar[Any]
     """Required model class."""
-    model_error: ClassVar[str]
-    """Error message for another class."""
+    model_example: ClassVar[str] = ""
+    """Example of it for an error message."""
 
     def __init__(
         self,
@@ -64,72 +56,57 @@ class ImageTextTask(Task):
         image_size: int = 224,
         max_target_length: int = 40,
     ) -> None:
-        if not isinstance(model, self.model_class):
-            raise ValueError(f"{self.model_error}, got {type(model).__name__}")
-        known = model.settings["vocabulary_size"]
-        if known != tokenizer.vocabulary_size:
-            raise ValueError(
-                f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model's"
-                f" vocabulary_size is {known}; use the same size"
-            )
-        if model.encoder.channels != CHANNELS:
-            raise ValueError(
-                f"the model's encoder takes grids of {model.encoder.channels} features, but images"
-                f" have {CHANNELS} channels; train the model with `fit` on such grids, or use"
-                " another encoder"
-            )
-        model.grid_shape((1, image_size, image_size, 3))  # raises if image_size is too small
+        check_model(model, self.model_class, self.model_example)
         self.model: Any = model
+        check_vocabulary_size(tokenizer, self.model.settings["vocabulary_size"])
+        channels = self.model.encoder.channels
+        if channels != CHANNELS:
+            raise ValueError(
+                f"the model's encoder takes grids of {channels} features, but images have"
+                f" {CHANNELS} channels; train the model with `fit` on such grids, or use another"
+                " encoder"
+            )
+        self.model.grid_shape((1, image_size, image_size, 3))  # raises for a small image_size
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
         self.image_size = image_size
         self.max_target_length = max_target_length
 
     @classmethod
-    def from_recipe(cls, recipe: Any, train: CaptionedImages) -> Self:
+    def from_recipe(cls, recipe: Any, train: CaptionedImages) -> Any:
         """Build the model and train its tokenizer on the captions."""
-        tokenizer = train_caption_tokenizer(recipe.tokenizer, train)
-        model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
-        with naming_preset(recipe.model):
-            return cls(model, tokenizer, **cls.recipe_options(recipe))
+        return build_task(cls, recipe, flatten_captions(train)[1])
 
     # Training.
 
-    def batches(self, examples: CaptionedImages, batch_size: int, seed: int) -> ImageTextBatches:
+    def make_batches(
+        self, examples: CaptionedImages, batch_size: int, seed: int
+    ) -> ImageTextBatches:
         """Return batches of image-caption pairs; captions over the limit are dropped.
 
         Raises:
             ValueError: if no caption is left.
         """
-        kept = self._kept(examples)
+        kept = self._encode_captions(examples)
         if not kept:
             raise ValueError(
                 f"{examples.origin}: no caption fits into {self.max_target_length} tokens; raise"
                 " data.max_target_length"
             )
-        which = np.array([row for row, _ in kept])
-        texts = [np.array(ids, np.int32) for _, ids in kept]
-        return self.batch_class(
-            examples.images, texts, which, batch_size, seed, numbers=(which + 1).tolist()
-        )
+        rows, texts = zip(*kept, strict=True)
+        numbers = [row + 1 for row in rows]
+        return self.batch_class(examples.images, texts, rows, batch_size, seed, numbers=numbers)
 
-    def within_limits(self, examples: CaptionedImages) -> CaptionedImages:
+    def filter_by_length(self, examples: CaptionedImages) -> CaptionedImages:
         """Return the images with a caption within the limit, each with all its captions."""
-        return examples.take(sorted({row for row, _ in self._kept(examples)}))
+        return examples.take(sorted({row for row, _ in self._encode_captions(examples)}))
 
-    def _kept(self, examples: CaptionedImages) -> list[tuple[int, Tokens]]:
+    def _encode_captions(self, examples: CaptionedImages) -> list[tuple[int, Tokens]]:
         """Return image row and token ids of each caption within the limit."""
         owner, texts = flatten_captions(examples)
         most = self.max_target_length - self.num_end_tokens
         encoded = zip(owner, self.tokenizer.encode(texts), strict=True)
         return [(row, ids) for row, ids in encoded if 0 < len(ids) <= most]
-
-
-def is_single_image(images: Any) -> bool:
-    """Return whether the argument is one image instead of a list or an array `(N, H, W, C)`."""
-    if isinstance(images, np.ndarray) or keras.ops.is_tensor(images):
-        return len(images.shape) in (2, 3)
-    return isinstance(images, str | Path | bytes)
 
 
 def flatten_captions(examples: CaptionedImages) -> tuple[list[int], list[str]]:
@@ -138,9 +115,14 @@ def flatten_captions(examples: CaptionedImages) -> tuple[list[int], list[str]]:
     return [row for row, _ in pairs], [text for _, text in pairs]
 
 
-def train_caption_tokenizer(options: TokenizerOptions, train: CaptionedImages) -> Tokenizer:
-    """Train a tokenizer with these options on the captions."""
-    texts: Sequence[str] = [text for captions in train.captions for text in captions]
-    if options.min_count > 1:
-        texts = keep_frequent([word for text in texts for word in text.split()], options)
-    return train_recipe_tokenizer(options, texts)
+def score_boxes(
+    attention: Sequence[NDArray[np.floating]], words: Sequence[Sequence[str]], boxes: Sequence[Any]
+) -> dict[str, float]:
+    """Compute the mean attention mass inside the boxes of the objects that words name.
+
+    Returns:
+        `mass_in_boxes`, and `area_of_boxes`, the same for uniform attention; nothing if no word
+        names an object with a box.
+    """
+    inside = mass_in_boxes(attention, words, boxes)
+    return {"mass_in_boxes": inside.mass, "area_of_boxes": inside.area} if inside.words else {}

@@ -11,6 +11,9 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.hub import resolve_folder
 from attention_zoo.tasks.base import TASKS, read_task_file
 
+PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
+"""Task name of a public checkpoint, by its `model_type`."""
+
 
 def load(folder: str | Path) -> Any:
     """Load a task that is ready to predict.
@@ -25,20 +28,10 @@ def load(folder: str | Path) -> Any:
     """
     path = resolve_folder(folder)
     public = models.public.read_config(path)
-    if public is not None:
-        return _load_public(path, public["model_type"])
-    path = find_task_folder(path)
-    task_class = TASKS.get(read_task_file(path)["task"])
-    return task_class.load(path)
-
-
-PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
-"""Task name of a public checkpoint, by its `model_type`."""
-
-
-def _load_public(folder: Path, model_type: str) -> Any:
-    """Load the task of a public checkpoint, with the `max_length` of its model."""
-    model = models.from_public(folder)
-    task_class = TASKS.get(PUBLIC[model_type])
+    if public is None:
+        path = find_task_folder(path)
+        return TASKS.get(read_task_file(path)["task"]).load(path)
+    model = models.from_public(path)
     max_length = model.get_backbone().settings["max_length"]
-    return task_class(model, load_tokenizer(folder), max_length=max_length)
+    task_class = TASKS.get(PUBLIC[public["model_type"]])
+    return task_class(model, load_tokenizer(path), max_length=max_length)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,10 +33,15 @@ def score_translations(
     Raises:
         ValueError: if there is no sentence.
     """
-    blue = functools.partial(bleu, tokenizer=bleu_tokenizer(references))
-    overlap, characters = blue(translations, references), chrf(translations, references)
-    columns = (translations, references, source_lengths, EDGES)
-    groups = zip(by_length(blue, *columns), by_length(exact_match, *columns), strict=True)
+    tokenizer = bleu_tokenizer(references)
+
+    def score_group(texts: Sequence[str], targets: Sequence[str]) -> dict[str, float]:
+        overlap = bleu(texts, targets, tokenizer=tokenizer).score
+        return {"bleu": overlap, "exact_match": exact_match(texts, targets)}
+
+    overlap = bleu(translations, references, tokenizer=tokenizer)
+    characters = chrf(translations, references)
+    groups = by_length(score_group, translations, references, source_lengths, EDGES)
     return {
         "sentences": len(translations),
         "bleu": overlap.score,
@@ -46,14 +50,8 @@ def score_translations(
         "bleu_signature": overlap.signature,
         "chrf_signature": characters.signature,
         "by_source_length": [
-            {
-                "from": part.first,
-                "to": part.last,
-                "sentences": part.size,
-                "bleu": part.value.score,
-                "exact_match": exact.value,
-            }
-            for part, exact in groups
+            {"from": group.first, "to": group.last, "sentences": group.size, **group.value}
+            for group in groups
         ],
     }
 
@@ -90,15 +88,16 @@ def score_summaries(
     lead = rouge([first_sentence(source) for source in sources], references)
     return {
         "sentences": len(summaries),
-        **{kind: found.score for kind, found in scores.items()},
+        **{kind: interval.score for kind, interval in scores.items()},
         "exact_match": exact_match(summaries, references),
         **(_facts(summaries, first) if cased else {}),
         "repeated_3grams": repeated_ngrams(summaries),
         "reference_repeated_3grams": repeated_ngrams(first),
         "copied_share": copied_share(summaries, sources),
-        **{f"lead_{kind}": found.score for kind, found in lead.items()},
+        **{f"lead_{kind}": interval.score for kind, interval in lead.items()},
         "intervals": [
-            {"metric": kind, "low": found.low, "high": found.high} for kind, found in scores.items()
+            {"metric": kind, "low": interval.low, "high": interval.high}
+            for kind, interval in scores.items()
         ],
     }
 

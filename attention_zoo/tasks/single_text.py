@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
 
-from attention_zoo.data import TextLines, Tokenizer
+from attention_zoo.data import Tokenizer
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import Task
+from attention_zoo.tasks.base import Locations, Task, locate
+from attention_zoo.tasks.building import check_model
 from attention_zoo.tasks.line_corpora import LINES
+from attention_zoo.tasks.text_inputs import find_unknown_characters
 
 
 class SingleTextTask(Task):
     """Base class of tasks with a model, one tokenizer and one text for each example.
 
-    A subclass defines `_encoded` unless it overrides `within_limits`. It overrides
-    `max_positions` if that is not `model.settings["max_length"]`.
+    Attributes:
+        model_class: the required class of models.
+        special_tokens, num_special_tokens: name and number of the special tokens around a text,
+            which count toward `max_length`.
+        unit: what `max_length` counts.
 
     Args:
         model, tokenizer, search, max_length: see the subclasses.
@@ -27,6 +32,10 @@ class SingleTextTask(Task):
     corpora: ClassVar[Registry] = LINES
     examples: ClassVar[str] = "lines"
     limits: ClassVar[tuple[str, ...]] = ("max_length",)
+    model_class: ClassVar[type[keras.Model]]
+    special_tokens: ClassVar[str] = "the start token"
+    num_special_tokens: ClassVar[int] = 1
+    unit: ClassVar[str] = "tokens"
 
     def __init__(
         self,
@@ -35,15 +44,16 @@ class SingleTextTask(Task):
         search: SearchOptions | None = None,
         max_length: int = 256,
     ) -> None:
-        self.model = model
+        check_model(model, self.model_class)
+        self.model: Any = model
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
         self.max_length = max_length
 
     @property
-    def max_positions(self) -> int:
-        """Maximum sequence length of the model, in tokens."""
-        return int(self.model.settings["max_length"])
+    def max_positions(self) -> Any:
+        """Maximum sequence length of the model, in tokens; None for no limit."""
+        return self.model.get_backbone().settings["max_length"]
 
     @property
     def longest(self) -> int:
@@ -51,35 +61,70 @@ class SingleTextTask(Task):
         if self.max_length > self.max_positions:
             raise ValueError(
                 f"max_length={self.max_length} exceeds the {self.max_positions} positions of the"
-                " model; lower it (data.max_length in a recipe), or increase the model's"
+                " model; lower it (data.max_length in a recipe), or increase the model's maximum"
                 " (model.max_length)"
             )
         return self.max_length
 
-    def within_limits(self, examples: Any) -> Any:
-        """Return the examples within the length limit, which `batches` keeps."""
-        return examples.take(self._encoded(examples)[1])
+    # Training.
 
-    def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
-        """Return the token ids of all lines, and the indices of the lines within the limit."""
-        raise TypeError(f"{type(self).__name__} does not define `_encoded`")
+    def filter_by_length(self, examples: Any) -> Any:
+        """Return the examples within the length limit, which `make_batches` keeps."""
+        encoded = self._encode_examples(examples)
+        return examples.take([row for row, one in enumerate(encoded) if self._fits(one)])
 
-    def _fitting(self, examples: TextLines) -> tuple[list[list[int]], dict[str, Any]]:
-        """Return the token ids of lines within the limit, and keyword arguments of `Batches`.
+    def _encode_examples(self, examples: Any) -> Sequence[Any]:
+        """Return the token ids of all examples."""
+        return self.tokenizer.encode(examples.texts)
+
+    def _fits(self, encoded: Any) -> bool:
+        """Return whether an encoded example is within the length limit."""
+        return 0 < len(encoded) <= self.longest - self.num_special_tokens
+
+    def _encode_fitting(self, examples: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Return the encoded examples within the limit, and keyword arguments of `Batches`.
 
         Raises:
-            ValueError: if no line is within the limit.
+            ValueError: if no example is within the limit.
         """
-        lines, kept = self._encoded(examples)
+        encoded = self._encode_examples(examples)
+        kept = [row for row, one in enumerate(encoded) if self._fits(one)]
         if not kept:
             raise ValueError(
-                f"{examples.origin}: none of its {len(examples)} lines fits into"
-                f" {self.max_length} tokens; raise data.max_length"
+                f"{examples.origin}: none of its {len(examples)} {self.examples} fits into"
+                f" {self.max_length} {self.unit}; raise data.max_length"
             )
         numbers = [row + 1 for row in kept]
-        width = 1 if self.max_positions % 4 else 4
-        return [lines[row] for row in kept], {"bucket_width": width, "numbers": numbers}
+        options = {"bucket_width": self._round_bucket_width(4), "numbers": numbers}
+        return [encoded[row] for row in kept], options
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Return the cross-entropy loss over tokens."""
-        return SequenceCrossEntropy(label_smoothing=label_smoothing)
+    def _round_bucket_width(self, width: int) -> int:
+        """Return 1 if batches of this bucket width could exceed the model's maximum length."""
+        return 1 if (self.max_positions or width) % width else width
+
+    # Prediction.
+
+    def encode_sources(self, texts: Sequence[str], locations: Locations = None) -> list[list[int]]:
+        """Return the token ids of each text, without special tokens around it.
+
+        Args:
+            texts: the texts.
+            locations: location of each text for error messages; by default "source 0" and so on.
+
+        Raises:
+            ValueError: if a text is too long.
+        """
+        encoded = self._encode_texts(texts)
+        for location, ids in locate(encoded, locations):
+            if len(ids) + self.num_special_tokens > self.longest:
+                length = f"{len(ids)} tokens and {self.special_tokens}"
+                raise self._limit_error(location, length, "max_length")
+        return encoded
+
+    def _encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text, of any length."""
+        return self.tokenizer.encode(texts)
+
+    def find_unknown_characters(self, text: str) -> list[str]:
+        """Return the characters of a text that no token of the vocabulary contains."""
+        return find_unknown_characters(self.tokenizer, text)

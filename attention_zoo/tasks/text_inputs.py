@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attention_zoo.data import PublicTokenizer, Tokenizer
-from attention_zoo.data.tokenizers.vocabulary import PAD, SPECIAL_TOKENS
+from attention_zoo.data.tokenizers.vocabulary import PAD, SPECIAL_TOKENS, UNKNOWN
 
+R = TypeVar("R")
 BUCKET = 8  # sources are padded to multiples of this, so that few shapes are compiled
 
 
-def bucket(length: int, step: int = BUCKET) -> int:
+def round_up(length: int, step: int = BUCKET) -> int:
     """Return the padded width of a sequence: its length rounded up to a multiple of `step`."""
     return -(-length // step) * step
 
 
-def padded(rows: Sequence[Sequence[int]], size: int, width: int) -> np.ndarray:
+def pad_batch(rows: Sequence[Sequence[int]], size: int, width: int) -> NDArray[np.int32]:
     """Pad token ids to `(size, width)`; rows beyond those given repeat the first one."""
     batch = np.full((size, width), PAD, "int32")
     for row in range(size):
@@ -27,7 +30,7 @@ def padded(rows: Sequence[Sequence[int]], size: int, width: int) -> np.ndarray:
     return batch
 
 
-def same_width(
+def group_by_width(
     rows: Sequence[Sequence[int]], batch_size: int, step: int = BUCKET
 ) -> list[tuple[list[int], int]]:
     """Group sequences by padded width: (row numbers, width), at most `batch_size` rows each.
@@ -37,7 +40,7 @@ def same_width(
     """
     buckets: dict[int, list[int]] = defaultdict(list)
     for row, ids in enumerate(rows):
-        buckets[bucket(len(ids), step)].append(row)
+        buckets[round_up(len(ids), step)].append(row)
     return [
         (rows[start : start + batch_size], width)
         for width, rows in sorted(buckets.items())
@@ -45,7 +48,41 @@ def same_width(
     ]
 
 
-def unknown_characters(tokenizer: Tokenizer | PublicTokenizer, text: str) -> list[str]:
+def round_batch_size(count: int, batch_size: int) -> int:
+    """Return the padded size of a batch: a power of two, at most `batch_size`."""
+    return min(batch_size, 2 ** (count - 1).bit_length())
+
+
+def predict_by_width(
+    encoded: Sequence[Sequence[int]],
+    batch_size: int,
+    predict_batch: Callable[[list[int], NDArray[np.int32]], Iterable[R]],
+    step: int = BUCKET,
+) -> list[R]:
+    """Return the predictions of sequences, in order, computed in batches of equal padded width.
+
+    Args:
+        encoded: token ids of each sequence.
+        batch_size: maximum number of sequences in a batch.
+        predict_batch: returns the predictions of a batch, from the row numbers of its sequences and
+            their padded ids `(B, T)`. B is a power of two or `batch_size`; ids after those of the
+            sequences repeat the first sequence.
+        step: T is a multiple of it.
+    """
+    predictions: dict[int, R] = {}
+    for rows, width in group_by_width(encoded, batch_size, step):
+        size = round_batch_size(len(rows), batch_size)
+        batch = pad_batch([encoded[row] for row in rows], size, width)
+        predictions.update(zip(rows, predict_batch(rows, batch), strict=True))
+    return [predictions[row] for row in range(len(encoded))]
+
+
+def find_unknown(ids: Sequence[int], unknown: int = UNKNOWN) -> tuple[int, ...]:
+    """Return the positions of unknown tokens."""
+    return tuple(at for at, token in enumerate(ids) if token == unknown)
+
+
+def find_unknown_characters(tokenizer: Tokenizer | PublicTokenizer, text: str) -> list[str]:
     """Return the characters of a text that no token of the vocabulary contains."""
     vocabulary = tokenizer.vocabulary if isinstance(tokenizer, Tokenizer) else ()
     known = set("".join(vocabulary[len(SPECIAL_TOKENS) :]))

@@ -15,7 +15,13 @@ from attention_zoo.data import (
     read_tsv,
 )
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.corpora import Corpus, Files, Generated
+from attention_zoo.tasks.corpora import (
+    Corpus,
+    FileCorpus,
+    GeneratedCorpus,
+    GeneratedPhrases,
+    TfdsCorpus,
+)
 
 TEXT_PAIRS = Registry("data.corpus")
 
@@ -40,7 +46,7 @@ class TextPairCorpus(Corpus):
 
 
 @dataclass
-class Pairs(TextPairCorpus):
+class NamedPairCorpus(TextPairCorpus):
     """Base class of text-pair corpora whose source and target are selected by name.
 
     Args:
@@ -59,39 +65,21 @@ class Pairs(TextPairCorpus):
 
 @TEXT_PAIRS.register("dates")
 @dataclass
-class Dates(Generated, Pairs):
-    """Generated corpus of dates, times and quantities; see `data.generate_dates`.
-
-    Args:
-        min_phrases, max_phrases: range of the number of phrases in one sentence.
-    """
+class Dates(GeneratedPhrases, NamedPairCorpus):
+    """Generated corpus of dates, times and quantities; see `data.generate_dates`."""
 
     corpus: str = "dates"
     source: str = "en"
     target: str = "fr"
-    size: int = 20000
-    validation_size: int = 500
-    test_size: int = 1000
-    min_phrases: int = 1
-    max_phrases: int = 6
-
-    splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")
 
     def _read(self, split: str) -> TextPairs:
-        return generate_dates(
-            self.size_of(split),
-            source=self.source,
-            target=self.target,
-            split=split,
-            seed=self.seed,
-            min_phrases=self.min_phrases,
-            max_phrases=self.max_phrases,
-        )
+        names = "source", "target", "min_phrases", "max_phrases"
+        return generate_dates(**self.generator_options(split, *names))
 
 
 @TEXT_PAIRS.register("reports")
 @dataclass
-class Reports(Generated, TextPairCorpus):
+class Reports(GeneratedCorpus, TextPairCorpus):
     """Generated corpus of reports and their summaries; see `data.generate_reports`.
 
     Args:
@@ -103,22 +91,18 @@ class Reports(Generated, TextPairCorpus):
     max_source_length: int = 400
     max_target_length: int = 100
     size: int = 20000
-    validation_size: int = 500
-    test_size: int = 500
     min_events: int = 1
     max_events: int = 3
 
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long", "unseen")
 
     def _read(self, split: str) -> TextPairs:
-        return generate_reports(
-            self.size_of(split), split, self.seed, self.min_events, self.max_events
-        )
+        return generate_reports(**self.generator_options(split, "min_events", "max_events"))
 
 
 @TEXT_PAIRS.register("tsv")
 @dataclass
-class Tsv(Files, Pairs):
+class Tsv(FileCorpus, NamedPairCorpus):
     """Tab-separated files with a header line; `source` and `target` are column names.
 
     Args:
@@ -134,7 +118,7 @@ class Tsv(Files, Pairs):
 
 @TEXT_PAIRS.register("jsonl")
 @dataclass
-class Jsonl(Files, Pairs):
+class Jsonl(FileCorpus, NamedPairCorpus):
     """JSON Lines files; `source` and `target` are field names, see `data.read_jsonl`.
 
     Args:
@@ -150,7 +134,7 @@ class Jsonl(Files, Pairs):
 
 @TEXT_PAIRS.register("parallel")
 @dataclass
-class Parallel(Files, Pairs):
+class Parallel(FileCorpus, NamedPairCorpus):
     """Two line-aligned files per split; `{language}` in the path stands for source and target."""
 
     corpus: str = "parallel"
@@ -168,26 +152,16 @@ class Parallel(Files, Pairs):
 
 @TEXT_PAIRS.register("tfds")
 @dataclass
-class Tfds(Files, Pairs):
-    """Prepared TensorFlow dataset (TFDS); train, validation and test are names of its splits.
+class Tfds(TfdsCorpus, NamedPairCorpus):
+    """Prepared TensorFlow dataset of pairs of texts, for example ted_hrlr_translate/pt_to_en.
 
     Args:
-        name: name of the dataset, for example ted_hrlr_translate/pt_to_en.
-        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
         skip_bad: maximum number of rows with an empty field to skip; one more is an error.
     """
 
     corpus: str = "tfds"
-    train: str | None = "train"
-    validation: str | None = "validation"
-    test: str | None = "test"
-    name: str = ""
-    data_dir: str | None = None
     skip_bad: int = 0
 
     def _read(self, split: str) -> TextPairs:
-        if not self.name:
-            raise ValueError("data.name is missing; name the TFDS data set")
-        return read_tfds(
-            self.name, self.path(split), self.source, self.target, self.data_dir, self.skip_bad
-        )
+        names = self.path(split), self.source, self.target
+        return read_tfds(self.name, *names, self.data_dir, self.skip_bad)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attention_zoo.data import PairBatches, TextPairs
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import Task
+from attention_zoo.tasks.generation import GenerationTask
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS
 
 Sides = tuple[list[list[int]], list[list[int]]]
@@ -20,7 +20,7 @@ Ids = NDArray[np.int32]
 PART = 1024  # pairs encoded at a time
 
 
-class TextPairTask(Task):
+class TextPairTask(GenerationTask):
     """Base class of tasks with a source and a target text. A subclass defines `encode_pairs`.
 
     Attributes:
@@ -42,7 +42,7 @@ class TextPairTask(Task):
         """Return the sources."""
         return examples.sources
 
-    def batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
+    def make_batches(self, examples: TextPairs, batch_size: int, seed: int) -> PairBatches:
         """Return length-bucketed batches of pairs; pairs over the length limits are dropped.
 
         Raises:
@@ -55,16 +55,12 @@ class TextPairTask(Task):
                 f" {self.max_source_length} source and {self.max_target_length} target tokens;"
                 " raise data.max_source_length and data.max_target_length"
             )
-        return PairBatches(
-            [source for _, source, _ in kept],
-            [target for _, _, target in kept],
-            batch_size=batch_size,
-            seed=seed,
-            numbers=[row + 1 for row, _, _ in kept],
-        )
+        rows, sources, targets = zip(*kept, strict=True)
+        numbers = [row + 1 for row in rows]
+        return PairBatches(sources, targets, batch_size, seed, numbers=numbers)
 
-    def within_limits(self, examples: TextPairs) -> TextPairs:
-        """Return the pairs that `batches` keeps."""
+    def filter_by_length(self, examples: TextPairs) -> TextPairs:
+        """Return the pairs that `make_batches` keeps."""
         return examples.take(row for row, _, _ in self._within(examples))
 
     def _within(self, examples: TextPairs) -> Iterator[tuple[int, Ids, Ids]]:
@@ -73,6 +69,7 @@ class TextPairTask(Task):
         Pairs are encoded in parts, because tokenizers return lists of Python integers, which need
         ten times the memory of an array.
         """
+        most_source, most_target = self.max_source_length, self.max_target_length - 1
         for begin in range(0, len(examples), PART):
             part = examples.take(range(begin, min(begin + PART, len(examples))))
             try:
@@ -81,9 +78,5 @@ class TextPairTask(Task):
                 where = f"{examples.origin}, from pair {begin + 1} on"
                 raise ValueError(f"{where}: {error}") from None
             for row, (source, target) in enumerate(zip(*sides, strict=True), begin):
-                if self._fit(len(source), len(target)):
+                if 0 < len(source) <= most_source and 0 < len(target) <= most_target:
                     yield row, np.array(source, np.int32), np.array(target, np.int32)
-
-    def _fit(self, source: int, target: int) -> bool:
-        """Return whether these numbers of tokens are within the limits."""
-        return 0 < source <= self.max_source_length and 0 < target < self.max_target_length

@@ -179,10 +179,10 @@ def prepare(
         check_monitor(recipe.training.monitor, task)
         steps = compile_steps(recipe.training, task, optimizer, strategy)
     train, some = (
-        task.batches(split, recipe.training.batch_size, recipe.seed)
+        task.make_batches(split, recipe.training.batch_size, recipe.seed)
         for split in (examples, validation)
     )
-    fitting = task.within_limits(validation)
+    fitting = task.filter_by_length(validation)
     if checkpoint is not None:
         read_variables(checkpoint / VARIABLES, steps.variables)
         steps.averages.swap()
@@ -209,7 +209,7 @@ def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
 def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy: Any) -> Steps:
     """Compile the steps of a task's model and create all variables, in the strategy's scope."""
     model = task.model
-    loss = task.loss(options.label_smoothing)
+    loss = task.make_loss(options.label_smoothing)
     check_loss(loss)
     model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)
     exclude_from_weight_decay(model.optimizer, model)

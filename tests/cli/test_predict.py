@@ -198,7 +198,7 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
     words = ["predict", "run", "in.txt", "--n-best"]
     code, out, err = run(capsys, *words, *shown, "search.beam_width=3")
     assert (code, err) == (0, "")
-    expected = task.predict(texts, index=task.index(names), n_best=3)
+    expected = task.predict(texts, index=task.build_index(names), n_best=3)
     assert [line.split("\t")[2] for line in out.splitlines()] == [
         one.text for answer in expected for one in (answer, *answer.alternatives)
     ]

@@ -52,7 +52,7 @@ def test_ids_become_words_again() -> None:
     graph = GraphCopies(WordTokenizer(VOCABULARY), 2)
     _, _, words = graph.encode(tf.constant(["a Ida", "Bo 1", "a a"]))
     ids = [[[7, 4, 5], [1, 7, 8]], [[7, 8, 6], [4, 4, 3]], [[7, 4, 5], [8, 8, 6]]]
-    surfaces, labels = graph.shown(tf.constant(ids), words)
+    surfaces, labels = graph.decode(tf.constant(ids), words)
     texts = [[text.decode() for text in row] for row in graph.tokenizer.text(surfaces).numpy()]
     assert texts == [
         ["Ida a saw", "<unk> Ida <unk>"],
@@ -73,7 +73,7 @@ def test_no_texts_and_texts_without_words(copies: int) -> None:
         assert ids.to_list() == WordTokenizer(VOCABULARY).encode(texts)
         assert ids.row_lengths().numpy().tolist() == pieces.row_lengths().numpy().tolist()
         assert words.to_list() == [[] for _ in texts]
-        surfaces, labels = graph.shown(ids.to_tensor(), words)
+        surfaces, labels = graph.decode(ids.to_tensor(), words)
         assert surfaces.shape == labels.shape == ids.to_tensor().shape
 
 

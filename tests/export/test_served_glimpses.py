@@ -15,7 +15,7 @@ from PIL import Image
 
 from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import GlimpseResult, Glimpses
-from attention_zoo.tasks.glimpses.export import ServedGlimpses, grey_images
+from attention_zoo.tasks.glimpses.export import GlimpsesModule, grey_images
 from tests.export.alone import ExportedOutputs, exported
 from tests.layers.running import randomise
 from tests.tasks.captioners import encoded, picture
@@ -99,7 +99,7 @@ def test_greys_are_those_of_the_task_where_they_lie_between_two() -> None:
     levels = np.stack(np.meshgrid(*[np.arange(0, 256, 3)] * 3), -1).reshape(-1, 3)
     between = levels[levels @ [299, 587, 114] % 1000 == 500][: 4 * 12 * 12]
     squares = between.reshape(4, 12, 12, 3).astype("uint8")
-    wants = [task("grey")._read(square, None) for square in squares]
+    wants = [task("grey")._read_image(square, "") for square in squares]
     np.testing.assert_array_equal(grey_images(tf.constant(squares)), np.stack(wants))
     exact = between.reshape(4, 12, 12, 3) @ [299, 587, 114]
     down, odd = exact // 1000, exact // 1000 % 2
@@ -111,7 +111,7 @@ def test_of_double_precision() -> None:
     model = RecurrentAttentionModel(**settings, dtype=keras.dtype_policies.get("float64"))
     randomise(model)
     own = Glimpses(model, CLASSES)
-    module = ServedGlimpses(own)
+    module = GlimpsesModule(own)
     served = module.serve(tf.constant(IMAGES))
     assert {x.dtype.name for x in served.values()} == {"string", "float32"}
     plain = {name: x.numpy().tolist() for name, x in served.items()}

@@ -15,7 +15,7 @@ from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.models import CrossAttentionRetriever
 from attention_zoo.tasks import Retrieval
-from attention_zoo.tasks.retrieval.export import ServedRetrieval
+from attention_zoo.tasks.retrieval.export import RetrievalModule
 from tests.export.alone import ExportedOutputs, exported
 from tests.export.test_served_glimpses import IMAGES
 from tests.layers.running import randomise
@@ -57,7 +57,7 @@ def task(kind: str, dtype: str = "float32") -> Retrieval:
 def assert_same(
     answers: dict[str, Any], own: Retrieval, images: list[bytes], texts: list[str], bound: float
 ) -> None:
-    index = own.index(images)
+    index = own.build_index(images)
     alike = own.similarities(index, texts)
     np.testing.assert_allclose(answers["similarities"], alike, rtol=bound, atol=bound)
     for row, best in enumerate(own.predict(texts, index=index)):
@@ -108,7 +108,7 @@ def test_what_the_task_refuses_is_refused(exported_outputs: ExportedOutputs) -> 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
 def test_of_any_policy(policy: str) -> None:
     own = task("words attend", policy)
-    module = ServedRetrieval(own)
+    module = RetrievalModule(own)
     served = module.serve(tf.constant(IMAGES), tf.constant(TEXTS))
     assert {x.dtype.name for x in served.values()} == {"string", "float32", "int32"}
     plain = {name: x.numpy().tolist() for name, x in served.items()}

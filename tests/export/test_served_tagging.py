@@ -17,7 +17,7 @@ from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.export import export
 from attention_zoo.metrics import count_invalid_sequences
 from attention_zoo.tasks import Tagging, TaggingResult
-from attention_zoo.tasks.tagging.export import ServedTagging
+from attention_zoo.tasks.tagging.export import TaggingModule
 from tests.export.alone import ExportedOutputs
 from tests.tiers import mark_others_full
 
@@ -162,7 +162,7 @@ def test_what_predict_refuses_is_refused(kind: str, exported_outputs: ExportedOu
 
 
 def test_more_tokens_than_places_are_refused() -> None:
-    module = ServedTagging(task("subwords"))
+    module = TaggingModule(task("subwords"))
     module._limits = (30, 40)
     assert len(module._checks(tf.constant([2, 30]), tf.constant([2, 40]))) == 3
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)source.*1.*41.*max_length.*40"):

@@ -15,7 +15,7 @@ import numpy as np
 
 from attention_zoo.data import Batches
 from attention_zoo.registry import Registry
-from attention_zoo.tasks import TASKS, Generated, Result, Task
+from attention_zoo.tasks import TASKS, GeneratedCorpus, Result, Task
 
 LABELS = ("a", "b")
 
@@ -45,7 +45,7 @@ CORPORA = Registry("data.corpus")
 
 @CORPORA.register("random_letters")
 @dataclass
-class RandomLetters(Generated):
+class RandomLetters(GeneratedCorpus):
     """Random strings of the letters a and b."""
 
     corpus: str = "random_letters"
@@ -96,10 +96,10 @@ class Letters(Task):
         layers = [keras.layers.Input((2,)), keras.layers.Dense(recipe.model["units"], "relu")]
         return cls(keras.Sequential([*layers, keras.layers.Dense(2)]), **cls.recipe_options(recipe))
 
-    def batches(self, examples: Examples, batch_size: int, seed: int) -> LetterBatches:
+    def make_batches(self, examples: Examples, batch_size: int, seed: int) -> LetterBatches:
         return LetterBatches(examples, batch_size, seed)
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def predict(self, texts: Sequence[str], **options: Any) -> list[Result]:

@@ -128,7 +128,7 @@ def test_a_model_that_does_not_write_on_is_refused() -> None:
     with pytest.raises(ValueError, match="Transformer has no argument 'vocabulary_size'"):
         build_task(language_model(preset="transformer_tiny"), LINES)
     with pytest.raises(ValueError, match="max_length=30 exceeds the 20 positions of the model; l"):
-        build_task(language_model(max_length=20), LINES).batches(LINES, 2, 1)
+        build_task(language_model(max_length=20), LINES).make_batches(LINES, 2, 1)
 
 
 def test_a_masked_language_model_reads_the_mask_too() -> None:
@@ -190,7 +190,7 @@ def test_words_of_a_tagger_that_are_rare_are_unknown() -> None:
 def test_a_tagger_without_characters_takes_any_tokenizer() -> None:
     task = build_task(tagging({"characters": None}, kind="subword"), SENTENCES)
     assert (task.characters, task.tokenizer.kind) == (None, "subword")
-    with pytest.raises(ValueError, match="needs a tokenizer of kind whitespace, got subword"):
+    with pytest.raises(ValueError, match="got subword instead of whitespace"):
         build_task(tagging(kind="subword"), SENTENCES)
 
 
@@ -229,6 +229,6 @@ def test_a_berts_preset_makes_a_tagger_around_it() -> None:
     (answer,) = task.predict([["a", "lamp"]])
     assert len(answer.tags) == 2
     assert answer.attention.shape == (1, 2, 5, 5)
-    assert len(task.batches(SENTENCES, 2, 1)) == 1
+    assert len(task.make_batches(SENTENCES, 2, 1)) == 1
     with pytest.raises(ValueError, match="source 0: 7 tokens, but the model has 6 positions; s"):
         task.predict([["lamp", "saw"]])

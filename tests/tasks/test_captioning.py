@@ -64,7 +64,7 @@ def test_looks_lie_as_the_grid_does() -> None:
     task = captioner()
     image = read_image(IMAGES[0], (8, 24))
     result = task.model.compiled_search(image[None], SearchOptions(max_length=3))
-    answer = task._answer(image, result, (0, 0))
+    answer = next(task._make_results(image, result, 0))
     model = task.model
     encoded = model.encode(image[None], training=False)
     trace = model.start_decoding(image[None], 1, 4)
@@ -136,7 +136,7 @@ def test_what_cannot_be_a_task() -> None:
 def test_batches_have_each_caption_beside_its_image_and_leave_long_ones_out() -> None:
     long = " ".join(["dogs"] * 8)  # with its end token one over the limit
     examples = captioned(3, captions=[("a ball", "two dogs run"), (long,), (long, "a dog")])
-    batches = captioner().batches(examples, 2, seed=1)
+    batches = captioner().make_batches(examples, 2, seed=1)
     assert len(batches) == 3
     found = {}
     for row in range(3):
@@ -146,11 +146,11 @@ def test_batches_have_each_caption_beside_its_image_and_leave_long_ones_out() ->
         assert batch["target"][0, 0] == 2
     assert found == {"a ball": 0, "two dogs run": 0, "a dog": 2}
     assert sorted(batches.examples(0) + batches.examples(1)) == [1, 1, 3]
-    kept = captioner().within_limits(examples)
+    kept = captioner().filter_by_length(examples)
     assert kept.names == ["0.png", "2.png"]
     with pytest.raises(ValueError, match=r"^test images: no caption fits into 8 tokens; raise"):
-        captioner().batches(examples.take([1]), 2, seed=1)
-    loss = captioner().loss(0.1)
+        captioner().make_batches(examples.take([1]), 2, seed=1)
+    loss = captioner().make_loss(0.1)
     assert np.isfinite(float(loss(labels, captioner().model(batch))))
 
 

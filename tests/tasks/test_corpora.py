@@ -11,7 +11,7 @@ import tensorflow as tf
 from attention_zoo.tasks import TASKS, Corpus
 from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
-from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS, Pairs
+from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS, NamedPairCorpus
 from attention_zoo.training import Recipe
 from tests.data.text.test_tfds import make_mock_dataset
 from tests.refusals import refuses
@@ -25,7 +25,7 @@ CORPORA: dict[str, Any] = {
 
 def corpus(kind: str, **options: object) -> Corpus:
     kind_of = CORPORA[kind]
-    languages = {"source": "de", "target": "en"} if issubclass(kind_of, Pairs) else {}
+    languages = {"source": "de", "target": "en"} if issubclass(kind_of, NamedPairCorpus) else {}
     made: Corpus = kind_of(**languages, **options)
     return made
 

@@ -65,15 +65,15 @@ def test_colours_become_grey_where_the_model_sees_none(tmp_path: Path) -> None:
 
 def test_batches_and_loss() -> None:
     task = task_of()
-    batches = task.batches(examples(), batch_size=2, seed=1)
+    batches = task.make_batches(examples(), batch_size=2, seed=1)
     assert len(batches) == 5
     found, labels = batches.batch(np.array([1, 2]))
     np.testing.assert_array_equal(found, images()[[1, 2]])
     assert labels.tolist() == [2, 1]
-    assert isinstance(task.loss(), GlimpseLoss)
-    assert len(task.within_limits(examples())) == 5
+    assert isinstance(task.make_loss(), GlimpseLoss)
+    assert len(task.filter_by_length(examples())) == 5
     other = examples(classes=["light", "dark", "grey"])
-    assert task.batches(other, 2, seed=1).batch(np.array([0, 1, 2]))[1].tolist() == [2, 1, 0]
+    assert task.make_batches(other, 2, seed=1).batch(np.array([0, 1, 2]))[1].tolist() == [2, 1, 0]
 
 
 def test_evaluate_agrees_with_predict() -> None:
@@ -93,7 +93,7 @@ def test_evaluate_agrees_with_predict() -> None:
     (lambda task: task.check_sources([""], ["a:2"]), r"^a:2: is empty; give the path of an image"),
     (lambda task: task.check_sources(["nothing.png"], ["a:1"]), r"nothing\.png"),
     (
-        lambda task: task.batches(examples(classes=["dark", "grey", "light one"]), 2, 1),
+        lambda task: task.make_batches(examples(classes=["dark", "grey", "light one"]), 2, 1),
         r"^a test: unknown class 'light one'",
     ),
     (lambda task: Glimpses(task.model, ["a", "b"]), "^classes has 2 names, but .* 3 classes"),

@@ -75,7 +75,7 @@ def test_samples_are_those_of_the_seed() -> None:
 def test_unknown_words_of_a_prompt_are_told() -> None:
     (answer,) = writer().predict(["a bird saw the worm"], max_length=2)
     assert answer.unknown == (1, 4)
-    assert writer().unknown_characters("a ☃ cat") == ["☃"]
+    assert writer().find_unknown_characters("a ☃ cat") == ["☃"]
 
 
 @refuses(
@@ -115,7 +115,7 @@ def test_figures_are_those_of_the_logits() -> None:
 
 def test_the_loss_is_the_log_of_the_perplexity() -> None:
     task, examples = writer(), lines([text for text in TEXTS if text])
-    batches, loss = task.batches(examples, 2, seed=1), task.loss()
+    batches, loss = task.make_batches(examples, 2, seed=1), task.make_loss()
     total = count = 0.0
     for inputs, labels in batches.in_order():
         size = float(loss.count(labels))
@@ -126,11 +126,11 @@ def test_the_loss_is_the_log_of_the_perplexity() -> None:
 
 def test_lines_that_are_too_long() -> None:
     task, long = writer(), " ".join(["cat"] * 20)
-    assert len(task.batches(lines(["a cat", long, "a dog"]), 2, seed=1)) == 2
-    assert task.batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
-    assert task.within_limits(lines([long, "a dog"])).texts == ["a dog"]
+    assert len(task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1)) == 2
+    assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
+    assert task.filter_by_length(lines([long, "a dog"])).texts == ["a dog"]
     with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
-        task.batches(lines([long]), 2, seed=1)
+        task.make_batches(lines([long]), 2, seed=1)
     with pytest.raises(ValueError, match="test lines:2: 20 tokens and the start token"):
         task.evaluate(lines(["a cat", long]))
 

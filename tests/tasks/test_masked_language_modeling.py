@@ -99,7 +99,7 @@ def test_a_mask_stands_for_what_it_hides_and_changes_nothing_around_it(kind: str
 def test_unknown_words_are_told() -> None:
     (answer,) = teller().predict([f"a bird saw {MASK}"])
     assert answer.unknown == (1,)
-    assert teller().unknown_characters(f"a ☃ {MASK}") == ["☃"]
+    assert teller().find_unknown_characters(f"a ☃ {MASK}") == ["☃"]
 
 
 @refuses(
@@ -123,7 +123,7 @@ def test_a_released_model_with_its_tokenizer() -> None:
     (answer,) = task.predict([f"The unseen {MASK}."])
     assert answer.source_tokens == ("the", "un", "##seen", MASK, ".")
     assert answer.predictions[0][0].probability > answer.predictions[0][1].probability
-    assert task.unknown_characters(f"a ☃ {MASK}") == ["☃"]
+    assert task.find_unknown_characters(f"a ☃ {MASK}") == ["☃"]
     (pair,) = task.predict([f"the cat [SEP] sat {MASK}"])
     assert pair.text.startswith("the cat [SEP] sat")
     assert pair.text != pair.alternatives[0].text
@@ -135,7 +135,7 @@ def test_figures_are_those_of_the_logits() -> None:
     task = teller()
     texts = [*TEXTS, "a bird"]
     report = task.evaluate(lines(texts))
-    batches = task.batches(lines(texts), 5, seed=0)
+    batches = task.make_batches(lines(texts), 5, seed=0)
     nats = right = count = 0.0
     for inputs, labels in batches.in_order():
         labels = labels.numpy()
@@ -154,8 +154,8 @@ def test_figures_are_those_of_the_logits() -> None:
 
 def test_the_loss_counts_hidden_tokens_alone() -> None:
     task, examples = teller(), lines(TEXTS)
-    inputs, labels = task.batches(examples, 4, seed=0).batch(np.arange(4))
-    loss = task.loss()
+    inputs, labels = task.make_batches(examples, 4, seed=0).batch(np.arange(4))
+    loss = task.make_loss()
     assert float(loss.count(labels)) == task.evaluate(examples)["masked"] == (labels != 0).sum()
     found = float(loss(labels, task.model(inputs)))
     assert found == pytest.approx(np.log(task.evaluate(examples)["perplexity"]), rel=1e-4)
@@ -163,16 +163,16 @@ def test_the_loss_counts_hidden_tokens_alone() -> None:
 
 def test_lines_that_are_too_long() -> None:
     task, long = teller(), " ".join(["cat"] * 19)
-    assert task.batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
-    assert task.within_limits(lines([long, "a dog"])).texts == ["a dog"]
+    assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
+    assert task.filter_by_length(lines([long, "a dog"])).texts == ["a dog"]
     with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
-        task.batches(lines([long]), 2, seed=1)
+        task.make_batches(lines([long]), 2, seed=1)
     with pytest.raises(ValueError, match="test lines:2: 19 tokens and the start and end"):
         task.evaluate(lines(["a cat", long]))
     with pytest.raises(ValueError, match="test lines:1: is empty"):
         task.evaluate(lines([""]))
     with pytest.raises(ValueError, match="max_length=40 exceeds the 32 positions of the model; l"):
-        teller(max_length=40).batches(lines(TEXTS), 2, seed=1)
+        teller(max_length=40).make_batches(lines(TEXTS), 2, seed=1)
 
 
 def test_a_released_model_saved_as_a_task(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.refusals import refuses
 from tests.tasks.retrievers import SCENES, TEXTS, TOKENIZER, untrained
 
 TASK = untrained()
-INDEX = TASK.index(SCENES)
+INDEX = TASK.build_index(SCENES)
 
 
 def test_an_index_holds_images_and_names(tmp_path: Path) -> None:
@@ -28,17 +28,17 @@ def test_an_index_holds_images_and_names(tmp_path: Path) -> None:
     image = SCENES.images[1]
     path = tmp_path / "one.png"
     path.write_bytes(tf.io.encode_png(image).numpy())
-    again = TASK.index([path, path.read_bytes(), image])
+    again = TASK.build_index([path, path.read_bytes(), image])
     assert again.names == (str(path), "image 1", "image 2")
     for regions in again.regions:
         close(regions, INDEX.regions[1], 1e-6)
-    assert TASK.index([image], names=["mine"]).names == ("mine",)
+    assert TASK.build_index([image], names=["mine"]).names == ("mine",)
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
 def test_a_text_finds_the_images_that_are_most_like_it(direction: str) -> None:
     task = untrained(direction=direction)
-    index = task.index(SCENES)
+    index = task.build_index(SCENES)
     texts = [TEXTS[3], "a green"]
     alike = task.similarities(index, texts)
     assert alike.shape == (4, 2)
@@ -100,17 +100,17 @@ def test_batches_and_limits() -> None:
     lengths = [len(text.split()) for text in TEXTS]
     task = untrained()
     task.max_target_length = max(lengths) - 1
-    made = task.batches(SCENES, batch_size=5, seed=1)
+    made = task.make_batches(SCENES, batch_size=5, seed=1)
     assert len(made) == sum(length < max(lengths) for length in lengths) < len(TEXTS)
     inputs, labels = made.at(0)
     np.testing.assert_array_equal(inputs["image"], SCENES.images[labels])
     texts = [task.tokenizer.decode(row[row > 0].tolist()) for row in inputs["text"]]
     assert all(text in SCENES.captions[owner] for text, owner in zip(texts, labels, strict=True))
-    assert len(task.within_limits(SCENES)) == 4
+    assert len(task.filter_by_length(SCENES)) == 4
     task.max_target_length = 1
-    assert len(task.within_limits(SCENES)) == 0
+    assert len(task.filter_by_length(SCENES)) == 0
     with pytest.raises(ValueError, match="no caption fits into 1 tokens"):
-        task.batches(SCENES, 5, 1)
+        task.make_batches(SCENES, 5, 1)
 
 
 @pytest.mark.full
@@ -143,22 +143,25 @@ training: {{steps: 2, batch_size: 8, evaluate_every: 2, monitor: recall_sum, lea
 
 
 @refuses(
-    (lambda: TASK.predict(["a"]), r"^retrieval needs an index of images.*index=task.index"),
+    (
+        lambda: TASK.predict(["a"]),
+        r"^index must be the result of task.build_index\(images\), got None.*index=task.build_",
+    ),
     (
         lambda: TASK.predict(["a"], index=[SCENES.images[0]]),
-        r"^index must be the result of task.index\(images\), got a l",
+        r"^index must be the result of task.build_index\(images\), got l",
     ),
-    (lambda: TASK.check_sources(["a", " "], ["in:1", "in:2"]), r"^in:2 has no words: ' '"),
+    (lambda: TASK.check_sources(["a", " "], ["in:1", "in:2"]), r"^in:2: has no words, got ' '"),
     (lambda: TASK.predict("a", index=INDEX), "predict takes a list of texts"),
-    (lambda: TASK.predict(["a", " "], index=INDEX), "text 1 has no words: ' '"),
+    (lambda: TASK.predict(["a", " "], index=INDEX), "text 1: has no words, got ' '"),
     (lambda: TASK.predict(["a"], index=INDEX, n_best=0), "n_best must be at least 1, got 0"),
     (lambda: TASK.predict(["a"], index=INDEX, beams=2), "unknown search option 'beams'"),
-    (lambda: TASK.index("a.png"), "index takes a list of images"),
-    (lambda: TASK.index(SCENES.images[0]), "index takes a list of images"),
-    (lambda: TASK.index([]), "images is empty; give at least one image"),
-    (lambda: TASK.index([SCENES.images[0]], names=[]), "1 images but 0 names"),
-    (lambda: TASK.index(["missing.png"]), "missing.png"),
-    (lambda: TASK.index([SCENES.images[0], b"x"]), "image 1: "),
+    (lambda: TASK.build_index("a.png"), "build_index takes a list of images"),
+    (lambda: TASK.build_index(SCENES.images[0]), "build_index takes a list of images"),
+    (lambda: TASK.build_index([]), "images is empty; give at least one image"),
+    (lambda: TASK.build_index([SCENES.images[0]], names=[]), "1 images but 0 names"),
+    (lambda: TASK.build_index(["missing.png"]), "missing.png"),
+    (lambda: TASK.build_index([SCENES.images[0], b"x"]), "image 1: "),
     (lambda: Retrieval(az.models.GPT(9, 8, 8, 1, 1), TOKENIZER), "must be a .*Retriever, got GPT"),
     (
         lambda: Retrieval(TASK.model, train_tokenizer("whitespace", ["a"], 9)),

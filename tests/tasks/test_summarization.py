@@ -100,8 +100,8 @@ def test_without_copies_nothing_is_copied() -> None:
     assert answer.unknown == (3, 6, 8, 12)
     np.testing.assert_allclose(answer.attention.sum(-1), 1, atol=1e-5)
     assert answer.tokens[0] == answer.source_tokens[answer.attention[0].argmax()]
-    assert task.unknown_characters("a ☃") == ["☃"]
-    assert summarizer().unknown_characters("a ☃") == []
+    assert task.find_unknown_characters("a ☃") == ["☃"]
+    assert summarizer().find_unknown_characters("a ☃") == []
 
 
 @pytest.mark.full
@@ -128,7 +128,7 @@ def test_long_sources_are_cut_on_request_and_the_answer_says_so(
     assert [answer.source_truncated for answer in answers] == [True, False, False]
     assert answers[0].source_tokens == ("a", "fire", "in", "Tromak")
     assert answers[0].text == answers[1].text
-    batch, labels = task.batches(pairs(TEXTS[:1], ["Belvik Tromak"]), 1, seed=1).at(0)
+    batch, labels = task.make_batches(pairs(TEXTS[:1], ["Belvik Tromak"]), 1, seed=1).at(0)
     size = task.model.vocabulary_size
     assert batch["source"][0, 3] == size
     assert labels[0, :3].tolist() == [1, size, 3]
@@ -181,19 +181,19 @@ def test_batches_have_ids_of_unknown_words_and_leave_long_pairs_out() -> None:
     size, fire = task.model.vocabulary_size, token("fire")
     long = " ".join(["fire"] * 9)  # with its end token one over the limit
     examples = pairs([*TEXTS[:2], "a"], ["Sarno Ilda fire Tromak", long, "fire"])
-    batches = task.batches(examples, 2, seed=1)
+    batches = task.make_batches(examples, 2, seed=1)
     assert len(batches) == 2
-    assert len(task.within_limits(examples)) == 2
+    assert len(task.filter_by_length(examples)) == 2
     batch, labels = batches.batch(np.array([0]))
     assert labels[0, :5].tolist() == [size + 1, 1, fire, size, 3]
     assert batch["target"][0, :5].tolist() == [2, size + 1, 1, fire, size]
     assert batch["source"][0, [3, 6, 8, 12]].tolist() == [size, size + 1, size + 2, size + 3]
     with pytest.raises(ValueError, match="none of its 1 pairs fits into 50 source and 9 target"):
-        task.batches(pairs(["a"], [long]), 2, seed=1)
-    loss = task.loss()
+        task.make_batches(pairs(["a"], [long]), 2, seed=1)
+    loss = task.make_loss()
     assert np.isfinite(float(loss(labels, task.model(batch))))
     with pytest.raises(ValueError, match=r"^label_smoothing must be 0 for .* that copies .*0\.1$"):
-        task.loss(0.1)
+        task.make_loss(0.1)
 
 
 @pytest.mark.full

@@ -70,7 +70,7 @@ def test_each_word_keeps_its_place_and_its_tag(kind: str) -> None:
     assert len(answer.tags) == len(answer.probabilities) == 7
     assert set(answer.tags) <= set(CORPUS.known_tags)
     assert answer.text == " ".join(map("/".join, zip(answer.words, answer.tags, strict=True)))
-    batch, labels = task.batches(CORPUS, 4, 1).batch(np.arange(4))
+    batch, labels = task.make_batches(CORPUS, 4, 1).batch(np.arange(4))
     assert ("starts" in batch) == (kind in ("subword", "character"))
     tokens = batch["tokens"]
     starts = batch.get("starts", np.arange(1, labels.shape[1] + 1) * (labels >= 0))
@@ -105,7 +105,7 @@ def test_characters_are_those_of_each_token() -> None:
         assert encoded.characters == letters
         assert len(encoded.tokens) == len(letters)
     assert [a.unknown for a in task.predict([["saw", "was", "wⓧw"]])] == [(2,)]
-    assert task.unknown_characters("Lamp ⓧ") == ["ⓧ"]
+    assert task.find_unknown_characters("Lamp ⓧ") == ["ⓧ"]
 
 
 @pytest.mark.full
@@ -133,7 +133,7 @@ def test_spans_have_character_offsets() -> None:
     from attention_zoo.tasks.tagging.result import make_result
 
     task = tagger()
-    (source,) = task._sources([TEXT])
+    (source,) = task._encode_sources([TEXT])
     tags = ["B-PER", "I-PER", "O", "B-LOC", "O", "I-LOC", "O"]
     ids = [task.tags.index(tag) for tag in tags]
     likely = np.full((8, 5), 0.9)
@@ -160,17 +160,34 @@ def test_attention_is_of_the_sentences_own_tokens() -> None:
 
 def test_attention_is_optional() -> None:
     task = tagger("subword", attention=True)
-    inputs, _ = task.batches(CORPUS, 2, 1).at(0)
+    inputs, _ = task.make_batches(CORPUS, 2, 1).at(0)
     assert set(TaggerInference(task.model)(inputs)) == {"tags", "scores", "marginals"}
     assert task.predict([TEXT], attention=False)[0].attention is None
     assert tagger().predict([TEXT])[0].attention is None
+
+
+def test_the_command_line_requests_attention_only_to_show_it(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, requests, file = tagger("subword", attention=True), [], tmp_path / "in.txt"
+    file.write_text("Ida Lamp saw York")
+
+    def predict(texts: list[str], **options: Any) -> list[TaggingResult]:
+        requests.append(options)
+        return Tagging.predict(task, texts, **options)
+
+    monkeypatch.setattr(task, "predict", predict)
+    monkeypatch.setattr(tasks, "load", lambda folder: task)
+    output(capsys, "predict", "run", file)
+    output(capsys, "predict", "run", file, "--html", tmp_path / "page.html")
+    assert requests == [{"attention": False}, {"attention": True}]
 
 
 def test_marked_words() -> None:
     task = tagger("subword", marks=True)
     one, other = task.predict([TEXT, TEXT], marks=[[2], []])
     assert one.score != pytest.approx(other.score, abs=1e-6)
-    batch, labels = task.batches(CORPUS, 4, 1).batch(np.arange(4))
+    batch, labels = task.make_batches(CORPUS, 4, 1).batch(np.arange(4))
     sizes = [len(ids) for ids in task.tokenizer.encode(CORPUS.words[0])]
     marked = np.repeat(np.array(CORPUS.marks[0], "int32"), sizes)
     assert batch["marks"][0, : sum(sizes)].tolist() == marked.tolist()
@@ -180,9 +197,12 @@ def test_marked_words() -> None:
 def test_wrong_marks_are_refused() -> None:
     task = tagger("subword", marks=True)
     for marks, message in (
-        (None, "marks: the model takes marked words; pass the indices of those of each of the 1"),
+        (
+            None,
+            "marks: the model takes marked words; pass their indices for each of the 1 sentences",
+        ),
         ([[7]], "marks: source 0 has words 0 to 6, got 7"),
-        ([], "of each of the 1 sentences"),
+        ([], "for each of the 1 sentences"),
     ):
         with pytest.raises(ValueError, match=message):
             task.predict([TEXT], marks=marks)
@@ -190,7 +210,7 @@ def test_wrong_marks_are_refused() -> None:
         task.check_sources([TEXT])
     plain = TaggedSentences([("a",)], [("O",)], "here")
     with pytest.raises(ValueError, match=r"here: .* but the corpus has no marks; set their column"):
-        task.batches(plain, 1, 1)
+        task.make_batches(plain, 1, 1)
     with pytest.raises(ValueError, match="marks must be None for a model that takes no marks"):
         tagger().predict([TEXT], marks=[[0]])
 
@@ -240,21 +260,21 @@ def test_tags_that_break_the_scheme_are_scored_and_not_trained_on() -> None:
         report = task.evaluate(broken)
         assert report["invalid"] == 0
         assert sum(group["expected"] for group in report["by_label"]) == 1
-    assert len(free.batches(broken, 2, 1)) == 2
+    assert len(free.make_batches(broken, 2, 1)) == 2
     with pytest.raises(ValueError, match="here:2, word 2: 'I-LOC' may not come after 'O' in BIO"):
-        bound.batches(broken, 2, 1)
+        bound.make_batches(broken, 2, 1)
 
 
 def test_what_is_too_long_or_has_an_unknown_tag() -> None:
     task = tagger(max_length=5)
-    assert task.batches(CORPUS, 2, seed=1).examples(0)[0] in (2, 3)
-    assert task.within_limits(CORPUS).words == [("no", "lamps"), ("York",)]
+    assert task.make_batches(CORPUS, 2, seed=1).examples(0)[0] in (2, 3)
+    assert task.filter_by_length(CORPUS).words == [("no", "lamps"), ("York",)]
     with pytest.raises(ValueError, match="test sentences:1: 6 words, the limit is 5"):
         task.evaluate(CORPUS)
     with pytest.raises(ValueError, match="none of its 1 sentences fits into 5 words; raise"):
-        task.batches(CORPUS.take([3]), 2, seed=1)
+        task.make_batches(CORPUS.take([3]), 2, seed=1)
     other = TaggedSentences([("a", "b")], [("O", "B-LOK")], "here", word_lines=[(7, 9)])
-    for work in (task.evaluate, lambda examples: task.batches(examples, 1, 1)):
+    for work in (task.evaluate, lambda examples: task.make_batches(examples, 1, 1)):
         with pytest.raises(ValueError, match=r"^here:9: unknown tag 'B-LOK'; .* mean 'B-LOC'"):
             work(other)
 
@@ -265,9 +285,12 @@ LETTERS = train_tokenizer("character", ["abcdefghijklmnopqrstuvwxyz", "012345678
 
 @refuses(
     ({"model": keras.layers.Dense(3)}, "model must be a models.Tagger, got Dense"),
-    ({"characters": None}, "model takes characters, but the character tokenizer is not"),
-    ({"model": tagger().model}, "takes no characters, but the character tokenizer is given"),
-    ({"tokenizer": tagger("word").tokenizer}, "needs a tokenizer of kind whitespace, got word"),
+    ({"characters": None}, "characters must be a tokenizer for a model that takes characters"),
+    ({"model": tagger().model}, "characters must be None for a model that takes no characters"),
+    (
+        {"tokenizer": tagger("word").tokenizer},
+        r"needs tokenizers of the kinds whitespace .*, got word instead of whitespace",
+    ),
     ({"tokenizer": LARGE}, f"has {LARGE.vocabulary_size} tokens, but the model's voc"),
     ({"characters": LETTERS}, f"has {LETTERS.vocabulary_size} characters, but the model's voc"),
     ({"scheme": "BMES"}, r"'B-LOC' is not a BMES tag|'I-LOC' is not a BMES tag"),

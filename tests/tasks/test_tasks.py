@@ -158,7 +158,9 @@ def test_save_and_load(name: str, tmp_path: Path) -> None:
     assert settings_of(again) == settings_of(task)
     assert_close(*(one.predict(inputs[:2], **options) for one in (again, task)), tolerance=1e-5)
     if name == "retrieval":
-        np.testing.assert_array_equal(again.index(SCENES).regions, task.index(SCENES).regions)
+        np.testing.assert_array_equal(
+            again.build_index(SCENES).regions, task.build_index(SCENES).regions
+        )
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -37,7 +37,7 @@ def corpus(size: int) -> TextPairs:
 @pytest.mark.parametrize("size", [1, 1023, 1024, 1025, 2500])
 def test_pairs_are_encoded_part_by_part_and_keep_their_numbers(size: int) -> None:
     examples = corpus(size)
-    batches = Numbers().batches(examples, batch_size=16, seed=0)
+    batches = Numbers().make_batches(examples, batch_size=16, seed=0)
     kept = [n for n in range(1, size + 1) if n % 5]
     assert len(batches) == len(kept)
     for row in {0, len(kept) // 2, len(kept) - 1}:
@@ -47,13 +47,13 @@ def test_pairs_are_encoded_part_by_part_and_keep_their_numbers(size: int) -> Non
         assert labels[0, :2].tolist() == [first, 3]
     numbers = [n for step in range(batches.steps_per_epoch) for n in batches.examples(step)]
     assert sorted(numbers) == kept
-    assert Numbers().within_limits(examples).targets == [str(1000 * n) for n in kept]
+    assert Numbers().filter_by_length(examples).targets == [str(1000 * n) for n in kept]
 
 
 def test_ids_of_a_large_corpus_are_not_held_as_integers_of_python() -> None:
     examples = corpus(8 * text_pairs.PART)
     tracemalloc.start()
-    Numbers().batches(examples, batch_size=16, seed=0)
+    Numbers().make_batches(examples, batch_size=16, seed=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < len(examples) * LENGTH * BYTES / 2
@@ -68,4 +68,4 @@ def test_a_text_that_cannot_be_encoded_is_named_by_its_place() -> None:
     texts = ["a"] * 1100
     examples = TextPairs([*texts[:1050], "a\ud800", *texts[1051:]], texts, "a test")
     with pytest.raises(ValueError, match=r"^a test, from pair 1025 on: text 26 is not valid"):
-        Words().batches(examples, batch_size=16, seed=0)
+        Words().make_batches(examples, batch_size=16, seed=0)

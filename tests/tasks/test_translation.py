@@ -49,7 +49,7 @@ def test_prefixes_begin_the_answers() -> None:
 
 def test_bad_prefixes_are_refused() -> None:
     for wrong in (["one"], "four", [None] * 4):
-        with pytest.raises(ValueError, match="prefixes: a text for each of the 4 texts is needed"):
+        with pytest.raises(ValueError, match="prefixes must have one text for each of the 4 texts"):
             translator().predict(SOURCES, prefixes=wrong)
     texts = [" ".join(["cat"] * 12), "a cat"]  # not searched together
     for at, prefixes in enumerate((["ein Hund sah", ""], ["", "ein Hund sah"])):
@@ -112,8 +112,8 @@ def test_unknown_tokens_are_flagged() -> None:
 
 def test_unknown_characters() -> None:
     task = translator()
-    assert task.unknown_characters("a dot saw cat .") == []
-    assert task.unknown_characters("a ☃ cat ☃ 猫 <") == ["☃", "猫", "<"]
+    assert task.find_unknown_characters("a dot saw cat .") == []
+    assert task.find_unknown_characters("a ☃ cat ☃ 猫 <") == ["☃", "猫", "<"]
 
 
 @refuses(
@@ -153,9 +153,9 @@ def test_evaluate_names_the_pair_that_is_too_long() -> None:
 def test_batches_leave_long_pairs_out() -> None:
     task = translator()
     long = " ".join(["Katze"] * 20)  # with its end token one over the limit
-    assert len(task.batches(pairs(["a cat"] * 2, ["eine Katze", long]), 2, seed=1)) == 1
+    assert len(task.make_batches(pairs(["a cat"] * 2, ["eine Katze", long]), 2, seed=1)) == 1
     with pytest.raises(ValueError, match="none of its 1 pairs fits into 20 source and 20 target"):
-        task.batches(pairs(["a cat"], [long]), 2, seed=1)
+        task.make_batches(pairs(["a cat"], [long]), 2, seed=1)
 
 
 def test_a_model_without_attention_has_none_to_show() -> None:

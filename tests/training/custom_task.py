@@ -114,10 +114,10 @@ class Regression(Task):
         layers = [keras.layers.Dense(8, "tanh"), *between, keras.layers.Dense(3, dtype="float32")]
         return cls(keras.Sequential([keras.layers.Input((6,)), *layers]))
 
-    def batches(self, examples: PointSet, batch_size: int, seed: int) -> PointBatches:
+    def make_batches(self, examples: PointSet, batch_size: int, seed: int) -> PointBatches:
         return PointBatches(examples, batch_size, seed)
 
-    def loss(self, label_smoothing: float) -> keras.losses.Loss:
+    def make_loss(self, label_smoothing: float) -> keras.losses.Loss:
         return keras.losses.MeanSquaredError()
 
     def predict(self, points: Sequence[Any]) -> Any:

@@ -10,11 +10,11 @@ import pytest
 
 from attention_zoo import models
 from attention_zoo.tasks.building import build_model
-from attention_zoo.tasks.caption_corpora import Captions
-from attention_zoo.tasks.glimpses.corpora import Labelled
+from attention_zoo.tasks.caption_corpora import CaptionCorpus
+from attention_zoo.tasks.glimpses.corpora import LabelledImageCorpus
 from attention_zoo.tasks.tagging.building import build_tagger, takes_characters
-from attention_zoo.tasks.tagging.corpora import Sentences
-from attention_zoo.tasks.text_pair_corpora import Pairs
+from attention_zoo.tasks.tagging.corpora import SentenceCorpus
+from attention_zoo.tasks.text_pair_corpora import NamedPairCorpus
 from attention_zoo.training import Recipe, read_recipe
 from attention_zoo.training.optimizers import build_optimizer
 
@@ -39,9 +39,12 @@ TAGS = ["B-LOC", "I-LOC", "O"]
 def languages(recipe: Recipe) -> tuple[str, ...]:
     """Return the data that the end of a recipe's name refers to."""
     data: Any = recipe.data
-    if isinstance(data, Sentences | Captions | Labelled) or recipe.task == "summarization":
+    if (
+        isinstance(data, SentenceCorpus | CaptionCorpus | LabelledImageCorpus)
+        or recipe.task == "summarization"
+    ):
         return ()
-    return (data.source, data.target) if isinstance(data, Pairs) else (data.language,)
+    return (data.source, data.target) if isinstance(data, NamedPairCorpus) else (data.language,)
 
 
 def built(recipe: Recipe) -> Any:

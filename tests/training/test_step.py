@@ -346,9 +346,9 @@ def test_losses_are_averaged_over_all_tokens() -> None:
     folder = small_run()
     task = training.fit(folder / "recipe.yaml", [f"run={folder}"]).task
     recipe = training.read_recipe(folder / "recipe.yaml")
-    batches = task.batches(recipe.data.read("validation"), 1000, 1)
+    batches = task.make_batches(recipe.data.read("validation"), 1000, 1)
     inputs, labels = next(iter(batches.in_order()))
-    expected = float(task.loss()(labels, task.model(inputs, training=False)))
+    expected = float(task.make_loss()(labels, task.model(inputs, training=False)))
     assert records(folder)[-1]["val_loss"] == pytest.approx(expected, rel=1e-5)
 
 

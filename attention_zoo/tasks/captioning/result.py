@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention_zoo.tasks.base import Result
+from attention_zoo.tasks.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)

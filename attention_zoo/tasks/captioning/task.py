@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo import models
-from attention_zoo.data import (
-    CaptionBatches,
-    CaptionedImages,
-    read_image,
-)
+from attention_zoo.data import CaptionBatches, CaptionedImages
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
-from attention_zoo.decoding import Rule, SearchOptions, SearchResult
-from attention_zoo.losses import SequenceCrossEntropy
-from attention_zoo.metrics import caption_scores, exact_match, mass_in_boxes
-from attention_zoo.tasks.base import TASKS, Input, rules_for_all
+from attention_zoo.decoding import Rule, SearchResult
+from attention_zoo.metrics import caption_scores, exact_match
+from attention_zoo.tasks.base import TASKS, check_rules
 from attention_zoo.tasks.captioning.result import Caption
-from attention_zoo.tasks.image_texts import Image, ImageTextTask, is_single_image
+from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
+from attention_zoo.tasks.image_texts import ImageTextTask, score_boxes
+from attention_zoo.tasks.images import Image
+from attention_zoo.tasks.text_inputs import round_batch_size
 
 
 @TASKS.register("captioning")
-class Captioning(ImageTextTask):
+class Captioning(GenerationTask, ImageTextTask):
     """Image captioning: a captioner and its tokenizer.
 
     Args:
@@ -46,7 +42,8 @@ class Captioning(ImageTextTask):
 
     name: ClassVar[str] = "captioning"
     metric_names: ClassVar[tuple[str, ...]] = ("bleu4", "cider", "rouge_l", "exact_match")
-    inputs: ClassVar[tuple[Input, ...]] = (Input("images", "image"),)
+    output: ClassVar[str] = "caption"
+    max_generated: ClassVar[str | None] = "max_target_length"
     card_metrics: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "images": "images",
@@ -60,13 +57,7 @@ class Captioning(ImageTextTask):
     batch_class = CaptionBatches
     num_end_tokens = 1
     model_class = models.Captioner
-    model_error = "model must be a models.Captioner, such as models.ShowAttendTell"
-
-    # Training.
-
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Return the cross-entropy loss per token."""
-        return SequenceCrossEntropy(label_smoothing=label_smoothing)
+    model_example = "ShowAttendTell"
 
     # Prediction.
 
@@ -89,76 +80,33 @@ class Captioning(ImageTextTask):
             ValueError: if an image cannot be read, an option is unknown or conflicts with another,
                 or the search finds no caption.
         """
-        if is_single_image(images):
-            raise ValueError("predict takes a list of images; write predict([image])")
-        rules = rules_for_all(rules)
+        rules = check_rules(rules)
         options = self.search_options(**search_overrides)
-        names = [
-            None if isinstance(one, str | Path) else f"image {row}"
-            for row, one in enumerate(images)
-        ]
-        answers: list[Caption] = []
-        for start in range(0, len(images), options.batch_size):
-            part = slice(start, start + options.batch_size)
-            read = [
-                read_image(one, self.image_size, where)
-                for one, where in zip(images[part], names[part], strict=True)
-            ]
-            for row, answer in enumerate(self._search(np.stack(read), options, rules), start):
-                if answer is None:
-                    raise ValueError(
-                        f"image {row}: the search found no caption; relax the search options"
-                    )
-                answers.append(answer)
-        return answers
+        results: list[Caption] = []
+        for batch in self._read_batches(images, options.batch_size):
+            size = round_batch_size(len(batch), options.batch_size)
+            filled = np.concatenate([batch, np.repeat(batch[:1], size - len(batch), axis=0)])
+            result = self.model.compiled_search(filled, options, rules=rules)
+            for row, image in enumerate(batch):
+                captions = self._make_results(image, result, row)
+                results.append(self._rank(captions, f"image {len(results)}"))
+        return results
 
-    def search_options(self, **changes: Any) -> SearchOptions:
-        """Return the search options with overrides, and with a length limit in any case."""
-        options = self.search.override(**changes)
-        if options.max_length is None and options.max_length_ratio is None:
-            return options.override(max_length=self.max_target_length)
-        return options
-
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
-        """Raise ValueError for an image file that `predict` rejects; see `Task.check_sources`."""
-        for row, path in enumerate(sources):
-            location = locations[row] if locations else f"image {row}"
-            if not path:
-                raise ValueError(f"{location}: is empty; give the path of an image")
-            read_image(path, self.image_size, f"{location}: {path}")
-
-    def _search(
-        self, images: NDArray[np.uint8], options: SearchOptions, rules: Sequence[Rule]
-    ) -> Iterator[Caption | None]:
-        """Yield the caption of each image, or None if the search finds none."""
-        size = min(options.batch_size, 2 ** (len(images) - 1).bit_length())
-        filled = np.concatenate([images, np.repeat(images[:1], size - len(images), axis=0)])
-        result = self.model.compiled_search(filled, options, rules=rules)
-        for row in range(len(images)):
-            answers = [
-                self._answer(images[row], result, (row, n))
-                for n, length in enumerate(result.lengths[row])
-                if length  # 0 if the search found fewer than `n_best`
-            ]
-            yield replace(answers[0], alternatives=tuple(answers[1:])) if answers else None
-
-    def _answer(
-        self, image: NDArray[np.uint8], result: SearchResult, at: tuple[int, int]
-    ) -> Caption:
-        """Return the caption at index (row, rank) of the search result."""
-        length, finished = int(result.lengths[at]), bool(result.finished[at])
-        ids = [int(token) for token in result.tokens[at][: length - finished]]
+    def _make_results(
+        self, image: NDArray[np.uint8], result: SearchResult, row: int
+    ) -> Iterator[Caption]:
+        """Yield the captions of one image, from a row of the search result."""
         grid = self.model.grid_shape((1, *image.shape))
-        grid_weights = result.attention[at][: len(ids)].reshape(-1, *grid)
-        return Caption(
-            text=self.tokenizer.decode(ids),
-            score=float(result.scores[at]),
-            tokens=tuple(self.tokenizer.tokens(ids)),
-            token_scores=tuple(map(float, result.token_scores[at][:length])),
-            attention=None if grid == (1, 1) else grid_weights,
-            truncated=not finished,
-            image=image,
-        )
+        for ids, weights, fields in read_hypotheses(result, row):
+            if weights is not None:
+                weights = None if grid == (1, 1) else weights.reshape(-1, *grid)
+            yield Caption(
+                text=self.tokenizer.decode(ids),
+                tokens=tuple(self.tokenizer.tokens(ids)),
+                attention=weights,
+                image=image,
+                **fields,
+            )
 
     def predict_example(self, examples: CaptionedImages, row: int) -> tuple[Caption, str]:
         """Return the caption of one image, and its first reference beside the prediction."""
@@ -177,34 +125,25 @@ class Captioning(ImageTextTask):
             attention mass inside the box of the object that a word names, and `area_of_boxes`, the
             same for uniform attention.
         """
-        answers = self.predict(list(examples.images), **search_overrides)
-        texts = [answer.text for answer in answers]
-        scores = caption_scores(texts, examples.captions)
+        results = self.predict(list(examples.images), **search_overrides)
+        texts = [result.text for result in results]
+        references = [tuple(map(self._normalize, captions)) for captions in examples.captions]
         report = {
-            "images": len(answers),
-            **scores._asdict(),
-            "exact_match": exact_match(texts, self._spelt(examples.captions)),
-            "truncated": sum(answer.truncated for answer in answers),
+            "images": len(results),
+            **caption_scores(texts, examples.captions)._asdict(),
+            "exact_match": exact_match(texts, references),
+            "truncated": sum(result.truncated for result in results),
         }
-        attention_weights = [answer.attention for answer in answers if answer.attention is not None]
-        if examples.boxes is None or len(attention_weights) < len(answers):
+        weights = [result.attention for result in results if result.attention is not None]
+        if examples.boxes is None or len(weights) < len(results):
             return report
-        inside = mass_in_boxes(
-            attention_weights, [answer.tokens for answer in answers], examples.boxes
-        )
-        if not inside.words:
-            return report
-        return {**report, "mass_in_boxes": inside.mass, "area_of_boxes": inside.area}
+        return report | score_boxes(weights, [result.tokens for result in results], examples.boxes)
 
-    def _spelt(self, captions: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """Return captions as decoded by the tokenizer, with their unknown words kept."""
-
-        def spelt(text: str) -> str:
-            (ids,), pieces = self.tokenizer.encode([text]), self.tokenizer.surfaces(text)
-            pairs = zip(ids, pieces, strict=True)
-            return self.tokenizer.decode(ids, [piece for id_, piece in pairs if id_ == UNKNOWN])
-
-        return [tuple(map(spelt, texts)) for texts in captions]
+    def _normalize(self, text: str) -> str:
+        """Return a caption as decoded by the tokenizer, with its unknown words kept."""
+        (ids,), pieces = self.tokenizer.encode([text]), self.tokenizer.surfaces(text)
+        pairs = zip(ids, pieces, strict=True)
+        return self.tokenizer.decode(ids, [piece for id_, piece in pairs if id_ == UNKNOWN])
 
     # Reports and export.
 
@@ -223,6 +162,6 @@ class Captioning(ImageTextTask):
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the captioner as a `tf.Module` that takes encoded images."""
-        from attention_zoo.tasks.captioning.export import ServedCaptioning
+        from attention_zoo.tasks.captioning.export import CaptioningModule
 
-        return ServedCaptioning(self, rules_for_all(rules))
+        return CaptioningModule(self, check_rules(rules))

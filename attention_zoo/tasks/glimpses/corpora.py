@@ -19,7 +19,7 @@ from attention_zoo.data import (
 )
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.corpora import Corpus, Files, Generated
+from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
 
 LABELLED_IMAGES = Registry("data.corpus")
 SCATTERED = Registry("data.scattered")
@@ -33,7 +33,7 @@ SCATTERED.register("cluttered")(
 
 
 @dataclass
-class Labelled(Corpus):
+class LabelledImageCorpus(Corpus):
     """Base class of corpora of images with class labels.
 
     Args:
@@ -61,20 +61,17 @@ class Labelled(Corpus):
         super().__post_init__()
 
     def _read(self, split: str) -> LabelledImages:
-        found = self._images(split)
-        put = SCATTERED.get(self.scattered)
+        source, origin, size = self._images(split), "", self.image_size
+        place = SCATTERED.get(self.scattered)
         seed = 3 * self.seed + self.splits.index(split)
-        rows = np.tile(np.arange(len(found)), self.copies if split == "train" else 1)
-        images, labels = put(found.images[rows], found.labels[rows], self.image_size, seed)
-        names = [found.names[row] for row in rows]
-        where = "" if self.scattered == "nowhere" else f", {self._describe_placement()}"
-        origin = f"{found.origin}{where}"
-        made = replace(found, images=images, labels=labels, names=names, origin=origin)
-        return made.resize(self.image_size)
-
-    def _describe_placement(self) -> str:
-        """Return a description of how images are placed."""
-        return f"{self.scattered} on {self.image_size} x {self.image_size}, seed {self.seed}"
+        rows = np.tile(np.arange(len(source)), self.copies if split == "train" else 1)
+        images, labels = place(source.images[rows], source.labels[rows], size, seed)
+        names = [source.names[row] for row in rows]
+        if self.scattered != "nowhere":
+            origin = f", {self.scattered} on {size} x {size}, seed {self.seed}"
+        origin = f"{source.origin}{origin}"
+        placed = replace(source, images=images, labels=labels, names=names, origin=origin)
+        return placed.resize(size)
 
     @property
     def read_size(self) -> int | None:
@@ -88,7 +85,7 @@ class Labelled(Corpus):
 
 @LABELLED_IMAGES.register("digits")
 @dataclass
-class GeneratedDigits(Generated, Labelled):
+class GeneratedDigits(GeneratedCorpus, LabelledImageCorpus):
     """Generated corpus of digits; see `data.generate_digits`. `seed` also seeds the generator."""
 
     corpus: str = "digits"
@@ -106,7 +103,7 @@ class GeneratedDigits(Generated, Labelled):
 
 @LABELLED_IMAGES.register("npz")
 @dataclass
-class Arrays(Files, Labelled):
+class Arrays(FileCorpus, LabelledImageCorpus):
     """Arrays of images and labels in `.npz` files; see `data.read_npz_images`.
 
     Args:
@@ -138,7 +135,7 @@ class Arrays(Files, Labelled):
 
 @LABELLED_IMAGES.register("classes")
 @dataclass
-class ClassFolders(Files, Labelled):
+class ClassFolders(FileCorpus, LabelledImageCorpus):
     """One folder or zip file per split, with a folder of images for each class.
 
     Args:
@@ -155,25 +152,20 @@ class ClassFolders(Files, Labelled):
 
 @LABELLED_IMAGES.register("classes_tfds")
 @dataclass
-class LabelledTfds(Files, Labelled):
+class LabelledTfds(TfdsCorpus, LabelledImageCorpus):
     """Prepared TensorFlow dataset (TFDS) of labelled images; see `data.read_labelled_tfds`.
 
     Args:
-        name: name of the dataset, for example mnist; train, validation and test are names of its
-            splits.
         image, label: names of its features.
-        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
         skip_bad: maximum number of bad rows to skip; one more is an error.
     """
 
     corpus: str = "classes_tfds"
     train: str | None = "train[:90%]"
     validation: str | None = "train[90%:]"
-    test: str | None = "test"
     name: str = "mnist"
     image: str = "image"
     label: str = "label"
-    data_dir: str | None = None
     skip_bad: int = 0
 
     def _images(self, split: str) -> LabelledImages:

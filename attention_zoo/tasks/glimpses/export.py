@@ -1,4 +1,4 @@
-"""A served glimpse classifier of encoded images: decoding, glimpses and class in one graph."""
+"""Exported glimpse classifier of encoded images: decoding, glimpses and class in one graph."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from attention_zoo.export.graph_images import square_images
+from attention_zoo.export.modules import TaskModule, takes_strings
 from attention_zoo.tasks.glimpses.grey import LUMINANCE
 
 
-class ServedGlimpses(tf.Module):
+class GlimpsesModule(TaskModule):
     """`task.predict` of encoded images in core TensorFlow operations.
 
     The results are those of `predict`; each location is the mean of its distribution. A batch with
@@ -22,23 +23,20 @@ class ServedGlimpses(tf.Module):
     """
 
     def __init__(self, task: Any) -> None:
-        super().__init__(name="glimpses")
-        self.weights = [variable.value for variable in task.model.variables]
+        super().__init__(task)
         self._glimpse_path = task.model.glimpse_path
         self._names = tf.constant(task.classes)
         self._side = task.image_size
         self._grey = task.model.settings["image_shape"][-1] != 3
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="image")],
-        autograph=False,
-    )
+    @takes_strings("image")
     def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Classify encoded images `(B,)`; see `answers` for the outputs."""
+        """Classify encoded images `(B,)`; see `format_outputs` for the outputs."""
         images = square_images(image, self._side)
-        return self.answers(self._glimpse_path(grey_images(images) if self._grey else images))
+        images = grey_images(images) if self._grey else images
+        return self.format_outputs(self._glimpse_path(images))
 
-    def answers(self, path: Any) -> dict[str, tf.Tensor]:
+    def format_outputs(self, path: Any) -> dict[str, tf.Tensor]:
         """Return the outputs of the signature.
 
         Args:

@@ -12,19 +12,20 @@ from keras import ops
 from numpy.typing import NDArray
 
 from attention_zoo import models
-from attention_zoo.data import LabelledBatches, LabelledImages, read_image
+from attention_zoo.data import LabelledBatches, LabelledImages
 from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.metrics import exact_match
 from attention_zoo.registry import Registry, did_you_mean
-from attention_zoo.tasks.base import TASKS, Input, Task, refuse_rules
-from attention_zoo.tasks.building import build_model, naming_preset
+from attention_zoo.tasks.base import TASKS, refuse_rules
+from attention_zoo.tasks.building import build_model, check_model, naming_preset
 from attention_zoo.tasks.glimpses.corpora import LABELLED_IMAGES
 from attention_zoo.tasks.glimpses.grey import to_grey
 from attention_zoo.tasks.glimpses.result import GlimpseResult
-from attention_zoo.tasks.image_texts import Image, is_single_image
+from attention_zoo.tasks.images import Image, ImageTask
 
 
 @TASKS.register("glimpses")
-class Glimpses(Task):
+class Glimpses(ImageTask):
     """Image classification by glimpses: a recurrent attention model and its class names.
 
     Args:
@@ -42,9 +43,7 @@ class Glimpses(Task):
     name: ClassVar[str] = "glimpses"
     metric_names: ClassVar[tuple[str, ...]] = ("accuracy",)
     corpora: ClassVar[Registry] = LABELLED_IMAGES
-    inputs: ClassVar[tuple[Input, ...]] = (Input("images", "image"),)
     limits: ClassVar[tuple[str, ...]] = ("image_size",)
-    examples: ClassVar[str] = "images"
     tokenizer_names: ClassVar[tuple[str, ...]] = ()
     uses_beam_search: ClassVar[bool] = False
     card_metrics: ClassVar[Mapping[str, str]] = {"images": "images", "error": "error, %"}
@@ -56,22 +55,20 @@ class Glimpses(Task):
         search: SearchOptions | None = None,
         image_size: int | None = None,
     ) -> None:
-        if not isinstance(model, models.RecurrentAttentionModel):
+        check_model(model, models.RecurrentAttentionModel)
+        self.model: Any = model
+        count = self.model.settings["classes"]
+        if len(classes) != count:
             raise ValueError(
-                f"model must be a models.RecurrentAttentionModel, got {type(model).__name__}"
+                f"classes has {len(classes)} names, but the model has {count} classes; give one"
+                " name for each"
             )
-        if len(classes) != model.settings["classes"]:
-            raise ValueError(
-                f"classes has {len(classes)} names, but the model has {model.settings['classes']}"
-                " classes; give one name for each"
-            )
-        height, width, _ = model.settings["image_shape"]
+        height, width, _ = self.model.settings["image_shape"]
         if not height == width == (image_size or height):
             raise ValueError(
                 f"the model takes images of {height} x {width} pixels; use a model of square"
                 f" images, and image_size={height}"
             )
-        self.model = model
         self.classes = list(classes)
         self.search = search or SearchOptions()
         self.image_size = height
@@ -86,12 +83,8 @@ class Glimpses(Task):
 
     # Training.
 
-    def batches(self, examples: LabelledImages, batch_size: int, seed: int) -> LabelledBatches:
+    def make_batches(self, examples: LabelledImages, batch_size: int, seed: int) -> LabelledBatches:
         """Return batches of images and class indices; raise ValueError for an unknown class."""
-        return LabelledBatches(examples.images, self._labels(examples), batch_size, seed)
-
-    def _labels(self, examples: LabelledImages) -> NDArray[np.int32]:
-        """Return the model's class index of each image."""
         numbers = {name: number for number, name in enumerate(self.classes)}
         for name in examples.classes:
             if name not in numbers:
@@ -99,13 +92,8 @@ class Glimpses(Task):
                     f"{examples.origin}: unknown class {name!r}{did_you_mean(name, numbers)}"
                     f" (known: {', '.join(numbers)})"
                 )
-        own = np.array([numbers[name] for name in examples.classes], np.int32)
-        return own[examples.labels]
-
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Return `losses.GlimpseLoss`: cross-entropy of the class, REINFORCE for the locations."""
-        made: keras.losses.Loss = self.model.make_loss(label_smoothing)
-        return made
+        labels = np.array([numbers[name] for name in examples.classes], np.int32)[examples.labels]
+        return LabelledBatches(examples.images, labels, batch_size, seed)
 
     # Prediction.
 
@@ -120,31 +108,19 @@ class Glimpses(Task):
         Raises:
             ValueError: if an image cannot be read, or an option is unknown.
         """
-        if is_single_image(images):
-            raise ValueError("predict takes a list of images; write predict([image])")
         size = self.search.override(**search_overrides).batch_size
-        read = [
-            self._read(image, None if isinstance(image, str | Path) else f"image {row}")
-            for row, image in enumerate(images)
-        ]
-        answers: list[GlimpseResult] = []
-        for start in range(0, len(read), size):
-            some = np.stack(read[start : start + size])
-            path = self.model.glimpse_path(some)
-            parts = [ops.convert_to_numpy(part) for part in path]
-            answers += [
-                self._answer(some[row], *(x[row] for x in parts)) for row in range(len(some))
-            ]
-        return answers
+        results: list[GlimpseResult] = []
+        for batch in self._read_batches(images, size):
+            path = map(ops.convert_to_numpy, self.model.glimpse_path(batch))
+            results += map(self._make_result, batch, *path)
+        return results
 
-    def _read(self, image: Any, where: str | None) -> NDArray[np.uint8]:
+    def _read_image(self, image: Image, name: str) -> NDArray[np.uint8]:
         """Read an image with the size and the channels of the model's input."""
-        read = read_image(image, self.image_size, where)
-        if self.model.settings["image_shape"][-1] == 3:
-            return read
-        return to_grey(read)
+        rgb = super()._read_image(image, name)
+        return rgb if self.model.settings["image_shape"][-1] == 3 else to_grey(rgb)
 
-    def _answer(
+    def _make_result(
         self, image: np.ndarray, locations: np.ndarray, patches: np.ndarray, logits: np.ndarray
     ) -> GlimpseResult:
         shares = np.exp(logits[-1].astype("float64") - logits[-1].max())
@@ -160,14 +136,6 @@ class Glimpses(Task):
             probabilities=dict(zip(self.classes, map(float, shares), strict=True)),
         )
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
-        """Raise ValueError for an image file that `predict` rejects; see `Task.check_sources`."""
-        for row, path in enumerate(sources):
-            location = locations[row] if locations else f"image {row}"
-            if not path:
-                raise ValueError(f"{location}: is empty; give the path of an image")
-            self._read(path, f"{location}: {path}")
-
     def predict_example(self, examples: LabelledImages, row: int) -> tuple[GlimpseResult, str]:
         """Return the result of one image, and its class beside the predicted one."""
         (result,) = self.predict([examples.images[row]])
@@ -177,13 +145,10 @@ class Glimpses(Task):
 
     def evaluate(self, examples: LabelledImages, **search_overrides: Any) -> dict[str, Any]:
         """Return the number of `images`, and `accuracy` and `error` in percent."""
-        answers = self.predict(list(examples.images), **search_overrides)
-        right = [
-            answer.text == examples.classes[label]
-            for answer, label in zip(answers, examples.labels, strict=True)
-        ]
-        accuracy = 100.0 * float(np.mean(right))
-        return {"images": len(right), "accuracy": accuracy, "error": 100.0 - accuracy}
+        results = self.predict(list(examples.images), **search_overrides)
+        labels = [examples.classes[label] for label in examples.labels]
+        accuracy = exact_match([result.text for result in results], labels)
+        return {"images": len(results), "accuracy": accuracy, "error": 100.0 - accuracy}
 
     # Reports, saving and export.
 
@@ -199,7 +164,7 @@ class Glimpses(Task):
             path = None
         return inspection.plot_glimpse_path(*glimpses, path, **labels)
 
-    def saved_fields(self) -> dict[str, Any]:
+    def get_saved_fields(self) -> dict[str, Any]:
         """Return the class names."""
         return {"classes": self.classes}
 
@@ -210,7 +175,7 @@ class Glimpses(Task):
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the classifier as a `tf.Module` that takes encoded images."""
-        from attention_zoo.tasks.glimpses.export import ServedGlimpses
+        from attention_zoo.tasks.glimpses.export import GlimpsesModule
 
         refuse_rules(rules, self.name)
-        return ServedGlimpses(self)
+        return GlimpsesModule(self)

@@ -1,8 +1,7 @@
-"""A served language model of raw prompts: tokenizer and search in one graph."""
+"""Exported language model of raw prompts: tokenizer and search in one graph."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,59 +11,49 @@ from attention_zoo.data.tokenizers.vocabulary import PAD, START
 from attention_zoo.decoding import Rule
 from attention_zoo.export.checks import refuse_long
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.tasks.translation.export import ServedTranslation
+from attention_zoo.export.modules import SearchModule, takes_strings
 
 
-class ServedLanguageModel(ServedTranslation):
+class LanguageModelModule(SearchModule):
     """`task.predict` of language modeling in core TensorFlow operations.
 
-    Outputs are those of `ServedTranslation`; `source_tokens` are the tokens of the prompt, and
-    `text` is the continuation. A batch with a prompt that is too long is rejected as a whole.
+    A batch with a prompt that is too long is rejected as a whole.
     """
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
-        tf.Module.__init__(self, name="language_modeling")
-        self.weights = [variable.value for variable in task.model.variables]
-        self.source = self.target = GraphTokenizer(task.tokenizer)
-        self._search = functools.partial(task.model.search, options=task.search, rules=rules)
-        self._copies = False
-        self._limit, self._longest = task.search.limit, task.longest - 1
-        self._max_positions = task.model.settings["max_length"]
+        super().__init__(task, rules, GraphTokenizer(task.tokenizer))
+        self._longest, self._max_positions = task.longest - 1, task.max_positions
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-        autograph=False,
-    )
+    @takes_strings("text")
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Continue prompts `(B,)`; see `answers` for the outputs."""
-        ragged, _ = self.source.encode(text)
+        """Continue prompts `(B,)`.
+
+        Returns:
+            The outputs of `format_hypotheses`, where `text` is the continuation, and
+            `source_tokens` (B, S) strings, the tokens of the prompt.
+        """
+        ragged, _ = self.tokenizer.encode(text)
         with tf.control_dependencies(self._checks(tf.cast(ragged.row_lengths(), "int32"))):
             prompt = ragged.to_tensor(PAD)
-        found = self._search(tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START))
-        served = self.answers(found, prompt, prompt)
-        longest = tf.shape(served["tokens"])[2]
-        ids = tf.where(
-            tf.range(longest) < served["lengths"][..., None], found.tokens[:, :, :longest], PAD
-        )
+        result = self._search(tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START))
+        outputs = self.format_hypotheses(result)
+        longest = tf.shape(outputs["tokens"])[2]
+        generated = tf.range(longest) < outputs["lengths"][..., None]
+        ids = tf.where(generated, result.tokens[:, :, :longest], PAD)
         before = tf.repeat(prompt[:, None], tf.shape(ids)[1], axis=1)
-        begins, whole = (
-            self.target.text(self.target.surfaces(part))
-            for part in (before, tf.concat([before, ids], axis=-1))
-        )
-        return {**served, "text": _after(whole, begins)}
+        begins = self.tokenizer.text(self.tokenizer.surfaces(before))
+        whole = self.tokenizer.text(self.tokenizer.surfaces(tf.concat([before, ids], axis=-1)))
+        labels = tf.where(prompt == PAD, "", self.tokenizer.labels(prompt))
+        return {**outputs, "text": _after(whole, begins), "source_tokens": labels}
 
     def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
         """Return assertions that reject what `predict` rejects, with the first such row."""
-        most = lengths + self._limit(lengths + 1)
+        most = lengths + self._options.limit(lengths + 1)
         full = tf.where(most > self._max_positions)[:1, 0]
-        of_full = (
-            "with its continuation could exceed max_length of the model:",
-            self._max_positions,
-        )
-        return [
-            refuse_long(lengths, self._longest, "tokens, the limit is"),
-            tf.debugging.Assert(tf.size(full) == 0, ["source", full, *of_full]),
-        ]
+        message = "with its continuation could exceed max_length of the model:"
+        fits = tf.size(full) == 0, ["source", full, message, self._max_positions]
+        too_long = refuse_long(lengths, self._longest, "tokens, the limit is")
+        return [too_long, tf.debugging.Assert(*fits)]
 
 
 def _after(whole: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:

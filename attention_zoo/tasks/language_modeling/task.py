@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import keras
 import numpy as np
 from keras import ops
 
 from attention_zoo import models
-from attention_zoo.data import LineBatches, TextLines, Tokenizer
+from attention_zoo.data import LineBatches, TextLines
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
-from attention_zoo.tasks.base import TASKS, Result, rules_for_all
-from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
+from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
+from attention_zoo.tasks.building import build_task
+from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
+from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.single_text import SingleTextTask
-from attention_zoo.tasks.text_inputs import padded, same_width, unknown_characters
+from attention_zoo.tasks.text_inputs import (
+    find_unknown,
+    group_by_width,
+    pad_batch,
+    predict_by_width,
+)
 
 AT_ONCE = 256  # positions whose logits are computed at a time
 
@@ -43,7 +49,7 @@ class Continuation(Result):
 
 
 @TASKS.register("language_modeling")
-class LanguageModeling(SingleTextTask):
+class LanguageModeling(GenerationTask, SingleTextTask):
     """Language modeling: a GPT and its tokenizer. Inputs and outputs are strings.
 
     Args:
@@ -67,39 +73,24 @@ class LanguageModeling(SingleTextTask):
         "accuracy": "next-token accuracy, %",
     }
 
-    def __init__(
-        self,
-        model: keras.Model,
-        tokenizer: Tokenizer,
-        search: SearchOptions | None = None,
-        max_length: int = 256,
-    ) -> None:
-        if not isinstance(model, models.GPT):
-            raise ValueError(f"model must be a models.GPT, got {type(model).__name__}")
-        super().__init__(model, tokenizer, search, max_length)
+    model_class = models.GPT
+    output = "continuation"
 
     @classmethod
-    def from_recipe(cls, recipe: Any, train: TextLines) -> Self:
+    def from_recipe(cls, recipe: Any, train: TextLines) -> Any:
         """Build a language model and train its tokenizer."""
-        tokenizer = train_recipe_tokenizer(recipe.tokenizer, train.texts)
-        model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
-        return cls(model, tokenizer, **cls.recipe_options(recipe))
+        return build_task(cls, recipe, train.texts)
 
     # Training.
 
-    def batches(self, examples: TextLines, batch_size: int, seed: int) -> LineBatches:
+    def make_batches(self, examples: TextLines, batch_size: int, seed: int) -> LineBatches:
         """Return length-bucketed batches of lines; lines over the length limit are dropped.
 
         Raises:
             ValueError: if no line is left.
         """
-        lines, known = self._fitting(examples)
-        return LineBatches(lines, batch_size=batch_size, seed=seed, **known)
-
-    def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
-        """Return the token ids of all lines, and the row numbers of those within the limit."""
-        lines = self.tokenizer.encode(examples.texts)
-        return lines, [row for row, ids in enumerate(lines) if 0 < len(ids) < self.longest]
+        lines, options = self._encode_fitting(examples)
+        return LineBatches(lines, batch_size, seed, **options)
 
     # Prediction.
 
@@ -120,57 +111,29 @@ class LanguageModeling(SingleTextTask):
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts; write predict([text])")
-        rules = rules_for_all(rules)
-        options = self.search.override(**search_overrides)
-        prompts = self._prompts(texts, options)
-        answers: dict[int, Continuation] = {}
-        for rows, width in same_width(prompts, options.batch_size):
-            size = min(options.batch_size, 2 ** (len(rows) - 1).bit_length())
-            sources = padded([prompts[row] for row in rows], size, width)
-            found = self.model.compiled_search(sources, options, rules=rules)
+        rules = check_rules(rules)
+        options = self.search_options(**search_overrides)
+        prompts = self._encode_prompts(texts, options)
+
+        def continue_batch(rows: list[int], source: np.ndarray) -> Iterator[Continuation]:
+            result = self.model.compiled_search(source, options, rules=rules)
             for at, row in enumerate(rows):
-                answers[row] = self._answer(row, prompts[row][1:], found, at)
-        return [answers[row] for row in range(len(prompts))]
+                yield self._rank(self._make_results(prompts[row][1:], result, at), f"source {row}")
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+        return predict_by_width(prompts, options.batch_size, continue_batch)
+
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
-        self._prompts(sources, self.search, locations)
+        self._encode_prompts(sources, self.search, locations)
 
-    def encode_sources(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[list[int]]:
-        """Return the token ids of each text, without the start token.
-
-        Args:
-            texts: prompts or whole texts.
-            locations: location of each text for error messages; by default "source 0" and so on.
-
-        Raises:
-            ValueError: if a text is too long.
-        """
-        encoded = self.tokenizer.encode(list(texts)) if len(texts) else []
-        for row, ids in enumerate(encoded):
-            if len(ids) >= self.longest:
-                raise ValueError(
-                    f"{locations[row] if locations else f'source {row}'}: {len(ids)} tokens and the"
-                    f" start token, the limit is {self.max_length}; shorten it or raise the limit"
-                    " (data.max_length on the command line, task.max_length in Python)"
-                )
-        return encoded
-
-    def unknown_characters(self, text: str) -> list[str]:
-        """Return the characters of a text that no token of the vocabulary contains."""
-        return unknown_characters(self.tokenizer, text)
-
-    def _prompts(
-        self, texts: Sequence[str], options: SearchOptions, locations: Sequence[str] | None = None
+    def _encode_prompts(
+        self, texts: Sequence[str], options: SearchOptions, locations: Locations = None
     ) -> list[list[int]]:
         """Return ids with the start token; ValueError if a continuation may not fit the model."""
         prompts = [[START, *ids] for ids in self.encode_sources(texts, locations)]
-        for row, ids in enumerate(prompts):
+        for location, ids in locate(prompts, locations):
             limit = options.limit(len(ids))
             if len(ids) + limit - 1 > self.max_positions:
-                location = locations[row] if locations else f"source {row}"
                 raise ValueError(
                     f"{location}: {len(ids)} tokens, and its continuation may have {limit}, but the"
                     f" model has {self.max_positions} positions; shorten it, or set max_length to"
@@ -178,33 +141,21 @@ class LanguageModeling(SingleTextTask):
                 )
         return prompts
 
-    def _answer(self, row: int, prompt: list[int], result: SearchResult, at: int) -> Continuation:
-        """Return the continuation of one prompt, from row `at` of the search result."""
+    def _make_results(
+        self, prompt: list[int], result: SearchResult, at: int
+    ) -> Iterator[Continuation]:
+        """Yield the continuations of one prompt, from row `at` of the search result."""
         begins = self.tokenizer.decode(prompt, past_end=True)
-        answers = []
-        for n, length in enumerate(result.lengths[at]):
-            if length == 0:  # the search found fewer than `n_best`
-                break
-            finished = bool(result.finished[at, n])
-            ids = [int(token) for token in result.tokens[at, n, : int(length) - finished]]
+        for ids, _, fields in read_hypotheses(result, at):
             whole = self.tokenizer.decode([*prompt, *ids], past_end=True)
-            answer = Continuation(
+            yield Continuation(
                 text=whole[len(begins) :],
-                score=float(result.scores[at, n]),
                 tokens=tuple(self.tokenizer.tokens(ids)),
-                token_scores=tuple(map(float, result.token_scores[at, n, :length])),
                 prompt=begins,
                 source_tokens=tuple(self.tokenizer.tokens(prompt)),
-                truncated=not finished,
-                unknown=tuple(at for at, token in enumerate(prompt) if token == UNKNOWN),
+                unknown=find_unknown(prompt),
+                **fields,
             )
-            answers.append(answer)
-        if not answers:
-            raise ValueError(
-                f"source {row}: the search found no continuation; relax the search options"
-            )
-        best, *others = answers
-        return replace(best, alternatives=tuple(others))
 
     # Evaluation.
 
@@ -223,10 +174,10 @@ class LanguageModeling(SingleTextTask):
         options = self.search.override(**search_overrides)
         lines = self.encode_sources(examples.texts, examples.locations())
         nats = right = 0.0
-        for rows, width in same_width([[START, *ids] for ids in lines], options.batch_size):
+        for rows, width in group_by_width([[START, *ids] for ids in lines], options.batch_size):
             width = min(width, self.max_positions)
-            tokens = padded([[START, *lines[row]] for row in rows], len(rows), width)
-            labels = padded([[*lines[row], END] for row in rows], len(rows), width)
+            tokens = pad_batch([[START, *lines[row]] for row in rows], len(rows), width)
+            labels = pad_batch([[*lines[row], END] for row in rows], len(rows), width)
             part = self._score_tokens(tokens, labels)
             nats, right = nats + part[0], right + part[1]
         count = sum(len(ids) + 1 for ids in lines)
@@ -254,9 +205,9 @@ class LanguageModeling(SingleTextTask):
             logits = of._replace(hidden=ops.convert_to_tensor(some)).logits()
             logits = mask_special_tokens(ops.cast(logits, "float32"))
             chosen = ops.take_along_axis(logits, ops.convert_to_tensor(wanted)[:, None], axis=-1)
-            found = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[:, 0])
+            losses = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[:, 0])
             likeliest = ops.convert_to_numpy(ops.argmax(logits, axis=-1))
-            nats += float(found.sum(dtype="float64"))
+            nats += float(losses.sum(dtype="float64"))
             right += float((likeliest == wanted).sum())
         return nats, right
 
@@ -264,6 +215,6 @@ class LanguageModeling(SingleTextTask):
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the language model as a `tf.Module` that takes strings."""
-        from attention_zoo.tasks.language_modeling.export import ServedLanguageModel
+        from attention_zoo.tasks.language_modeling.export import LanguageModelModule
 
-        return ServedLanguageModel(self, rules_for_all(rules))
+        return LanguageModelModule(self, check_rules(rules))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import keras
@@ -15,10 +15,12 @@ from attention_zoo import models
 from attention_zoo.data import MaskedBatches, MaskingIds, TextLines, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.tasks.base import TASKS, Result
+from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.tasks.base import TASKS, Locations, locate
 from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
+from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
-from attention_zoo.tasks.text_inputs import padded, same_width, unknown_characters
+from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
 
 MASK = "[MASK]"
 """The mask token in input texts."""
@@ -88,6 +90,10 @@ class MaskedLanguageModeling(SingleTextTask):
         "perplexity": "perplexity per masked token",
     }
 
+    model_class = models.MaskedLM
+    special_tokens = "the start and end tokens"
+    num_special_tokens = 2
+
     def __init__(
         self,
         model: keras.Model,
@@ -95,55 +101,44 @@ class MaskedLanguageModeling(SingleTextTask):
         search: SearchOptions | None = None,
         max_length: int = 256,
     ) -> None:
-        if not isinstance(model, models.MaskedLM):
-            raise ValueError(f"model must be a models.MaskedLM, got {type(model).__name__}")
         super().__init__(model, tokenizer, search, max_length)
-        self.mask = mask_id(tokenizer)
-        known = model.bert.settings["vocabulary_size"]
-        if max(self.mask + 1, tokenizer.vocabulary_size) > known:
+        self.mask, size = mask_id(tokenizer), count_tokens(tokenizer)
+        known = self.model.bert.settings["vocabulary_size"]
+        if size > known:
             raise ValueError(
                 f"the tokenizer has {tokenizer.vocabulary_size} tokens and the mask token has id"
-                f" {self.mask}, but the model's vocabulary_size is {known}; use at least"
-                f" {max(self.mask + 1, tokenizer.vocabulary_size)}"
+                f" {self.mask}, but the model's vocabulary_size is {known}; use at least {size}"
             )
         special = {tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end, self.mask}
-        self.candidate_tokens = np.array(
-            [token for token in range(tokenizer.vocabulary_size) if token not in special]
-        )
-
-    @property
-    def max_positions(self) -> int:
-        """Maximum sequence length of the model, in tokens."""
-        return int(self.model.bert.settings["max_length"])
+        self.candidate_tokens = np.setdiff1d(range(tokenizer.vocabulary_size), list(special))
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextLines) -> Self:
         """Build a masked language model around a BERT and train its tokenizer."""
         tokenizer = train_recipe_tokenizer(recipe.tokenizer, train.texts)
-        size = max(tokenizer.vocabulary_size, mask_id(tokenizer) + 1)
+        size = count_tokens(tokenizer)
         bert = build_model(recipe.model, vocabulary_size=size, use_pooler=False)
         return cls(models.MaskedLM(bert), tokenizer, **cls.recipe_options(recipe))
 
     # Training.
 
-    def batches(self, examples: TextLines, batch_size: int, seed: int) -> MaskedBatches:
+    def make_batches(self, examples: TextLines, batch_size: int, seed: int) -> MaskedBatches:
         """Return batches of masked lines; lines over the length limit are dropped.
 
         Raises:
             ValueError: if no line is left.
         """
-        lines, known = self._fitting(examples)
-        return MaskedBatches(lines, self._marks(), batch_size=batch_size, seed=seed, **known)
+        lines, options = self._encode_fitting(examples)
+        return MaskedBatches(lines, self._masking_ids, batch_size, seed, **options)
 
-    def _encoded(self, examples: TextLines) -> tuple[list[list[int]], list[int]]:
-        """Return the token ids of all lines, and the row numbers of those within the limit."""
-        lines = self.tokenizer.encode(examples.texts)
-        return lines, [row for row, ids in enumerate(lines) if 0 < len(ids) <= self.longest - 2]
+    @property
+    def _masking_ids(self) -> MaskingIds:
+        tokenizer = self.tokenizer
+        return MaskingIds(tokenizer.start, tokenizer.end, self.mask, self.candidate_tokens)
 
-    def _marks(self) -> MaskingIds:
-        return MaskingIds(
-            self.tokenizer.start, self.tokenizer.end, self.mask, self.candidate_tokens
-        )
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+        """Return the cross-entropy loss per masked token."""
+        return SequenceCrossEntropy(label_smoothing=label_smoothing)
 
     # Prediction.
 
@@ -165,60 +160,39 @@ class MaskedLanguageModeling(SingleTextTask):
         self.search.override(**search_overrides)
         if not 0 < top <= len(self.candidate_tokens):
             raise ValueError(f"top must be from 1 to {len(self.candidate_tokens)}, got {top}")
-        rows = self._with_ends(texts)
-        answers: dict[int, FillMaskResult] = {}
-        for some, width in same_width(rows, BATCH):
-            tokens = padded([rows[row] for row in some], len(some), min(width, self.max_positions))
-            log_probs, begin = self._log_probs(tokens, tokens == self.mask), 0
-            for row in some:
-                end = begin + rows[row].count(self.mask)
-                answers[row] = self._answer(rows[row], log_probs[begin:end], top)
-                begin = end
-        return [answers[row] for row in range(len(rows))]
+        rows = self._encode_masked(texts)
+        results: dict[int, FillMaskResult] = {}
+        for some, width in group_by_width(rows, BATCH):
+            width = min(width, self.max_positions)
+            tokens = pad_batch([rows[row] for row in some], len(some), width)
+            masks = tokens == self.mask
+            log_probs = np.split(self._log_probs(tokens, masks), masks.sum(1).cumsum()[:-1])
+            for row, of_masks in zip(some, log_probs, strict=True):
+                results[row] = rank_results(self._make_results(rows[row], of_masks, top))
+        return [results[row] for row in range(len(rows))]
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
-        self._with_ends(sources, locations)
+        self._encode_masked(sources, locations)
 
-    def _with_ends(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[list[int]]:
+    def _encode_masked(self, texts: Sequence[str], locations: Locations = None) -> list[list[int]]:
         """Return ids with start and end tokens; raise ValueError for a text without a mask."""
-        rows = [self._around(ids) for ids in self.encode_sources(texts, locations)]
-        for row, ids in enumerate(rows):
+        start, end = self.tokenizer.start, self.tokenizer.end
+        rows = [[start, *ids, end] for ids in self.encode_sources(texts, locations)]
+        for location, ids in locate(rows, locations):
             if self.mask not in ids:
-                raise ValueError(
-                    f"{locations[row] if locations else f'source {row}'}: has no {MASK}; put it at"
-                    " each token to predict"
-                )
+                raise ValueError(f"{location}: has no {MASK}; put it at each token to predict")
         return rows
 
-    def encode_sources(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[list[int]]:
-        """Return the token ids of each text, without start and end tokens.
+    def _encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return token ids, in which each `[MASK]` is one mask token, with the space before it."""
+        encoded = self.tokenizer.encode(texts)
+        if self.tokenizer.mask is not None:
+            return encoded
+        pairs = zip(texts, encoded, strict=True)
+        return [self._encode_with_masks(text) if MASK in text else ids for text, ids in pairs]
 
-        Args:
-            texts: texts; each `[MASK]` becomes one mask token, with the space before it.
-            locations: location of each text for error messages; by default "source 0" and so on.
-
-        Raises:
-            ValueError: if a text is too long.
-        """
-        encoded = []
-        for row, (text, ids) in enumerate(zip(texts, self.tokenizer.encode(texts), strict=True)):
-            if self.tokenizer.mask is None and MASK in text:
-                ids = self._with_masks(text)
-            if len(ids) > self.longest - 2:
-                raise ValueError(
-                    f"{locations[row] if locations else f'source {row}'}: {len(ids)} tokens and the"
-                    f" start and end tokens, the limit is {self.max_length}; shorten it or raise"
-                    " the limit (data.max_length on the command line, task.max_length in Python)"
-                )
-            encoded.append(ids)
-        return encoded
-
-    def _with_masks(self, text: str) -> list[int]:
+    def _encode_with_masks(self, text: str) -> list[int]:
         """Encode a text with masks for a tokenizer without a mask token.
 
         A private-use character stands in for `[MASK]`.
@@ -229,12 +203,9 @@ class MaskedLanguageModeling(SingleTextTask):
         (ids,), pieces = self.tokenizer.encode([text]), self.tokenizer.surfaces(text)
         return [self.mask if sign in piece else i for i, piece in zip(ids, pieces, strict=True)]
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the vocabulary contains."""
-        return unknown_characters(self.tokenizer, text.replace(MASK, " "))
-
-    def _around(self, ids: Sequence[int]) -> list[int]:
-        return [self.tokenizer.start, *ids, self.tokenizer.end]
+        return super().find_unknown_characters(text.replace(MASK, " "))
 
     def _log_probs(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
         """Return log-probabilities `(N, V)` at the N positions of `(B, T)` that `where` selects."""
@@ -243,42 +214,34 @@ class MaskedLanguageModeling(SingleTextTask):
         logits = of._replace(hidden=ops.convert_to_tensor(hidden)).logits()
         return np.asarray(ops.convert_to_numpy(ops.log_softmax(logits, axis=-1)))
 
-    def _answer(self, ids: list[int], log_probs: np.ndarray, top: int) -> FillMaskResult:
-        """Return the filled text, given log-probabilities `(masks, V)` at its masks."""
-        masks = [at for at, token in enumerate(ids) if token == self.mask]
+    def _make_results(
+        self, ids: list[int], log_probs: np.ndarray, top: int
+    ) -> Iterator[FillMaskResult]:
+        """Yield the filled texts, best first, from log-probabilities `(masks, V)` at the masks."""
         log_probs = log_probs[:, self.candidate_tokens]
         best = np.argsort(-log_probs, axis=-1, kind="stable")[:, :top]
         scores = np.take_along_axis(log_probs, best, axis=-1)
-        labels = self._labels(ids)
+        best_tokens = self.candidate_tokens[best]
         predictions = tuple(
-            tuple(
-                TokenPrediction(
-                    self.tokenizer.tokens([self.candidate_tokens[token]])[0], math.exp(score)
-                )
-                for token, score in zip(tokens, of_mask, strict=True)
-            )
-            for tokens, of_mask in zip(best, scores, strict=True)
+            tuple(map(TokenPrediction, self.tokenizer.tokens(tokens), map(math.exp, of_mask)))
+            for tokens, of_mask in zip(best_tokens, scores, strict=True)
         )
-        unknown = tuple(at for at, i in enumerate(ids[1:-1]) if i == self.tokenizer.unknown)
-        ranked = []
+        source = np.array(ids[1:-1])
         for rank in range(top):
-            filled = list(ids)
-            for at, token in zip(masks, self.candidate_tokens[best[:, rank]], strict=True):
-                filled[at] = int(token)
-            result = FillMaskResult(
-                text=self.tokenizer.decode(filled[1:-1], past_end=True),
+            filled = source.copy()
+            filled[source == self.mask] = best_tokens[:, rank]
+            yield FillMaskResult(
+                text=self.tokenizer.decode(filled.tolist(), past_end=True),
                 score=float(scores[:, rank].sum()),
                 predictions=predictions,
-                tokens=self._labels(filled),
-                source_tokens=labels,
-                unknown=unknown,
+                tokens=self._label_tokens(filled),
+                source_tokens=self._label_tokens(source),
+                unknown=find_unknown(ids[1:-1], self.tokenizer.unknown),
             )
-            ranked.append(result)
-        return replace(ranked[0], alternatives=tuple(ranked[1:]))
 
-    def _labels(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """Return labels of a text's tokens, without start and end tokens."""
-        return tuple(MASK if i == self.mask else self.tokenizer.tokens([i])[0] for i in ids[1:-1])
+    def _label_tokens(self, ids: np.ndarray) -> tuple[str, ...]:
+        """Return readable labels of tokens."""
+        return tuple(MASK if i == self.mask else self.tokenizer.tokens([i])[0] for i in ids)
 
     # Evaluation.
 
@@ -295,14 +258,12 @@ class MaskedLanguageModeling(SingleTextTask):
         for location, ids in zip(locations, lines, strict=True):
             if not ids:
                 raise ValueError(f"{location}: is empty; there is nothing to mask in it")
-        batches = MaskedBatches(lines, self._marks(), BATCH, seed=0, bucket_width=1)
+        batches = MaskedBatches(lines, self._masking_ids, BATCH, seed=0, bucket_width=1)
         nats, right, count = 0.0, 0, 0
-        for rows, _ in same_width(lines, BATCH):
+        for rows, _ in group_by_width(lines, BATCH):
             inputs, labels = batches.batch(np.array(rows))
-            log_probs, targets = (
-                self._log_probs(inputs["tokens"], labels != PAD),
-                labels[labels != PAD],
-            )
+            mask = labels != PAD
+            log_probs, targets = self._log_probs(inputs["tokens"], mask), labels[mask]
             nats -= float(log_probs[np.arange(len(targets)), targets].sum(dtype="float64"))
             right += int((log_probs.argmax(-1) == targets).sum())
             count += len(targets)
@@ -312,6 +273,11 @@ class MaskedLanguageModeling(SingleTextTask):
             "masked_accuracy": 100 * right / count,
             "perplexity": math.exp(nats / count),
         }
+
+
+def count_tokens(tokenizer: Tokenizer) -> int:
+    """Return the size of the vocabulary with the mask token."""
+    return max(tokenizer.vocabulary_size, mask_id(tokenizer) + 1)
 
 
 def mask_id(tokenizer: Tokenizer) -> int:

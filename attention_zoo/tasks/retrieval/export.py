@@ -1,4 +1,4 @@
-"""A served retriever of encoded images and raw texts: similarities and attention in one graph."""
+"""Exported retriever of encoded images and raw texts: similarities and attention in one graph."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.export.checks import refuse_empty
 from attention_zoo.export.graph_images import square_images
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.export.modules import TaskModule, pad_ragged, takes_strings
 
 
-class ServedRetrieval(tf.Module):
+class RetrievalModule(TaskModule):
     """`task.similarities` and `task.predict` of encoded images in core TensorFlow operations.
 
     The results are those of the task if the texts search the images of the batch. All pairs are
@@ -29,35 +29,24 @@ class ServedRetrieval(tf.Module):
     """
 
     def __init__(self, task: Any) -> None:
-        super().__init__(name="retrieval")
-        model = task.model
-        self.weights = [variable.value for variable in model.variables]
-        self.words = GraphTokenizer(task.tokenizer)
-        self._regions, self._texts = model.encode_images, model.encode_texts
-        self._similarities, self._attention_weights = (
-            model.matching.similarities,
-            model.encoded_attention_weights,
-        )
+        super().__init__(task)
+        self.words, model = GraphTokenizer(task.tokenizer), task.model
+        self._encode_images, self._encode_texts = model.encode_images, model.encode_texts
+        self._similarities = model.matching.similarities
+        self._attention_weights = model.encoded_attention_weights
         self._side, self._count = task.image_size, task.search.n_best
         self._grid = model.grid_shape((1, self._side, self._side, 3))
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None], tf.string, name="image"),
-            tf.TensorSpec([None], tf.string, name="text"),
-        ],
-        autograph=False,
-    )
+    @takes_strings("image", "text")
     def serve(self, image: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Match encoded images `(I,)` and texts `(N,)`; see `answers` for the outputs."""
+        """Match encoded images `(I,)` and texts `(N,)`; see `format_outputs` for the outputs."""
         tokens, _ = self.words.encode(text)
         with tf.control_dependencies([refuse_empty(tokens.row_lengths(), "text")]):
-            ids = tokens.to_tensor(PAD)
-        no_column = tf.cast(tf.shape(ids)[1] == 0, "int32")  # encoders need a column
-        ids = tf.pad(ids, [[0, 0], [0, no_column]], constant_values=PAD)
-        return self.answers(self._regions(square_images(image, self._side)), tokens, ids)
+            ids = pad_ragged(tokens)
+        regions = self._encode_images(square_images(image, self._side))
+        return self.format_outputs(regions, tokens, ids)
 
-    def answers(
+    def format_outputs(
         self, regions: tf.Tensor, tokens: tf.RaggedTensor, ids: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Return the outputs of the signature.
@@ -75,25 +64,23 @@ class ServedRetrieval(tf.Module):
             these images (if regions attend to words, the weight of the token for each region). Past
             the length, tokens are "" and numbers are 0.
         """
-        words, mask = texts = self._texts(ids)
+        words, mask = texts = self._encode_texts(ids)
         regions = zoo_ops.at_least_float32(regions)
         alike = self._similarities(words, regions, mask)
         count = tf.minimum(self._count, tf.shape(alike)[0])
         scores, found = tf.math.top_k(tf.transpose(alike), count)
         pairs = tf.reshape(found, [-1])
         rows = tf.repeat(tf.range(tf.shape(found)[0]), count)
-        repeated = (tf.gather(one, rows) for one in texts)
-        attention_weights = self._attention_weights(
-            tf.gather(regions, pairs), type(texts)(*repeated)
-        )
+        repeated = type(texts)(*(tf.gather(one, rows) for one in texts))
+        attention = self._attention_weights(tf.gather(regions, pairs), repeated)
         labels = tokens.with_values(self.words.labels(tokens.flat_values)).to_tensor("")
-        attention_weights = attention_weights[:, : tf.shape(labels)[1]]
-        shape = tf.concat([tf.shape(found), tf.shape(attention_weights)[1:2], self._grid], 0)
+        attention = attention[:, : tf.shape(labels)[1]]
+        shape = tf.concat([tf.shape(found), tf.shape(attention)[1:2], self._grid], 0)
         return {
             "similarities": tf.cast(alike, "float32"),
             "found": found,
             "scores": tf.cast(scores, "float32"),
             "tokens": labels,
             "lengths": tf.cast(tokens.row_lengths(), "int32"),
-            "attention": tf.reshape(tf.cast(attention_weights, "float32"), shape),
+            "attention": tf.reshape(tf.cast(attention, "float32"), shape),
         }

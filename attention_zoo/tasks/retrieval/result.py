@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.tasks.base import Result
+from attention_zoo.tasks.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)

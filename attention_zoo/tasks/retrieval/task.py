@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,23 +12,21 @@ from keras import ops
 from numpy.typing import NDArray
 
 from attention_zoo import models
-from attention_zoo.data import (
-    CaptionedImages,
-    read_image,
-)
+from attention_zoo.data import CaptionedImages
 from attention_zoo.decoding import Rule
-from attention_zoo.metrics import mass_in_boxes, recall_at_k
+from attention_zoo.metrics import recall_at_k
 from attention_zoo.ops import at_least_float32, whole_number
-from attention_zoo.tasks.base import TASKS, Input, refuse_rules
-from attention_zoo.tasks.image_texts import (
-    Image,
-    ImageTextTask,
-    Tokens,
-    flatten_captions,
-    is_single_image,
-)
+from attention_zoo.tasks.base import TASKS, Input, Locations, locate, refuse_rules
+from attention_zoo.tasks.image_texts import ImageTextTask, Tokens, flatten_captions, score_boxes
+from attention_zoo.tasks.images import Image, is_single_image, name_images
+from attention_zoo.tasks.result import rank_results
 from attention_zoo.tasks.retrieval.result import ImageIndex, RetrievalResult
-from attention_zoo.tasks.text_inputs import padded, same_width, unknown_characters
+from attention_zoo.tasks.text_inputs import (
+    find_unknown,
+    find_unknown_characters,
+    group_by_width,
+    pad_batch,
+)
 
 FIRST = (1, 5, 10)
 """The values of k in recall at k."""
@@ -68,11 +65,10 @@ class Retrieval(ImageTextTask):
         "area_of_boxes": "box area (uniform attention)",
     }
     model_class = models.CrossAttentionRetriever
-    model_error = "model must be a models.CrossAttentionRetriever"
 
     # Training.
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the model's loss: triplet loss with hardest in-batch negatives.
 
         Raises:
@@ -83,12 +79,12 @@ class Retrieval(ImageTextTask):
                 f"training.label_smoothing={label_smoothing}: retrieval has no labels to smooth;"
                 " remove it from the recipe"
             )
-        made: keras.losses.Loss = self.model.make_loss()
-        return made
+        loss: keras.losses.Loss = self.model.make_loss()
+        return loss
 
     # Prediction.
 
-    def index(
+    def build_index(
         self, images: Sequence[Image] | CaptionedImages, names: Sequence[str] | None = None
     ) -> ImageIndex:
         """Encode images for `predict`, with the current weights of the model.
@@ -104,21 +100,15 @@ class Retrieval(ImageTextTask):
         if isinstance(images, CaptionedImages):
             names, images = names or images.names, list(images.images)
         if is_single_image(images):
-            raise ValueError("index takes a list of images; write index([image])")
+            raise ValueError("build_index takes a list of images; write build_index([image])")
         if not len(images):
             raise ValueError("images is empty; give at least one image")
-        called = [
-            str(one) if isinstance(one, str | Path) else f"image {row}"
-            for row, one in enumerate(images)
-        ]
-        if names is not None and len(names) != len(images):
+        default_names = name_images(images)
+        names = default_names if names is None else names
+        if len(names) != len(images):
             raise ValueError(f"{len(images)} images but {len(names)} names; give one for each")
-        read = [
-            read_image(one, self.image_size, where)
-            for one, where in zip(images, called, strict=True)
-        ]
-        stack = np.stack(read)
-        return ImageIndex(tuple(called if names is None else names), stack, self._regions(stack))
+        stack = self._read_images(images, default_names)
+        return ImageIndex(tuple(names), stack, self._encode_images(stack))
 
     def predict(
         self,
@@ -132,7 +122,7 @@ class Retrieval(ImageTextTask):
 
         Args:
             texts: query texts.
-            index: the images, as returned by `index`. Encode them again after training.
+            index: the images, as returned by `build_index`. Encode them again after training.
             n_best: number of images to retrieve; the best one has the others as `alternatives`. By
                 default `search.n_best`; at most the number of images in the index.
             **search_overrides: `batch_size` for this call.
@@ -142,87 +132,73 @@ class Retrieval(ImageTextTask):
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts; write predict([text], index=index)")
-        index = self._check_index(index)
+        if not isinstance(index, ImageIndex):
+            raise ValueError(
+                "index must be the result of task.build_index(images), got"
+                f" {type(index).__name__}; call predict(texts, index=task.build_index(images)), or"
+                " pass --images to attention-zoo predict"
+            )
         options = self.search.override(**search_overrides)
         count = options.n_best if n_best is None else n_best
         whole_number("n_best", count)
-        encoded = self._ids(texts)
-        found: dict[int, RetrievalResult] = {}
-        for rows, given in self._groups(encoded, options.batch_size):
-            alike = self._similarities(index.regions, given)
-            best = np.argsort(-alike, axis=0, kind="stable")[:count]
-            attention = [self._attention_weights(index.regions[one], given) for one in best]
+        ids = self._encode_texts(texts)
+        results: dict[int, RetrievalResult] = {}
+        for rows, encoded in self._encode_groups(ids, options.batch_size):
+            scores = self._similarities(index.regions, encoded)
+            best = np.argsort(-scores, axis=0, kind="stable")[:count]
+            attention = [self._attention_weights(index.regions[one], encoded) for one in best]
             for at, row in enumerate(rows):
-                one, *others = (
-                    self._make_result(
-                        texts[row], encoded[row], index, number, alike[number, at], weights
-                    )
-                    for number, weights in zip(best[:, at], (x[at] for x in attention), strict=True)
+                retrieved = (
+                    self._make_result(texts[row], ids[row], index, n, scores[n, at], weights[at])
+                    for n, weights in zip(best[:, at], attention, strict=True)
                 )
-                found[row] = replace(one, alternatives=tuple(others))
-        return [found[row] for row in range(len(texts))]
+                results[row] = rank_results(retrieved)
+        return [results[row] for row in range(len(texts))]
 
     def similarities(self, index: ImageIndex, texts: Sequence[str]) -> NDArray[np.float32]:
         """Compute similarities `(I, N)` of all I images of an index with N texts."""
-        alike = np.zeros((len(index), len(texts)), np.float32)
-        for rows, given in self._groups(self._ids(texts), self.search.batch_size):
-            alike[:, rows] = self._similarities(index.regions, given)
-        return alike
+        scores = np.zeros((len(index), len(texts)), np.float32)
+        ids = self._encode_texts(texts)
+        for rows, encoded in self._encode_groups(ids, self.search.batch_size):
+            scores[:, rows] = self._similarities(index.regions, encoded)
+        return scores
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text without tokens; see `Task.check_sources`."""
-        self._ids(sources, locations)
+        self._encode_texts(sources, locations)
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the vocabulary contains."""
-        return unknown_characters(self.tokenizer, text)
+        return find_unknown_characters(self.tokenizer, text)
 
-    def _check_index(self, index: ImageIndex | None) -> ImageIndex:
-        if index is None:
-            raise ValueError(
-                "retrieval needs an index of images, got None; call task.predict(texts,"
-                " index=task.index(images)), or pass --images to attention-zoo predict"
-            )
-        if not isinstance(index, ImageIndex):
-            raise ValueError(
-                f"index must be the result of task.index(images), got a {type(index).__name__}"
-            )
-        return index
-
-    def _ids(self, texts: Sequence[str], locations: Sequence[str] | None = None) -> list[Tokens]:
+    def _encode_texts(self, texts: Sequence[str], locations: Locations = None) -> list[Tokens]:
         """Return the token ids of texts; raise ValueError for a text without tokens."""
-        encoded = self.tokenizer.encode(list(texts))
-        for row, ids in enumerate(encoded):
+        encoded = self.tokenizer.encode(texts)
+        for (location, text), ids in zip(locate(texts, locations, "text"), encoded, strict=True):
             if not ids:
-                location = locations[row] if locations else f"text {row}"
-                raise ValueError(f"{location} has no words: {texts[row]!r}")
+                raise ValueError(f"{location}: has no words, got {text!r}; write at least one word")
         return encoded
 
-    def _regions(self, images: NDArray[np.uint8]) -> NDArray[np.floating]:
+    def _encode_images(self, images: NDArray[np.uint8]) -> NDArray[np.floating]:
         """Encode images as region features `(N, S, D)`."""
-        size = self.search.batch_size
-        parts = [
-            self.model.encode_images(images[begin : begin + size])
-            for begin in range(0, len(images), size)
-        ]
+        starts = range(self.search.batch_size, len(images), self.search.batch_size)
+        parts = map(self.model.encode_images, np.split(images, starts))
         return np.concatenate([ops.convert_to_numpy(at_least_float32(x)) for x in parts])
 
-    def _groups(self, encoded: Sequence[Tokens], size: int) -> Iterator[tuple[list[int], Any]]:
+    def _encode_groups(self, ids: Sequence[Tokens], size: int) -> Iterator[tuple[list[int], Any]]:
         """Yield row numbers of texts with equal padded width, and the encoded texts."""
-        for rows, width in same_width(encoded, size):
-            ids = padded([encoded[row] for row in rows], len(rows), width)
-            yield rows, self.model.encode_texts(ops.convert_to_tensor(ids))
+        for rows, width in group_by_width(ids, size):
+            batch = pad_batch([ids[row] for row in rows], len(rows), width)
+            yield rows, self.model.encode_texts(ops.convert_to_tensor(batch))
 
-    def _similarities(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
-        alike = self.model.similarities(ops.convert_to_tensor(regions), given)
-        found: NDArray[np.floating] = ops.convert_to_numpy(alike)
-        return found
+    def _similarities(self, regions: NDArray[np.floating], texts: Any) -> NDArray[np.floating]:
+        scores = self.model.similarities(ops.convert_to_tensor(regions), texts)
+        return np.asarray(ops.convert_to_numpy(scores))
 
-    def _attention_weights(self, regions: NDArray[np.floating], given: Any) -> NDArray[np.floating]:
+    def _attention_weights(self, regions: NDArray[np.floating], texts: Any) -> NDArray[np.floating]:
         """Return attention weights `(B, T, S)` of each text over the regions in its row."""
-        weights = self.model.encoded_attention_weights(ops.convert_to_tensor(regions), given)
-        found: NDArray[np.floating] = ops.convert_to_numpy(ops.cast(weights, "float32"))
-        return found
+        weights = self.model.encoded_attention_weights(ops.convert_to_tensor(regions), texts)
+        return np.asarray(ops.convert_to_numpy(ops.cast(weights, "float32")))
 
     def _make_result(
         self, text: str, ids: Tokens, index: ImageIndex, number: int, score: float, weights: Any
@@ -239,13 +215,13 @@ class Retrieval(ImageTextTask):
             tokens=labels,
             attention=weights[: len(ids)].reshape(-1, *grid),
             image=image,
-            unknown=tuple(at for at, one in enumerate(ids) if one == self.tokenizer.unknown),
+            unknown=find_unknown(ids, self.tokenizer.unknown),
         )
 
     def predict_example(self, examples: CaptionedImages, row: int) -> tuple[RetrievalResult, str]:
         """Return the images that the first caption of an image retrieves, and their names."""
         text = examples.captions[row][0]
-        (result,) = self.predict([text], index=self.index(examples), n_best=2)
+        (result,) = self.predict([text], index=self.build_index(examples), n_best=2)
         names = [result.text, *(other.text for other in result.alternatives)]
         return result, f'"{text}" -> {", then ".join(names)} of {len(examples)}'
 
@@ -267,45 +243,39 @@ class Retrieval(ImageTextTask):
         """
         self.search.override(**search_overrides)
         owner, texts = flatten_captions(examples)
-        index = self.index(examples)
-        found = recall_at_k(self.similarities(index, texts), owner, FIRST)
-        recalls = {
-            f"{side}_recall{k}": share
-            for side, shares in (("image", found.image), ("text", found.text))
-            for k, share in shares.items()
-        }
+        index = self.build_index(examples)
+        recall = recall_at_k(self.similarities(index, texts), owner, FIRST)
+        recalls = {f"image_recall{k}": share for k, share in recall.image.items()}
+        recalls |= {f"text_recall{k}": share for k, share in recall.text.items()}
         report = {
             "images": len(examples),
             "texts": len(texts),
             **recalls,
             "recall_sum": sum(recalls.values()),
-            "image_median_rank": found.image_median_rank,
-            "text_median_rank": found.text_median_rank,
+            "image_median_rank": recall.image_median_rank,
+            "text_median_rank": recall.text_median_rank,
         }
         if examples.boxes is None:
             return report
-        return {**report, **self._inside(index, owner, texts, examples.boxes)}
+        return report | self._score_boxes(index, owner, texts, examples.boxes)
 
-    def _inside(
+    def _score_boxes(
         self, index: ImageIndex, owner: Sequence[int], texts: Sequence[str], boxes: Sequence[Any]
     ) -> dict[str, float]:
-        """Compute the mean attention mass inside the boxes of the objects that words name."""
+        """Compute `score_boxes` with the attention of each caption over its own image."""
         attention, words, known = [], [], []
-        encoded, which = self._ids(texts), np.asarray(owner)
+        ids = self._encode_texts(texts)
         grid = self.model.grid_shape((1, *index.images.shape[1:]))
-        for rows, given in self._groups(encoded, self.search.batch_size):
-            for row, weights in zip(
-                rows, self._attention_weights(index.regions[which[rows]], given), strict=True
-            ):
-                weights = weights[: len(encoded[row])]
+        for rows, encoded in self._encode_groups(ids, self.search.batch_size):
+            images = [owner[row] for row in rows]
+            batch = self._attention_weights(index.regions[images], encoded)
+            for row, image, weights in zip(rows, images, batch, strict=True):
+                weights = weights[: len(ids[row])]
                 share = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-9)
                 attention.append(share.reshape(-1, *grid))
-                words.append(self.tokenizer.tokens(encoded[row]))
-                known.append(boxes[owner[row]])
-        inside = mass_in_boxes(attention, words, known)
-        if not inside.words:
-            return {}
-        return {"mass_in_boxes": inside.mass, "area_of_boxes": inside.area}
+                words.append(self.tokenizer.tokens(ids[row]))
+                known.append(boxes[image])
+        return score_boxes(attention, words, known)
 
     # Reports and export.
 
@@ -317,7 +287,7 @@ class Retrieval(ImageTextTask):
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the retriever as a `tf.Module` that takes encoded images and texts."""
-        from attention_zoo.tasks.retrieval.export import ServedRetrieval
+        from attention_zoo.tasks.retrieval.export import RetrievalModule
 
         refuse_rules(rules, self.name)
-        return ServedRetrieval(self)
+        return RetrievalModule(self)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention_zoo.tasks.base import Result
+from attention_zoo.tasks.result import Result
 
 COPIED = 0.5
 """Copy probability from which a token counts as copied."""

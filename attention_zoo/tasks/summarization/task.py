@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -14,12 +13,17 @@ from attention_zoo import models
 from attention_zoo.data import TextPairs, Tokenizer, encode_for_copying
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
-from attention_zoo.decoding import Rule, SearchOptions, SearchResult
-from attention_zoo.tasks.base import TASKS, rules_for_all
-from attention_zoo.tasks.building import build_model, naming_preset, train_recipe_tokenizer
+from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
+from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
+from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.scoring import score_summaries
 from attention_zoo.tasks.summarization.result import Summary, origins
-from attention_zoo.tasks.text_inputs import padded, same_width, unknown_characters
+from attention_zoo.tasks.text_inputs import (
+    find_unknown,
+    find_unknown_characters,
+    predict_by_width,
+)
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
 WIDTH = 32  # sources are padded to multiples of this, so that many share a shape
@@ -59,6 +63,8 @@ class Summarization(TextPairTask):
     """
 
     name: ClassVar[str] = "summarization"
+    output: ClassVar[str] = "summary"
+    max_generated: ClassVar[str | None] = "max_target_length"
     metric_names: ClassVar[tuple[str, ...]] = ("rouge1", "rouge2", "rougeL", "exact_match")
     switches: ClassVar[tuple[str, ...]] = ("truncate_source",)
     tokenizer_kind: ClassVar[str] = "word"
@@ -83,18 +89,9 @@ class Summarization(TextPairTask):
         max_target_length: int = 100,
         truncate_source: bool = False,
     ) -> None:
-        if not isinstance(model, models.CopyingMixin):
-            raise ValueError(
-                "model must be a models.CopyingMixin, such as models.PointerGenerator, got"
-                f" {type(model).__name__}"
-            )
-        if model.vocabulary_size != tokenizer.vocabulary_size:
-            raise ValueError(
-                f"the tokenizer has {tokenizer.vocabulary_size} tokens, but the model's"
-                f" vocabulary_size is {model.vocabulary_size}; use the same size, from which ids of"
-                " copied words start"
-            )
+        check_model(model, models.CopyingMixin, "PointerGenerator")
         self.model: Any = model
+        check_vocabulary_size(tokenizer, self.model.vocabulary_size)  # copied ids start there
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
         self.max_source_length = max_source_length
@@ -102,30 +99,27 @@ class Summarization(TextPairTask):
         self.truncate_source = truncate_source
 
     @classmethod
-    def from_recipe(cls, recipe: Any, train: TextPairs) -> Self:
+    def from_recipe(cls, recipe: Any, train: TextPairs) -> Any:
         """Build a summarizer and train one tokenizer for source and target."""
-        tokenizer = train_recipe_tokenizer(recipe.tokenizer, [*train.sources, *train.targets])
-        model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
-        with naming_preset(recipe.model):
-            return cls(model, tokenizer, **cls.recipe_options(recipe))
+        return build_task(cls, recipe, [*train.sources, *train.targets])
 
     # Training.
 
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return token ids of both sides, including the extended ids of words to copy."""
         sides = (examples.sources, examples.targets)
-        found = encode_for_copying(self.tokenizer, *sides, self.model.copies, self._longest)
-        return found.sources, found.targets
+        encoded = encode_for_copying(self.tokenizer, *sides, self.model.copies, self._longest)
+        return encoded.sources, encoded.targets
 
     @property
     def _longest(self) -> int | None:
         """Length to which sources are truncated; None for no truncation."""
         return self.max_source_length if self.truncate_source else None
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
+    def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the model's loss: `CopyCrossEntropy` if it copies, else `SequenceCrossEntropy`."""
-        made: keras.losses.Loss = self.model.make_loss(label_smoothing)
-        return made
+        loss: keras.losses.Loss = self.model.make_loss(label_smoothing)
+        return loss
 
     # Prediction.
 
@@ -146,30 +140,28 @@ class Summarization(TextPairTask):
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts; write predict([text])")
-        rules = rules_for_all(rules)
+        rules = check_rules(rules)
         options = self.search_options(**search_overrides)
         articles = self.articles(texts)
-        answers: dict[int, Summary] = {}
-        for rows, width in same_width([a.ids for a in articles], options.batch_size, WIDTH):
-            found = self._search([articles[row] for row in rows], width, options, rules)
-            for row, answer in zip(rows, found, strict=True):
-                if answer is None:
-                    raise ValueError(
-                        f"source {row}: the search found no summary; relax the search options"
-                    )
-                answers[row] = answer
-        return [answers[row] for row in range(len(articles))]
 
-    def search_options(self, **changes: Any) -> SearchOptions:
-        """Return the search options with overrides, and with a length limit in any case."""
-        options = self.search.override(**changes)
-        if options.max_length is None and options.max_length_ratio is None:
-            return options.override(max_length=self.max_target_length)
-        return options
+        def summarize(rows: list[int], source: np.ndarray) -> Iterator[Summary]:
+            result = self.model.compiled_search(source, options, rules=rules)
+            shape = result.tokens.shape
+            sources, tokens = np.repeat(source, shape[1], axis=0), result.tokens
+            trace = self.model.compiled_trace(sources, tokens.reshape(-1, shape[2]))
+            result = result._replace(attention=np.reshape(trace.attention, (*shape, -1)))
+            copied = np.reshape(trace.copied, shape)
+            for at, row in enumerate(rows):
+                results = (
+                    self._make_result(articles[row], hypothesis, copied[at, n], options)
+                    for n, hypothesis in enumerate(read_hypotheses(result, at))
+                )
+                yield self._rank(results, f"source {row}")
 
-    def articles(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[Article]:
+        ids = [article.ids for article in articles]
+        return predict_by_width(ids, options.batch_size, summarize, WIDTH)
+
+    def articles(self, texts: Sequence[str], locations: Locations = None) -> list[Article]:
         """Encode texts for the model.
 
         Args:
@@ -179,90 +171,52 @@ class Summarization(TextPairTask):
         Raises:
             ValueError: if a text is empty, or too long without `truncate_source`.
         """
-        texts = list(texts)
         lengths = [len(ids) for ids in self.tokenizer.encode(texts)]
-        for row, length in enumerate(lengths):
-            self._check_length(length, locations[row] if locations else f"source {row}")
-        ids, _, words = encode_for_copying(
-            self.tokenizer, texts, None, self.model.copies, self._longest
-        )
+        for location, length in locate(lengths, locations):
+            if not length:
+                raise ValueError(f"{location}: is empty; there is nothing to summarize in it")
+            if length > self.max_source_length and not self.truncate_source:
+                hint = ", or truncate it (data.truncate_source=true, task.truncate_source = True)"
+                raise self._limit_error(location, f"{length} tokens", "max_source_length", hint)
+        copies, longest = self.model.copies, self._longest
+        encoded = encode_for_copying(self.tokenizer, texts, None, copies, longest)
         return [
-            Article(ids[row], words[row], self.tokenizer.surfaces(text)[: len(ids[row])], truncated)
-            for row, text in enumerate(texts)
-            for truncated in [lengths[row] > len(ids[row])]
+            Article(ids, words, self.tokenizer.surfaces(text)[: len(ids)], length > len(ids))
+            for text, length, ids, words in zip(
+                texts, lengths, encoded.sources, encoded.words, strict=True
+            )
         ]
 
-    def _check_length(self, length: int, location: str) -> None:
-        if not length:
-            raise ValueError(f"{location}: is empty; there is nothing to summarize in it")
-        if length > self.max_source_length and not self.truncate_source:
-            raise ValueError(
-                f"{location}: {length} tokens, the limit is {self.max_source_length}; shorten it,"
-                " raise the limit (data.max_source_length on the command line,"
-                " task.max_source_length in Python) or truncate it"
-                " (data.truncate_source=true, task.truncate_source = True)"
-            )
-
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `articles`."""
         self.articles(sources, locations)
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters that no token contains; none if unknown words can be copied."""
-        return [] if self.model.copies else unknown_characters(self.tokenizer, text)
+        return [] if self.model.copies else find_unknown_characters(self.tokenizer, text)
 
-    def _search(
-        self, articles: list[Article], width: int, options: SearchOptions, rules: Sequence[Rule]
-    ) -> Iterator[Summary | None]:
-        """Yield summaries of articles of at most `width` tokens; None if the search finds none."""
-        size = min(options.batch_size, 2 ** (len(articles) - 1).bit_length())
-        source = padded([article.ids for article in articles], size, width)
-        result = self.model.compiled_search(source, options, rules=rules)
-        shape = result.tokens.shape
-        trace = self.model.compiled_trace(
-            np.repeat(source, shape[1], axis=0), result.tokens.reshape(-1, shape[2])
-        )
-        attention = np.reshape(trace.attention, (*shape, width))
-        copied = np.reshape(trace.copied, shape)
-        for row, article in enumerate(articles):
-            answers = [
-                self._answer(article, result, attention, copied, (row, n), options.replace_unknown)
-                for n, length in enumerate(result.lengths[row])
-                if length  # 0 if the search found fewer than `n_best`
-            ]
-            yield replace(answers[0], alternatives=tuple(answers[1:])) if answers else None
-
-    def _answer(
-        self,
-        article: Article,
-        result: SearchResult,
-        attention: np.ndarray,
-        copied: np.ndarray,
-        at: tuple[int, int],
-        replace_unknown: bool,
+    def _make_result(
+        self, article: Article, hypothesis: Hypothesis, copied: np.ndarray, options: SearchOptions
     ) -> Summary:
-        """Return the summary at index (row, rank) of the result, with the origins of its words."""
-        length, finished = int(result.lengths[at]), bool(result.finished[at])
-        ids = [int(token) for token in result.tokens[at][: length - finished]]
-        weights = attention[at][: len(ids), : len(article.ids)]
-        shares = tuple(map(float, copied[at][: len(ids)]))
-        written = [UNKNOWN if token >= self.model.vocabulary_size else token for token in ids]
-        words = self._words(article, ids, weights, replace_unknown)
+        """Return a summary with the origins of its words, from the copy probabilities `(L,)`."""
+        ids, weights, fields = hypothesis
+        weights = np.asarray(weights)[:, : len(article.ids)]
+        shares = tuple(copied[: len(ids)].tolist())
+        known_ids = [UNKNOWN if token >= self.model.vocabulary_size else token for token in ids]
+        words = self._list_unknown_words(article, ids, weights, options.replace_unknown)
         return Summary(
-            text=self.tokenizer.decode(written, words),
-            score=float(result.scores[at]),
-            tokens=tuple(self.tokenizer.tokens(written, words)),
-            token_scores=tuple(map(float, result.token_scores[at][:length])),
+            text=self.tokenizer.decode(known_ids, words),
+            tokens=tuple(self.tokenizer.tokens(known_ids, words)),
             source_tokens=tuple(one.removeprefix(MARK) or MARK for one in article.surfaces),
             attention=weights,
             copied=shares,
             origins=origins(article.ids, ids, weights, shares),
-            truncated=not finished,
-            unknown=tuple(n for n, token in enumerate(article.ids) if token == UNKNOWN),
+            unknown=find_unknown(article.ids),
             source_truncated=article.truncated,
+            **fields,
         )
 
-    def _words(
+    def _list_unknown_words(
         self, article: Article, ids: list[int], weights: np.ndarray, replace_unknown: bool
     ) -> list[str]:
         """Return the words of the out-of-vocabulary tokens, in order.
@@ -290,16 +244,16 @@ class Summarization(TextPairTask):
         """
         locations = [f"{examples.origin}, pair {row}" for row in range(1, len(examples) + 1)]
         self.check_sources(examples.sources, locations)
-        answers = self.predict(examples.sources, **search_overrides)
+        results = self.predict(examples.sources, **search_overrides)
         references = examples.references or [(target,) for target in examples.targets]
-        texts, cased = [answer.text for answer in answers], not self.tokenizer.lowercase
+        texts, cased = [result.text for result in results], not self.tokenizer.lowercase
         report = score_summaries(texts, references, examples.sources, cased)
-        copied = [origin >= 0 for answer in answers for origin in answer.origins]
+        copied = [origin >= 0 for result in results for origin in result.origins]
         return {
             **report,
             "copied_tokens": 100.0 * sum(copied) / max(len(copied), 1),
-            "truncated": sum(answer.truncated for answer in answers),
-            "sources_truncated": sum(answer.source_truncated for answer in answers),
+            "truncated": sum(result.truncated for result in results),
+            "sources_truncated": sum(result.source_truncated for result in results),
         }
 
     # Reports and export.
@@ -318,6 +272,6 @@ class Summarization(TextPairTask):
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the summarizer as a `tf.Module` that takes strings."""
-        from attention_zoo.tasks.summarization.export import ServedSummarization
+        from attention_zoo.tasks.summarization.export import SummarizationModule
 
-        return ServedSummarization(self, rules_for_all(rules))
+        return SummarizationModule(self, check_rules(rules))

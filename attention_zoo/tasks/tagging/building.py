@@ -24,7 +24,8 @@ def build_tagger(
         characters: size of the character vocabulary; None for a model without characters.
     """
     section, given = dict(section), {"vocabulary_size": tokens}
-    if _is_bert(section):
+    preset = section.get("preset")
+    if preset in models.list_presets() and models.preset_class(preset) is models.BERT:
         head = {key: section.pop(key) for key in ("head", "marks") if key in section}
         bert = build_model(section, **given, use_pooler=False)
         return models.TransformerTagger(bert, tags, **head)
@@ -32,15 +33,11 @@ def build_tagger(
         return build_model(section, **given, tags=tags)
     options = section.pop("characters", None) or {}
     if "vocabulary_size" in options:
-        key = "model.characters.vocabulary_size"
-        raise ValueError(f"{key}: determined by the data; remove it from the recipe")
+        raise ValueError(
+            "model.characters.vocabulary_size: determined by the data; remove it from the recipe"
+        )
     options = {**options, "vocabulary_size": characters}
     return build_model(section, **given, tags=tags, characters=options)
-
-
-def _is_bert(section: dict[str, Any]) -> bool:
-    preset = section.get("preset")
-    return preset in models.list_presets() and models.preset_class(preset) is models.BERT
 
 
 def takes_characters(section: dict[str, Any]) -> bool:

@@ -14,13 +14,13 @@ from attention_zoo.data import (
     read_tagged_tfds,
 )
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.corpora import Corpus, Files, Generated
+from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
 
 TAGGED_SENTENCES = Registry("data.corpus")
 
 
 @dataclass
-class Sentences(Corpus):
+class SentenceCorpus(Corpus):
     """Base class of corpora of tagged sentences.
 
     Args:
@@ -40,9 +40,10 @@ class Sentences(Corpus):
 
     def _read(self, split: str) -> TaggedSentences:
         sentences = self._sentences(split)
-        if self.scheme is not None:
-            check_tags(sentences, self.scheme, strict=False)
-        if self.scheme is not None and self.strict:
+        if self.scheme is None:
+            return sentences
+        check_tags(sentences, self.scheme, strict=False)
+        if self.strict:
             try:
                 check_tags(sentences, self.scheme)
             except ValueError as error:
@@ -56,7 +57,7 @@ class Sentences(Corpus):
 
 @TAGGED_SENTENCES.register("orders")
 @dataclass
-class Orders(Generated, Sentences):
+class Orders(GeneratedCorpus, SentenceCorpus):
     """Generated corpus of orders and returns; see `data.generate_orders`.
 
     Args:
@@ -66,7 +67,6 @@ class Orders(Generated, Sentences):
     corpus: str = "orders"
     scheme: str | None = "BIO"
     size: int = 5000
-    validation_size: int = 500
     test_size: int = 1000
     min_items: int = 1
     max_items: int = 6
@@ -74,14 +74,12 @@ class Orders(Generated, Sentences):
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")
 
     def _sentences(self, split: str) -> TaggedSentences:
-        return generate_orders(
-            self.size_of(split), split, self.seed, self.min_items, self.max_items
-        )
+        return generate_orders(**self.generator_options(split, "min_items", "max_items"))
 
 
 @TAGGED_SENTENCES.register("conll")
 @dataclass
-class Conll(Files, Sentences):
+class Conll(FileCorpus, SentenceCorpus):
     """CoNLL files: one word and its tag per line, a blank line after each sentence.
 
     Args:
@@ -102,24 +100,19 @@ class Conll(Files, Sentences):
 
 @TAGGED_SENTENCES.register("conll2003")
 @dataclass
-class Conll2003(Files, Sentences):
-    """Prepared TensorFlow dataset (TFDS) of tagged words; train, validation, test are its splits.
+class Conll2003(TfdsCorpus, SentenceCorpus):
+    """Prepared TensorFlow dataset of tagged words.
 
     Args:
-        name: name of the dataset.
         words, tags: names of its features: "tokens", and "ner", "pos" or "chunks".
-        data_dir: folder of the prepared dataset; None is the default folder of TFDS.
     """
 
     corpus: str = "conll2003"
     scheme: str | None = "BIO"
-    train: str | None = "train"
     validation: str | None = "dev"
-    test: str | None = "test"
     name: str = "conll2003"
     words: str = "tokens"
     tags: str = "ner"
-    data_dir: str | None = None
 
     def _sentences(self, split: str) -> TaggedSentences:
         return read_tagged_tfds(self.name, self.path(split), self.words, self.tags, self.data_dir)

@@ -1,4 +1,4 @@
-"""A served tagger of raw sentences: word splitting, model, Viterbi and spans in one graph."""
+"""Exported tagger of raw sentences: word splitting, model, Viterbi and spans in one graph."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.export.checks import refuse_empty, refuse_long
 from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.export.graph_words import GraphWords
+from attention_zoo.export.modules import TaskModule, pad_ragged, takes_strings
 from attention_zoo.tasks.tagging.result import TaggerInference
 
 
-class ServedTagging(tf.Module):
+class TaggingModule(TaskModule):
     """`task.predict` of sentences in core TensorFlow operations.
 
     The result of a sentence is the best one of `predict`. A batch with an empty or too long
@@ -29,13 +29,12 @@ class ServedTagging(tf.Module):
     """
 
     def __init__(self, task: Any) -> None:
-        super().__init__(name="tagging")
+        super().__init__(task)
         if task.model.settings["marks"]:
             raise ValueError(
                 "a model with marks=True cannot be exported: the export takes plain sentences, "
                 "without marked words"
             )
-        self.weights = [variable.value for variable in task.model.variables]
         self.words, self.tokens = GraphWords(), GraphTokenizer(task.tokenizer)
         self.characters = task.characters and GraphTokenizer(task.characters)
         self.spans = GraphSpans(task.tags, task.scheme)
@@ -43,20 +42,17 @@ class ServedTagging(tf.Module):
         self._inference = TaggerInference(task.model)
         self._limits = task.max_length, task.max_positions
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-        autograph=False,
-    )
+    @takes_strings("text")
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Tag sentences `(B,)`; see `answers` for the outputs."""
+        """Tag sentences `(B,)`; see `format_outputs` for the outputs."""
         words, starts, ends = self.words.split(text)
         given = self.inputs(words)
-        sizes = words.row_lengths(), given["tokens"].row_lengths()
-        with tf.control_dependencies(self._checks(*sizes)):
-            inputs = {name: _padded(ids) for name, ids in given.items()}
+        checks = self._checks(words.row_lengths(), given["tokens"].row_lengths())
+        with tf.control_dependencies(checks):
+            inputs = {name: pad_ragged(ids) for name, ids in given.items()}
         outputs = self._inference(inputs, training=False)
         offsets = words.with_values(tf.stack([starts.flat_values, ends.flat_values], axis=-1))
-        return self.answers(words, offsets, outputs)
+        return self.format_outputs(words, offsets, outputs)
 
     def inputs(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
         """Return the model's inputs for words, ragged `(B, W)`."""
@@ -70,7 +66,7 @@ class ServedTagging(tf.Module):
             given["characters"] = words.with_values(spelt)
         return given
 
-    def answers(
+    def format_outputs(
         self, words: tf.RaggedTensor, offsets: tf.RaggedTensor, outputs: dict[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
         """Return the outputs of the signature.
@@ -115,14 +111,6 @@ class ServedTagging(tf.Module):
         longest, max_positions = self._limits
         checks = [refuse_empty(words), refuse_long(words, longest, "words, the limit is")]
         if max_positions is not None:
-            checks.append(
-                refuse_long(tokens, max_positions, "tokens, but the model has max_length")
-            )
+            message = "tokens, but the model has max_length"
+            checks.append(refuse_long(tokens, max_positions, message))
         return checks
-
-
-def _padded(ids: tf.RaggedTensor) -> tf.Tensor:
-    """Pad ids to a dense tensor; an empty axis becomes one position of padding for the encoders."""
-    dense = ids.to_tensor(PAD)
-    grow = tf.cast(tf.shape(dense) == 0, "int32") * tf.constant([0] + [1] * (dense.shape.rank - 1))
-    return tf.pad(dense, tf.stack([tf.zeros_like(grow), grow], axis=1), constant_values=PAD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -12,7 +12,7 @@ from keras import ops
 
 from attention_zoo.metrics import read_spans
 from attention_zoo.ops.linear_chain import log_partition, unpack
-from attention_zoo.tasks.base import Result
+from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.tagging.words import Source
 from attention_zoo.typing import Tensor
 
@@ -76,9 +76,7 @@ class TaggerInference(keras.Model):
     def __init__(
         self, tagger: keras.Model, count: int = 1, marginals: bool = True, attention: bool = False
     ) -> None:
-        super().__init__(
-            name="inference", dtype="float32"
-        )  # independent of the global dtype policy
+        super().__init__(name="inference", dtype="float32")  # whatever the global dtype policy
         self.tagger, self.count = tagger, count
         self.use_marginals, self.use_attention = marginals, attention
         self.jit_compile = keras.backend.backend() != "tensorflow"
@@ -103,49 +101,44 @@ class TaggerInference(keras.Model):
 
 
 def make_result(
-    source: Source, found: dict[str, Any], names: Sequence[str], scheme: str | None
-) -> Any:
+    source: Source, outputs: dict[str, Any], names: Sequence[str], scheme: str | None
+) -> TaggingResult:
     """Return the result of tagging a sentence.
 
     Args:
         source: the sentence.
-        found: its outputs of a `TaggerInference`, including marginals.
+        outputs: its outputs of a `TaggerInference`, including marginals.
         names: tag names.
         scheme: tag scheme of spans, or None.
 
     Raises:
         ValueError: if the model's scheme allows no tag sequence of this length.
     """
-    size, length = len(source.words), len(source.encoded.tokens)
-    attention = found.get("attention")
-    if attention is not None:
-        attention = attention[..., :length, :length]
-    answers = []
-    for tags, score in zip(found["tags"][:, :size], found["scores"], strict=True):
-        if not np.isfinite(score):  # fewer than N sequences exist
-            break
-        one = _result_of_tags(source, tags, found["marginals"], names, scheme)
-        answers.append(replace(one, score=float(score), attention=attention))
-    if not answers:
-        raise ValueError(
-            f"{source.text!r}: no tag sequence for its {size} words is valid in the tag scheme"
-        )
-    best, *others = answers
-    return replace(best, alternatives=tuple(others))
+    size = len(source.words)
+    results = (
+        _make_hypothesis(source, outputs, rank, names, scheme)
+        for rank, score in enumerate(outputs["scores"])
+        if np.isfinite(score)  # else fewer than N sequences exist
+    )
+    missing = f"{source.text!r}: no tag sequence for its {size} words is valid in the tag scheme"
+    return rank_results(results, missing)
 
 
-def _result_of_tags(
-    source: Source, tags: Any, marginals: Any, names: Sequence[str], scheme: str | None
+def _make_hypothesis(
+    source: Source, outputs: dict[str, Any], rank: int, names: Sequence[str], scheme: str | None
 ) -> TaggingResult:
-    """Return the result for one sequence of tag indices, with score 0."""
+    """Return the result for the tag sequence of a rank; arguments as in `make_result`."""
+    tags, length = outputs["tags"][rank, : len(source.words)], len(source.encoded.tokens)
+    attention = outputs.get("attention")
     predicted = tuple(names[tag] for tag in tags)
-    likely = tuple(float(marginals[word, tag]) for word, tag in enumerate(tags))
+    likely = tuple(float(outputs["marginals"][word, tag]) for word, tag in enumerate(tags))
     spans = () if scheme is None else tuple(_spans(source, predicted, likely, scheme))
     words = tuple(word.text for word in source.words)
     shown = " ".join(f"{word}/{tag}" for word, tag in zip(words, predicted, strict=True))
     return TaggingResult(
         text=shown if scheme is None else _format_spans(source.text, spans),
-        score=0.0,
+        score=float(outputs["scores"][rank]),
+        attention=None if attention is None else attention[..., :length, :length],
         words=words,
         tags=predicted,
         offsets=tuple((word.start, word.end) for word in source.words),

@@ -23,7 +23,6 @@ def score_tags(predicted: Tags, references: Tags, scheme: str | None) -> dict[st
         scores = span_scores(predicted, references, scheme)
         report |= {"f1": scores.f1, "precision": scores.precision, "recall": scores.recall}
         report["invalid"] = scores.invalid
-        report["by_label"] = [
-            {"label": label, **asdict(score)} for label, score in scores.by_label.items()
-        ]
+        by_label = scores.by_label.items()
+        report["by_label"] = [{"label": label, **asdict(score)} for label, score in by_label]
     return report

@@ -22,8 +22,8 @@ from attention_zoo.data import (
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS, read_task_file, refuse_rules
-from attention_zoo.tasks.building import TokenizerOptions, keep_frequent, train_recipe_tokenizer
+from attention_zoo.tasks.base import TASKS, Locations, locate, read_task_file, refuse_rules
+from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import MAX_CHARACTERS, build_tagger, takes_characters
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
@@ -38,7 +38,12 @@ from attention_zoo.tasks.tagging.words import (
     mark_words,
     split_source,
 )
-from attention_zoo.tasks.text_inputs import BUCKET, same_width, unknown_characters
+from attention_zoo.tasks.text_inputs import (
+    BUCKET,
+    find_unknown_characters,
+    group_by_width,
+    round_batch_size,
+)
 
 FEW, OFTEN = 128, 16
 """The model is compiled only for more than FEW sentences, or after OFTEN calls of `predict`."""
@@ -68,6 +73,8 @@ class Tagging(SingleTextTask):
     name: ClassVar[str] = "tagging"
     corpora: ClassVar[Registry] = TAGGED_SENTENCES
     examples: ClassVar[str] = "sentences"
+    unit: ClassVar[str] = "words"
+    model_class = models.Tagger
     tokenizer_kind: ClassVar[str] = "whitespace"
     optional_attention: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
@@ -88,8 +95,6 @@ class Tagging(SingleTextTask):
         max_length: int = 256,
         scheme: str | None = None,
     ) -> None:
-        if not isinstance(model, models.Tagger):
-            raise ValueError(f"model must be a models.Tagger, got {type(model).__name__}")
         super().__init__(model, tokenizer, search, max_length)
         self.characters, self.scheme = characters, scheme
         self._encoder = WordEncoder(tokenizer, characters)
@@ -101,20 +106,20 @@ class Tagging(SingleTextTask):
 
     def _check_tokenizers(self) -> None:
         """Raise ValueError if the tokenizers do not fit the inputs of the model."""
-        read = self.model.characters
-        if (read is None) != (self.characters is None):
-            given = "not given" if self.characters is None else "given"
-            reads = "takes no characters" if read is None else "takes characters"
-            raise ValueError(f"the model {reads}, but the character tokenizer is {given}")
+        options = self.model.characters
+        if options is None and self.characters is not None:
+            raise ValueError("characters must be None for a model that takes no characters")
+        if options is not None and self.characters is None:
+            raise ValueError("characters must be a tokenizer for a model that takes characters")
         sizes = [(self.tokenizer, self.model.vocabulary_size, "tokens")]
         if self.characters is not None:
-            sizes.append((self.characters, read["vocabulary_size"], "characters"))
+            sizes.append((self.characters, options["vocabulary_size"], "characters"))
             for one, kind in ((self.tokenizer, "whitespace"), (self.characters, "character")):
                 given = one.kind if isinstance(one, Tokenizer) else type(one).__name__
                 if given != kind:
                     raise ValueError(
-                        f"a model that takes characters needs a tokenizer of kind {kind}, got"
-                        f" {given}"
+                        "a model that takes characters needs tokenizers of the kinds whitespace"
+                        f" (tokens) and character (characters), got {given} instead of {kind}"
                     )
         for tokenizer, known, what in sizes:
             if tokenizer.vocabulary_size > known:
@@ -128,11 +133,11 @@ class Tagging(SingleTextTask):
         """Build a tagger for the tags of the training split and train its tokenizers."""
         options: TokenizerOptions = recipe.tokenizer
         words = [word for of_sentence in train.words for word in of_sentence]
-        tokenizer = train_recipe_tokenizer(options, keep_frequent(words, options))
-        size, characters = tokenizer.vocabulary_size, None
+        tokenizer = train_recipe_tokenizer(options, words)
+        size, characters, character_count = tokenizer.vocabulary_size, None, None
         if takes_characters(recipe.model):
             characters = train_tokenizer("character", words, MAX_CHARACTERS)
-        character_count = None if characters is None else characters.vocabulary_size
+            character_count = characters.vocabulary_size
         model = build_tagger(recipe.model, train.known_tags, size, character_count)
         if options.vectors is not None:
             count = model.load_word_vectors(options.vectors, tokenizer.tokens(range(size)))
@@ -158,7 +163,7 @@ class Tagging(SingleTextTask):
 
     # Training.
 
-    def batches(self, examples: TaggedSentences, batch_size: int, seed: int) -> TaggedBatches:
+    def make_batches(self, examples: TaggedSentences, batch_size: int, seed: int) -> TaggedBatches:
         """Return length-bucketed batches; sentences over the length limit are dropped.
 
         Raises:
@@ -167,52 +172,28 @@ class Tagging(SingleTextTask):
         head = self.model.settings["head"]
         if head["kind"] == "crf" and head["tag_scheme"] is not None:
             check_tags(examples, head["tag_scheme"])
-        labels, encoded = index_tags(examples, self.tags), self._examples(examples)
-        kept = [row for row, one in enumerate(encoded) if self._fits(one)]
-        if not kept:
-            raise ValueError(
-                f"{examples.origin}: none of its {len(examples)} sentences fits into"
-                f" {self.max_length} words; raise data.max_length"
-            )
-        return TaggedBatches(
-            [encoded[row] for row in kept],
-            [labels[row] for row in kept],
-            batch_size=batch_size,
-            seed=seed,
-            bucket_width=self._bucket_width(4),
-            numbers=[row + 1 for row in kept],
-        )
+        labels = index_tags(examples, self.tags)
+        encoded, options = self._encode_fitting(examples)
+        kept_labels = [labels[number - 1] for number in options["numbers"]]
+        return TaggedBatches(encoded, kept_labels, batch_size, seed, **options)
 
-    def within_limits(self, examples: TaggedSentences) -> TaggedSentences:
-        """Return the sentences that `batches` keeps."""
-        fits = map(self._fits, self._examples(examples))
-        return examples.take([row for row, fit in enumerate(fits) if fit])
-
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Return the model's loss: CRF negative log-likelihood, or cross-entropy per word."""
-        return self.model.make_loss(label_smoothing)
-
-    def _examples(self, examples: TaggedSentences) -> list[EncodedWords]:
+    def _encode_examples(self, examples: TaggedSentences) -> list[EncodedWords]:
         """Encode the sentences of a corpus; raise ValueError if required marks are missing."""
-        if not self._marks:
-            return self._encoder.encode(examples.words)
-        if examples.marks is None:
+        if self._takes_marks and examples.marks is None:
             raise ValueError(
                 f"{examples.origin}: the model takes marked words, but the corpus has no marks; set"
                 " their column (data.marks)"
             )
-        return self._encoder.encode(examples.words, examples.marks)
+        return self._encoder.encode(examples.words, examples.marks if self._takes_marks else None)
 
-    def _fits(self, sentence: EncodedWords) -> bool:
-        limit = self.max_positions or len(sentence.tokens)
-        return len(sentence.starts) <= self.max_length and len(sentence.tokens) <= limit
+    def _fits(self, encoded: EncodedWords) -> bool:
+        """Return whether a sentence is within the length limits."""
+        limit = self.max_positions or len(encoded.tokens)
+        return len(encoded.starts) <= self.max_length and len(encoded.tokens) <= limit
 
     @property
-    def _marks(self) -> bool:
+    def _takes_marks(self) -> bool:
         return bool(self.model.settings["marks"])
-
-    def _bucket_width(self, width: int) -> int:
-        return width if self.max_positions is None or self.max_positions % width == 0 else 1
 
     # Prediction and evaluation.
 
@@ -240,61 +221,49 @@ class Tagging(SingleTextTask):
         if isinstance(texts, str):
             raise ValueError("predict takes a list of sentences; write predict([text])")
         options = self.search.override(**search_overrides)
-        sources = self._sources(texts, None, marks)
+        sources = self._encode_sources(texts, None, marks)
         self._calls += 1
         encoded = [source.encoded for source in sources]
-        found = self._found(encoded, options, self._calls > OFTEN, attention=attention)
-        answers = {
-            row: make_result(sources[row], outputs, self.tags, self.scheme)
-            for row, outputs in found
-        }
-        return [answers[row] for row in range(len(sources))]
+        outputs = self._run_inference(encoded, options, self._calls > OFTEN, attention=attention)
+        results = {n: make_result(sources[n], x, self.tags, self.scheme) for n, x in outputs}
+        return [results[row] for row in range(len(sources))]
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; see `Task.check_sources`."""
-        if self._marks:
+        if self._takes_marks:
             raise ValueError(
                 "this model takes marked words, which a line of text does not contain; pass them in"
                 " Python: task.predict(texts, marks=[[2], ...])"
             )
-        self._sources(sources, locations)
+        self._encode_sources(sources, locations)
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the vocabulary contains."""
-        return unknown_characters(self.characters or self.tokenizer, text)
+        return find_unknown_characters(self.characters or self.tokenizer, text)
 
-    def _sources(
-        self,
-        texts: Sequence[str | Words],
-        locations: Sequence[str] | None = None,
-        marks: Marked = None,
+    def _encode_sources(
+        self, texts: Sequence[Any], locations: Locations = None, marks: Marked = None
     ) -> list[Source]:
         """Split and encode texts; raise ValueError for a text that cannot be tagged."""
-        locations = locations or [f"source {row}" for row in range(len(texts))]
-        split = [
-            split_source(text, location) for text, location in zip(texts, locations, strict=True)
-        ]
+        split = [split_source(text, location) for location, text in locate(texts, locations)]
         words = [[word.text for word in of_text] for _, of_text in split]
-        encoded = self._encoder.encode(words, mark_words(words, marks, self._marks))
+        encoded = self._encoder.encode(words, mark_words(words, marks, self._takes_marks))
         self._refuse_long(encoded, locations)
         pairs = zip(split, encoded, strict=True)
-        return [self._encoder.source(text, of_text, one) for (text, of_text), one in pairs]
+        return [self._encoder.make_source(*text_and_words, one) for text_and_words, one in pairs]
 
-    def _refuse_long(self, encoded: Sequence[EncodedWords], locations: Sequence[str]) -> None:
-        for one, location in zip(encoded, locations, strict=True):
+    def _refuse_long(self, encoded: Sequence[EncodedWords], locations: Locations) -> None:
+        """Raise ValueError for a sentence that is too long for the limit or the model."""
+        for location, one in locate(encoded, locations):
             if len(one.starts) > self.max_length:
-                raise ValueError(
-                    f"{location}: {len(one.starts)} words, the limit is {self.max_length};"
-                    " shorten it or raise the limit (data.max_length on the command line,"
-                    " task.max_length in Python)"
-                )
+                raise self._limit_error(location, f"{len(one.starts)} words", "max_length")
             if not self._fits(one):
                 raise ValueError(
                     f"{location}: {len(one.tokens)} tokens, but the model has {self.max_positions}"
                     " positions; shorten it"
                 )
 
-    def _found(
+    def _run_inference(
         self,
         sentences: Sequence[EncodedWords],
         options: SearchOptions,
@@ -309,10 +278,10 @@ class Tagging(SingleTextTask):
             return
         inference = self._inference(count=options.n_best, **wanted)
         labels = [[0] * len(one.starts) for one in sentences]
-        width = self._bucket_width(BUCKET)
+        width = self._round_bucket_width(BUCKET)
         batches = TaggedBatches(sentences, labels, options.batch_size, 0, bucket_width=width)
-        for rows, _ in same_width([one.tokens for one in sentences], options.batch_size):
-            size = min(options.batch_size, 2 ** (len(rows) - 1).bit_length())
+        for rows, _ in group_by_width([one.tokens for one in sentences], options.batch_size):
+            size = round_batch_size(len(rows), options.batch_size)
             filled = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
             inputs, _ = batches.batch(np.array(filled))
             outputs = inference.run(inputs, compiled or len(sentences) > FEW)
@@ -341,10 +310,10 @@ class Tagging(SingleTextTask):
         """
         options = self.search.override(**search_overrides).override(n_best=1)
         index_tags(examples, self.tags)
-        encoded = self._examples(examples)
+        encoded = self._encode_examples(examples)
         self._refuse_long(encoded, examples.locations())
         names, predicted = self.tags, [()] * len(encoded)
-        for row, outputs in self._found(encoded, options, marginals=False):
+        for row, outputs in self._run_inference(encoded, options, marginals=False):
             length = len(encoded[row].starts)
             predicted[row] = tuple(names[tag] for tag in outputs["tags"][0, :length])
         counts = {
@@ -369,7 +338,7 @@ class Tagging(SingleTextTask):
 
         inspection.write_tagged_page(results, path)
 
-    def saved_fields(self) -> dict[str, Any]:
+    def get_saved_fields(self) -> dict[str, Any]:
         """Return the tag scheme, and whether the task has a character tokenizer."""
         return {"scheme": self.scheme, "characters": self.characters is not None}
 
@@ -394,7 +363,7 @@ class Tagging(SingleTextTask):
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the tagger as a `tf.Module` that takes strings."""
-        from attention_zoo.tasks.tagging.export import ServedTagging
+        from attention_zoo.tasks.tagging.export import TaggingModule
 
         refuse_rules(rules, self.name)
-        return ServedTagging(self)
+        return TaggingModule(self)

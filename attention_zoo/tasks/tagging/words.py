@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from attention_zoo.data import EncodedWords, TaggedSentences, Tokenizer, Word, s
 from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks.text_inputs import find_unknown
 
 Words = Sequence[str]
 Marked = Sequence[Sequence[int]] | None
@@ -27,7 +29,7 @@ class Source(NamedTuple):
     words: its words with their character offsets.
     encoded: the model's input.
     labels: readable labels of its tokens.
-    unknown: positions of unknown tokens; see `WordEncoder.source`.
+    unknown: positions of unknown tokens; see `WordEncoder.make_source`.
     """
 
     text: str
@@ -59,42 +61,38 @@ class WordEncoder:
             marks: for each sentence, whether each word is marked; or None.
         """
         flat = [word for words in sentences for word in words]
-        ids = iter(self.tokenizer.encode(flat) if flat else [])
-        spelt = None if self.characters is None else iter(self._spelt(self.characters, flat))
+        ids = iter(self.tokenizer.encode(flat))
+        spellings = None if self.characters is None else iter(self._spell(self.characters, flat))
         encoded = []
         for row, words in enumerate(sentences):
             of_words = [next(ids) or [self.tokenizer.unknown] for _ in words]
             sizes = [len(of_word) for of_word in of_words]
             letters = marked = None
-            if spelt is not None:
-                letters = [token for _ in words for token in next(spelt)]
+            if spellings is not None:
+                letters = [token for _ in words for token in next(spellings)]
             if marks is not None:
-                pairs = zip(sizes, marks[row], strict=True)
-                marked = [bool(mark) for size, mark in pairs for _ in range(size)]
+                marked = np.repeat(np.array(marks[row], bool), sizes).tolist()
             tokens = [token for of_word in of_words for token in of_word]
             starts = (np.cumsum(sizes, dtype="int64") - sizes).tolist()
             encoded.append(EncodedWords(tokens, starts, letters, marked))
         return encoded
 
-    def _spelt(self, characters: Tokenizer, words: Words) -> list[list[list[int]]]:
+    def _spell(self, characters: Tokenizer, words: Words) -> list[list[list[int]]]:
         """Return the character ids of each token of each word."""
-        parted = [[part for part in _SPACES.split(word) if part] or [word] for word in words]
-        flat = [part for parts in parted for part in parts]
-        ids = iter(characters.encode(flat) if flat else [])
-        return [[next(ids) or [UNKNOWN] for _ in parts] for parts in parted]
+        split = [[part for part in _SPACES.split(word) if part] or [word] for word in words]
+        flat = [part for parts in split for part in parts]
+        ids = iter(characters.encode(flat))
+        return [[next(ids) or [UNKNOWN] for _ in parts] for parts in split]
 
-    def source(self, text: str, words: list[Word], encoded: EncodedWords) -> Source:
+    def make_source(self, text: str, words: list[Word], encoded: EncodedWords) -> Source:
         """Return a `Source` with its token labels and the positions of its unknown tokens.
 
         With characters, a token counts as unknown only if one of its characters is unknown too.
         """
         labels = tuple(self.tokenizer.tokens(encoded.tokens))
-        spelt = encoded.characters or [[UNKNOWN]] * len(labels)
-        unknown = tuple(
-            at
-            for at, (token, letters) in enumerate(zip(encoded.tokens, spelt, strict=True))
-            if token == self.tokenizer.unknown and UNKNOWN in letters
-        )
+        spellings = encoded.characters or [[UNKNOWN]] * len(labels)
+        unknown = find_unknown(encoded.tokens, self.tokenizer.unknown)
+        unknown = tuple(at for at in unknown if UNKNOWN in spellings[at])
         return Source(text, words, encoded, labels, unknown)
 
 
@@ -110,12 +108,11 @@ def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
     else:
         for number, word in enumerate(text):
             if not isinstance(word, str) or not word.strip():
-                raise ValueError(
-                    f"{location}: word {number} must be a non-blank string, got {word!r}"
-                )
-        ends = np.cumsum([len(word) + 1 for word in text]).tolist()
-        pairs = zip(text, ends, strict=True)
-        words = [Word(word, end - len(word) - 1, end - 1) for word, end in pairs]
+                message = f"word {number} must be a non-blank string, got {word!r}"
+                raise ValueError(f"{location}: {message}")
+        starts = accumulate((len(word) + 1 for word in text), initial=0)
+        pairs = zip(text, starts, strict=False)  # the last start has no word
+        words = [Word(word, start, start + len(word)) for word, start in pairs]
         text = " ".join(text)
     if not words:
         raise ValueError(f"{location}: is empty; there is nothing to tag in it")
@@ -126,27 +123,23 @@ def mark_words(
     sentences: Sequence[Words], marks: Marked, takes_marks: bool
 ) -> list[list[bool]] | None:
     """Return booleans for the indices of marked words; raise ValueError for invalid marks."""
+    if not takes_marks and marks is not None:
+        raise ValueError("marks must be None for a model that takes no marks; remove the argument")
     if not takes_marks:
-        if marks is not None:
-            raise ValueError(
-                "marks must be None for a model that takes no marks; remove the argument"
-            )
         return None
     if marks is None or len(marks) != len(sentences):
         raise ValueError(
-            "marks: the model takes marked words; pass the indices of those of each of the"
+            "marks: the model takes marked words; pass their indices for each of the"
             f" {len(sentences)} sentences"
         )
+    marked = []
     for row, (words, numbers) in enumerate(zip(sentences, marks, strict=True)):
+        last = len(words) - 1
         for number in numbers:
-            if not 0 <= number < len(words):
-                raise ValueError(
-                    f"marks: source {row} has words 0 to {len(words) - 1}, got {number}"
-                )
-    return [
-        [number in numbers for number in range(len(words))]
-        for words, numbers in zip(sentences, marks, strict=True)
-    ]
+            if not 0 <= number <= last:
+                raise ValueError(f"marks: source {row} has words 0 to {last}, got {number}")
+        marked.append([number in numbers for number in range(len(words))])
+    return marked
 
 
 def index_tags(examples: TaggedSentences, tags: Sequence[str]) -> list[list[int]]:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
 
 from attention_zoo.data import TextPairs, Tokenizer
-from attention_zoo.data.tokenizers.vocabulary import END, PAD, UNKNOWN
-from attention_zoo.decoding import Rule, SearchOptions, SearchResult
+from attention_zoo.data.tokenizers.vocabulary import END, PAD
+from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
-from attention_zoo.losses import SequenceCrossEntropy
-from attention_zoo.tasks.base import TASKS, Result, rules_for_all
+from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
 from attention_zoo.tasks.building import TokenizerOptions, build_model, train_recipe_tokenizer
+from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
+from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.scoring import score_translations
-from attention_zoo.tasks.text_inputs import bucket, padded, same_width, unknown_characters
+from attention_zoo.tasks.text_inputs import (
+    find_unknown,
+    find_unknown_characters,
+    pad_batch,
+    predict_by_width,
+    round_up,
+)
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
 
@@ -38,14 +45,6 @@ class TranslationResult(Result):
     token_scores: tuple[float, ...]
 
 
-class _Source(NamedTuple):
-    """A text to translate: its token ids, and the token ids of its target prefix."""
-
-    text: str
-    ids: list[int]
-    prefix: list[int]
-
-
 @TASKS.register("translation")
 class Translation(TextPairTask):
     """Translation: a model with a source and a target tokenizer. Inputs and outputs are strings.
@@ -59,6 +58,7 @@ class Translation(TextPairTask):
     """
 
     name: ClassVar[str] = "translation"
+    output: ClassVar[str] = "translation"
     metric_names: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
     tokenizer_names: ClassVar[tuple[str, ...]] = ("source_tokenizer", "target_tokenizer")
     card_metrics: ClassVar[Mapping[str, str]] = {
@@ -107,10 +107,6 @@ class Translation(TextPairTask):
         sources = self.source_tokenizer.encode(examples.sources)
         return sources, self.target_tokenizer.encode(examples.targets)
 
-    def loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
-        """Return the cross-entropy loss per target token."""
-        return SequenceCrossEntropy(label_smoothing=label_smoothing)
-
     # Prediction.
 
     def predict(
@@ -136,60 +132,56 @@ class Translation(TextPairTask):
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of sentences; write predict([text])")
-        rules = rules_for_all(rules)
-        options = self.search.override(**search_overrides)
-        sources = [
-            _Source(text, ids, starts)
-            for text, ids, starts in zip(
-                texts,
-                self.encode_sources(texts),
-                self._encode_prefixes(prefixes, len(texts)),
-                strict=True,
-            )
-        ]
-        self._check_prefixes(sources, options)
-        answers: dict[int, TranslationResult] = {}
-        for rows, width in same_width([s.ids for s in sources], options.batch_size):
-            found = self._search([sources[row] for row in rows], width, options, rules)
-            for row, answer in zip(rows, found, strict=True):
-                if answer is None:
-                    raise ValueError(
-                        f"source {row}: the search found no translation; relax the search options"
-                    )
-                answers[row] = answer
-        return [answers[row] for row in range(len(sources))]
+        rules = check_rules(rules)
+        options = self.search_options(**search_overrides)
+        sources = self.encode_sources(texts)
+        starts = self._encode_prefixes(prefixes, sources, options)
 
-    def _encode_prefixes(self, prefixes: Sequence[str] | None, count: int) -> list[list[int]]:
+        def translate(rows: list[int], source: np.ndarray) -> Iterator[TranslationResult]:
+            some = [starts[row] for row in rows]
+            longest = round_up(max(map(len, some)))
+            prefix = pad_batch(some, len(source), longest) if longest else None
+            result = self.model.compiled_search(source, options, prefix=prefix, rules=rules)
+            for at, row in enumerate(rows):
+                hypotheses = read_hypotheses(result, at)
+                results = self._make_results(texts[row], sources[row], hypotheses, options)
+                yield self._rank(results, f"source {row}")
+
+        return predict_by_width(sources, options.batch_size, translate)
+
+    def _encode_prefixes(
+        self, prefixes: Sequence[str] | None, sources: list[list[int]], options: SearchOptions
+    ) -> list[list[int]]:
+        """Return the token ids of prefixes.
+
+        Raises:
+            ValueError: if there is not one for each source, or one conflicts with the options or
+                the length limit.
+        """
         if prefixes is None:
-            return [[]] * count
+            return [[]] * len(sources)
         prefixes = list(prefixes) if not isinstance(prefixes, str) else []
-        if len(prefixes) != count or not all(isinstance(one, str) for one in prefixes):
-            raise ValueError(f"prefixes: a text for each of the {count} texts is needed")
-        return self.target_tokenizer.encode(prefixes) if count else []
-
-    def _check_prefixes(self, sources: list[_Source], options: SearchOptions) -> None:
-        """Raise ValueError for a prefix that conflicts with the options or the length limit."""
-        longest = max((len(source.prefix) for source in sources), default=0)
-        if not longest:
-            return
-        prefixes = padded([source.prefix for source in sources], len(sources), longest)
-        size = self.target_tokenizer.vocabulary_size
-        check_prefix(prefixes, options, Vocabulary(size, END, PAD))
-        for row, source in enumerate(sources):
-            limit = options.limit(len(source.ids))
-            if len(source.prefix) > limit:
+        if len(prefixes) != len(sources) or not all(isinstance(one, str) for one in prefixes):
+            raise ValueError(f"prefixes must have one text for each of the {len(sources)} texts")
+        encoded = self.target_tokenizer.encode(prefixes)
+        if not any(encoded):
+            return encoded
+        batch = pad_batch(encoded, len(encoded), max(map(len, encoded)))
+        check_prefix(batch, options, Vocabulary(self.target_tokenizer.vocabulary_size, END, PAD))
+        for row, (prefix, source) in enumerate(zip(encoded, sources, strict=True)):
+            limit = options.limit(len(source))
+            if len(prefix) > limit:
                 raise ValueError(
-                    f"prefix of source {row} has {len(source.prefix)} tokens, but its "
-                    f"translation may have {limit}; raise max_length or shorten it"
+                    f"prefix of source {row} has {len(prefix)} tokens, but its translation may have"
+                    f" {limit}; raise max_length or shorten it"
                 )
+        return encoded
 
-    def check_sources(self, sources: Sequence[str], locations: Sequence[str] | None = None) -> None:
+    def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
         self.encode_sources(sources, locations)
 
-    def encode_sources(
-        self, texts: Sequence[str], locations: Sequence[str] | None = None
-    ) -> list[list[int]]:
+    def encode_sources(self, texts: Sequence[str], locations: Locations = None) -> list[list[int]]:
         """Return the token ids of each text.
 
         Args:
@@ -199,84 +191,39 @@ class Translation(TextPairTask):
         Raises:
             ValueError: if a text is empty or too long.
         """
-        encoded = self.source_tokenizer.encode(list(texts)) if len(texts) else []
-        for row, ids in enumerate(encoded):
-            if 0 < len(ids) <= self.max_source_length:
-                continue
-            location = locations[row] if locations else f"source {row}"
+        encoded = self.source_tokenizer.encode(texts)
+        for location, ids in locate(encoded, locations):
             if not ids:
                 raise ValueError(f"{location}: is empty; there is nothing to translate in it")
-            raise ValueError(
-                f"{location}: {len(ids)} tokens, the limit is {self.max_source_length};"
-                " shorten it or raise the limit (data.max_source_length on the command line,"
-                " task.max_source_length in Python)"
-            )
+            if len(ids) > self.max_source_length:
+                raise self._limit_error(location, f"{len(ids)} tokens", "max_source_length")
         return encoded
 
-    def unknown_characters(self, text: str) -> list[str]:
+    def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the source vocabulary contains."""
-        return unknown_characters(self.source_tokenizer, text)
+        return find_unknown_characters(self.source_tokenizer, text)
 
-    def _search(
-        self,
-        sources: list[_Source],
-        width: int,
-        options: SearchOptions,
-        rules: Sequence[Rule],
-    ) -> list[TranslationResult | None]:
-        """Translate sources of at most `width` tokens; None if the search finds no translation."""
-        size = min(options.batch_size, 2 ** (len(sources) - 1).bit_length())
-        longest = max(len(source.prefix) for source in sources)
-        result = self.model.compiled_search(
-            padded([source.ids for source in sources], size, width),
-            options,
-            prefix=padded([s.prefix for s in sources], size, bucket(longest)) if longest else None,
-            rules=rules,
-        )
-        return [
-            self._answer(source, result, row, options.replace_unknown)
-            for row, source in enumerate(sources)
-        ]
-
-    def _answer(
-        self, source: _Source, result: SearchResult, row: int, replace_unknown: bool
-    ) -> TranslationResult | None:
-        """Return the translation of one source, from a row of the search result."""
-        source_tokens = tuple(self.source_tokenizer.tokens(source.ids))
-        unknown = tuple(at for at, token in enumerate(source.ids) if token == UNKNOWN)
-        answers = []
-        for n, length in enumerate(result.lengths[row]):
-            if length == 0:  # the search found fewer than `n_best`
-                break
-            finished = bool(result.finished[row, n])
-            words = int(length) - finished
-            ids = [int(token) for token in result.tokens[row, n, :words]]
-            weights = None
-            if result.attention is not None:
-                weights = result.attention[row, n, :words, : len(source.ids)]
-            copied = self._copied(source, ids, weights) if replace_unknown else None
-            answer = TranslationResult(
+    def _make_results(
+        self, text: str, source: list[int], hypotheses: Iterable[Hypothesis], options: SearchOptions
+    ) -> Iterator[TranslationResult]:
+        """Yield the translations of one source."""
+        labels = tuple(self.source_tokenizer.tokens(source))
+        for ids, weights, fields in hypotheses:
+            weights = None if weights is None else weights[:, : len(source)]
+            copied = self._copy_unknown(text, ids, weights) if options.replace_unknown else None
+            yield TranslationResult(
                 text=self.target_tokenizer.decode(ids, copied),
-                score=float(result.scores[row, n]),
                 tokens=tuple(self.target_tokenizer.tokens(ids, copied)),
-                token_scores=tuple(map(float, result.token_scores[row, n, :length])),
-                source_tokens=source_tokens,
+                source_tokens=labels,
                 attention=weights,
-                truncated=not finished,
-                unknown=unknown,
+                unknown=find_unknown(source),
+                **fields,
             )
-            answers.append(answer)
-        if not answers:
-            return None
-        best, *others = answers
-        return replace(best, alternatives=tuple(others))
 
-    def _copied(self, source: _Source, ids: list[int], weights: Any) -> list[str]:
+    def _copy_unknown(self, text: str, ids: list[int], weights: Any) -> list[str]:
         """Return, for each unknown target token, the source piece with the largest weight."""
-        positions = [at for at, token in enumerate(ids) if token == UNKNOWN]
-        if not positions:
-            return []
-        pieces = self.source_tokenizer.surfaces(source.text)
+        positions = find_unknown(ids)
+        pieces = self.source_tokenizer.surfaces(text) if positions else []
         return [pieces[int(np.argmax(weights[at]))] for at in positions]
 
     # Evaluation.
@@ -291,14 +238,15 @@ class Translation(TextPairTask):
         """
         locations = [f"{examples.origin}, pair {row}" for row in range(1, len(examples) + 1)]
         lengths = [len(ids) for ids in self.encode_sources(examples.sources, locations)]
-        answers = self.predict(examples.sources, **search_overrides)
-        report = score_translations([a.text for a in answers], examples.targets, lengths)
-        return {**report, "truncated": sum(answer.truncated for answer in answers)}
+        results = self.predict(examples.sources, **search_overrides)
+        texts = [result.text for result in results]
+        report = score_translations(texts, examples.targets, lengths)
+        return {**report, "truncated": sum(result.truncated for result in results)}
 
     # Export.
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the translator as a `tf.Module` that takes strings."""
-        from attention_zoo.tasks.translation.export import ServedTranslation
+        from attention_zoo.tasks.translation.export import TranslationModule
 
-        return ServedTranslation(self, rules_for_all(rules))
+        return TranslationModule(self, check_rules(rules))

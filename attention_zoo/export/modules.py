@@ -1,0 +1,94 @@
+"""Base classes of exported modules, and parts that they share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from attention_zoo.data.tokenizers.vocabulary import PAD, UNKNOWN
+from attention_zoo.decoding import Rule
+from attention_zoo.export.graph_tokenizer import GraphTokenizer
+
+
+def takes_strings(*names: str) -> Any:
+    """Decorate a method with `tf.function`, for strings `(B,)` with these names in the signature.
+
+    Autograph is off, because it would wrap the errors of the search.
+    """
+    signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
+    return tf.function(input_signature=signature, autograph=False)
+
+
+def pad_ragged(ids: tf.RaggedTensor) -> tf.Tensor:
+    """Pad ids to a dense tensor; an empty axis becomes one position of padding for the encoders."""
+    dense = ids.to_tensor(PAD)
+    grow = tf.cast(tf.shape(dense) == 0, "int32") * tf.constant([0] + [1] * (dense.shape.rank - 1))
+    return tf.pad(dense, tf.stack([tf.zeros_like(grow), grow], axis=1), constant_values=PAD)
+
+
+class TaskModule(tf.Module):
+    """Base class of exported tasks. It holds the variables of the task's model."""
+
+    def __init__(self, task: Any) -> None:
+        super().__init__(name=task.name)
+        self.weights = [variable.value for variable in task.model.variables]
+
+
+class SearchModule(TaskModule):
+    """Base class of exported tasks that generate text by a search.
+
+    Args:
+        task: a `tasks.generation.GenerationTask`.
+        rules: additional decoding rules.
+        tokenizer: the tokenizer of the outputs.
+    """
+
+    def __init__(self, task: Any, rules: Sequence[Rule], tokenizer: GraphTokenizer) -> None:
+        super().__init__(task)
+        self.tokenizer, self._options = tokenizer, task.search_options()
+        self._search = functools.partial(task.model.search, options=self._options, rules=rules)
+
+    def format_hypotheses(
+        self,
+        result: Any,
+        pieces: tf.Tensor | None = None,
+        decode: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]] | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """Return the outputs of all signatures that return hypotheses.
+
+        Args:
+            result: a `SearchResult`.
+            pieces: `(B, S)` strings, the text of each source token; with the search option
+                `replace_unknown`, the piece with the largest attention weight replaces an unknown
+                token.
+            decode: returns the surfaces and labels of ids; by default the tokenizer's.
+
+        Returns:
+            `text` (B, n); `scores` (B, n); `lengths` (B, n), numbers of tokens without the end
+            token; `finished` (B, n), False for a truncated output; `tokens` (B, n, L) strings;
+            `token_scores` (B, n, L); `attention` (B, n, L, S) if `result` has attention. Past the
+            length, tokens are "" and numbers are 0. Hypotheses that are missing because the search
+            finds fewer than n have score -inf.
+        """
+        lengths = result.lengths - tf.cast(result.finished, "int32")
+        longest = tf.maximum(tf.reduce_max(result.lengths), 0)  # below 0 for an empty batch
+        ids = result.tokens[:, :, :longest]
+        generated = tf.range(longest) < lengths[..., None]
+        outputs = {"scores": result.scores, "lengths": lengths, "finished": result.finished}
+        outputs["token_scores"] = result.token_scores[:, :, :longest]
+        if result.attention is not None:
+            attention = result.attention[:, :, :longest]
+            masked = tf.where(generated[..., None], attention, tf.zeros_like(attention))
+            outputs["attention"] = masked
+        surfaces, labels = (decode or self.tokenizer.decode)(ids)
+        if pieces is not None and self._options.replace_unknown:
+            most = tf.argmax(outputs["attention"], axis=-1, output_type="int32")
+            copied, unknown = tf.gather(pieces, most, batch_dims=1), ids == UNKNOWN
+            surfaces = tf.where(unknown, copied, surfaces)
+            labels = tf.where(unknown, self.tokenizer.bare(copied), labels)
+        outputs["text"] = self.tokenizer.text(tf.where(generated, surfaces, ""))
+        outputs["tokens"] = tf.where(generated, labels, "")
+        return outputs

@@ -1,0 +1,67 @@
+"""Base class of results, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+R = TypeVar("R", bound="Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A prediction for one input.
+
+    Args:
+        text: the prediction as text.
+        score: its score; a log-probability unless stated otherwise.
+        tokens: readable labels of the prediction's T tokens.
+        source_tokens: readable labels of the input's S tokens.
+        attention: attention weights, or None; the shape depends on the task.
+        unknown: positions of unknown tokens in `source_tokens`.
+        truncated: True if the search reached the length limit before the end token.
+        alternatives: the next best predictions for the same input, best first.
+    """
+
+    text: str
+    score: float
+    tokens: tuple[str, ...] = ()
+    source_tokens: tuple[str, ...] = ()
+    attention: np.ndarray | None = None
+    unknown: tuple[int, ...] = ()
+    truncated: bool = False
+    alternatives: tuple[Self, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as values that `json.dumps` takes; arrays become nested lists."""
+        content: dict[str, Any] = _as_json(self)
+        return content
+
+
+def rank_results(results: Iterable[R], missing: str = "an input has no result") -> R:
+    """Return the first of the results, best first, with the others as its alternatives.
+
+    Args:
+        results: the results for one input.
+        missing: error message if there are none.
+    """
+    ranked = tuple(results)
+    if not ranked:
+        raise ValueError(missing)
+    return replace(ranked[0], alternatives=ranked[1:])
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value of a result as `json.dumps` takes it."""
+    if is_dataclass(value):
+        return {field.name: _as_json(vars(value)[field.name]) for field in fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_as_json(one) for one in value]
+    if isinstance(value, Mapping):
+        return {key: _as_json(one) for key, one in value.items()}
+    return value
