@@ -72,8 +72,11 @@ def make_chain(
         mask = as_boolean_mask(mask, "mask", tuple(emissions.shape[:2]))
     mask = combine_masks(mask, all_positions)
     dtype = backend.result_type(emissions.dtype, transitions.dtype, "float32")
-    energies = (zero_masked(emissions, mask), transitions, starts, ends)
-    return Chain(*(ops.maximum(ops.cast(x, dtype), FORBIDDEN) for x in energies), mask)
+    emissions, transitions, starts, ends = (
+        ops.maximum(ops.cast(x, dtype), FORBIDDEN)
+        for x in (zero_masked(emissions, mask), transitions, starts, ends)
+    )
+    return Chain(emissions, transitions, starts, ends, mask)
 
 
 def pack(chain: Chain) -> Tensor:
@@ -222,8 +225,8 @@ def log_partition(chain: Chain) -> Tensor:
     """
 
     def run(*inputs: Tensor) -> tuple[Tensor, Callable[..., Any]]:
-        *energies, counts = inputs
-        chain = Chain(*energies, counts > 0)
+        emissions, transitions, starts, ends, counts = inputs
+        chain = Chain(emissions, transitions, starts, ends, counts > 0)
         forward_result = run_forward(chain, reduce_log_sum)
         total = reduce_log_sum((forward_result.last + chain.ends)[..., None])[:, 0]
         total = ops.where(ops.any(chain.mask, axis=1), total, 0)

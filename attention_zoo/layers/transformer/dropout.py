@@ -40,7 +40,8 @@ class Dropout(keras.layers.Dropout):
             return inputs
         sizes = ops.shape(inputs)
         noise = self.noise_shape or (None,) * len(sizes)
-        shape = [size if fixed is None else fixed for size, fixed in zip(sizes, noise, strict=True)]
+        pairs = zip(sizes, noise, strict=True)
+        shape = tuple(size if fixed is None else fixed for size, fixed in pairs)
         keep = sample_keep_mask(self.seed_generator.next(), self.rate, shape)
         scale = 1 / (1 - self.rate) if self.rate < 1 else 0.0
         return ops.where(keep, inputs * scale, ops.zeros((), inputs.dtype))
