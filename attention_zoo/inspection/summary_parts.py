@@ -8,11 +8,12 @@ import numpy as np
 
 
 class SummaryParts(NamedTuple):
-    """A summary with T tokens of a source with S tokens.
+    """Arrays of a summary with T tokens and its source with S tokens.
 
-    attention: attention weights `(T, S)`; None if the model returns none.
-    copied: copy probability of each token, `(T,)`.
-    origins: source position of each copied token, `(T,)`; -1 for tokens that were not copied.
+    Attributes:
+        attention: attention weights `(T, S)`; None if the model returns none.
+        copied: copy probability of each token, `(T,)`.
+        origins: source position of each copied token, `(T,)`; -1 for tokens that were not copied.
     """
 
     attention: np.ndarray | None
@@ -21,7 +22,7 @@ class SummaryParts(NamedTuple):
 
 
 def summary_parts(answer: Any) -> SummaryParts:
-    """Return the parts of a `tasks.Summary`.
+    """Check the arrays of a `tasks.Summary` and return them.
 
     Raises:
         ValueError: if shapes do not fit the tokens, a probability is outside 0 to 1, or an origin
@@ -41,10 +42,13 @@ def summary_parts(answer: Any) -> SummaryParts:
 
 
 def _checked(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return probabilities of this shape; values up to 1.001 (rounding) become 1."""
+    """Return probabilities of this shape; rounding errors up to 1.001 are clipped to 1."""
     array = np.asarray(values, "float64")
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape} to match the tokens, got {array.shape}")
     if not ((array >= 0) & (array <= 1.001)).all():
-        raise ValueError(f"{name} must hold probabilities from 0 to 1")
+        raise ValueError(
+            f"{name} must be probabilities from 0 to 1, got values from {array.min()} to"
+            f" {array.max()}"
+        )
     return np.minimum(array, 1.0)

@@ -18,18 +18,19 @@ def initial_task(recipe: Recipe) -> Any:
     """Return the task that the recipe's `init` names, with its weights and tokenizers.
 
     Raises:
-        ValueError: `init` holds no task, or its task, model or tokenizer differs from the recipe's.
+        ValueError: `init` contains no task, or its task, model or tokenizer differs from those of
+            the recipe.
     """
     place = f"init={recipe.init}"
     task = tasks.load(str(recipe.init))
     if task.name != recipe.task:
         raise ValueError(
-            f"{place}: its task is {task.name}, the recipe has task={recipe.task};"
+            f"{place} has task {task.name}, but the recipe has task={recipe.task};"
             " use another init, or change task"
         )
     if recipe.tokenizer is not None:
         for name, tokenizer in task.tokenizers.items():
-            _check_tokenizer(f"{place}: its {name.replace('_', ' ')}", tokenizer, recipe.tokenizer)
+            _check_tokenizer(f"{place}: {name.replace('_', ' ')}", tokenizer, recipe.tokenizer)
     settings, name = {**task.model.settings}, task.model.backbone_name
     if recipe.model:
         backbone = task.model.get_backbone()
@@ -98,13 +99,13 @@ def _free_settings(
     asked = build_model(section, **determined)
     if type(asked) is not type(model):
         raise ValueError(
-            f"{place}: its model is a {type(model).__name__}, but model.preset={section['preset']}"
-            f" is a {type(asked).__name__}; use another init, or remove model from the recipe"
+            f"{place} has model class {type(model).__name__}, but model.preset={section['preset']}"
+            f" needs {type(asked).__name__}; use another init, or remove model from the recipe"
         )
     for name, value in asked.settings.items():
         if name not in model.free_settings and value != model.settings[name]:
             raise ValueError(
-                f"{place}: it has model.{name}={model.settings[name]}, but the recipe has {value};"
+                f"{place} has model.{name}={model.settings[name]}, but the recipe has {value};"
                 " use another init, or remove model from the recipe"
             )
     return {name: asked.settings[name] for name in model.free_settings if name in asked.settings}
@@ -126,7 +127,7 @@ def freeze(model: keras.Model, names: Sequence[str]) -> None:
             known = _parts(part)
             if step not in known:
                 raise ValueError(
-                    f"training.frozen: {name}: no part {step!r}{did_you_mean(step, known)}"
+                    f"training.frozen: the model has no part {name!r}{did_you_mean(step, known)}"
                     f" (known: {', '.join(sorted(known))})"
                 )
             part = known[step]

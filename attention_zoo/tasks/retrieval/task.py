@@ -32,7 +32,7 @@ from attention_zoo.tasks.retrieval.result import ImageIndex, RetrievalResult
 from attention_zoo.tasks.text_inputs import padded, same_width, unknown_characters
 
 FIRST = (1, 5, 10)
-"""The values of k in recall at k."""
+"""The k of recall at k."""
 
 
 @TASKS.register("retrieval")
@@ -95,11 +95,11 @@ class Retrieval(ImageTextTask):
 
         Args:
             images: paths, encoded images or arrays `(H, W, 3)`, see `data.read_image`; or a corpus.
-            names: name of each image; by default its path, or "image" and its number from 0.
-                A corpus has its own names.
+            names: name of each image. By default those of the corpus, or the image's path, or
+                "image" and its number from 0.
 
         Raises:
-            ValueError: if there is no image, one cannot be read, or the number of names differs.
+            ValueError: if `images` is empty, an image is invalid, or the number of names differs.
         """
         if isinstance(images, CaptionedImages):
             names, images = names or images.names, list(images.images)
@@ -132,9 +132,10 @@ class Retrieval(ImageTextTask):
 
         Args:
             texts: query texts.
-            index: the images, as returned by `index`. Encode them again after training.
-            n_best: number of images to retrieve; the best one has the others as `alternatives`. By
-                default `search.n_best`; at most the number of images in the index.
+            index: the images, as returned by `index`. Call `index` again after training; the
+                encodings depend on the model's weights.
+            n_best: number of images to retrieve, by default `search.n_best`; the best one has the
+                others as `alternatives`. An index with fewer images returns all of them.
             **search_overrides: `batch_size` for this call.
 
         Raises:
@@ -195,7 +196,9 @@ class Retrieval(ImageTextTask):
         for row, ids in enumerate(encoded):
             if not ids:
                 location = locations[row] if locations else f"text {row}"
-                raise ValueError(f"{location} has no words: {texts[row]!r}")
+                raise ValueError(
+                    f"{location} has no tokens, got {texts[row]!r}; remove it or add a word"
+                )
         return encoded
 
     def _regions(self, images: NDArray[np.uint8]) -> NDArray[np.floating]:
@@ -208,7 +211,7 @@ class Retrieval(ImageTextTask):
         return np.concatenate([ops.convert_to_numpy(at_least_float32(x)) for x in parts])
 
     def _groups(self, encoded: Sequence[Tokens], size: int) -> Iterator[tuple[list[int], Any]]:
-        """Yield row numbers of texts with equal padded width, and the encoded texts."""
+        """Yield batches of texts with equal padded width: their row numbers and encodings."""
         for rows, width in same_width(encoded, size):
             ids = padded([encoded[row] for row in rows], len(rows), width)
             yield rows, self.model.encode_texts(ops.convert_to_tensor(ids))
@@ -243,7 +246,7 @@ class Retrieval(ImageTextTask):
         )
 
     def predict_example(self, examples: CaptionedImages, row: int) -> tuple[RetrievalResult, str]:
-        """Return the images that the first caption of an image retrieves, and their names."""
+        """Return the result for an image's first caption, and a line with the retrieved names."""
         text = examples.captions[row][0]
         (result,) = self.predict([text], index=self.index(examples), n_best=2)
         names = [result.text, *(other.text for other in result.alternatives)]
@@ -254,14 +257,14 @@ class Retrieval(ImageTextTask):
     def evaluate(self, examples: CaptionedImages, **search_overrides: Any) -> dict[str, Any]:
         """Compute recall at 1, 5 and 10 of images by caption and of captions by image.
 
-        All captions count, including those over the limit. If two images have the same caption, at
-        most one of them can be retrieved by it.
+        All captions are evaluated, including those longer than `max_target_length`. Two images with
+        the same caption get the same ranking, so at most one of them is correct at rank 1.
 
         Returns:
-            `images`, `texts`, `image_recall1`, 5 and 10 (image retrieval by text, in percent),
-            `text_recall1`, 5 and 10 (retrieval of any of an image's texts, in percent),
-            `recall_sum` (the sum of all six, by which Lee et al. 2018 choose a checkpoint),
-            `image_median_rank` and `text_median_rank`. If the corpus has boxes, also
+            `images`, `texts`, `image_recall1`, `image_recall5` and `image_recall10` (text queries,
+            in percent), `text_recall1`, `text_recall5` and `text_recall10` (image queries; any text
+            of the image is correct), `recall_sum` (sum of the six, used for model selection in Lee
+            et al. 2018), `image_median_rank` and `text_median_rank`. If the corpus has boxes, also
             `mass_in_boxes`, the mean attention mass inside the box of the object that a word names,
             and `area_of_boxes`, the same for uniform attention.
         """
