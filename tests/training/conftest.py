@@ -9,16 +9,16 @@ from attention_zoo import training
 from attention_zoo.tasks import TASKS
 from tests.eager import shared_run
 from tests.training.custom_task import Regression
-from tests.training.small import RESUMED, write_recipe
+from tests.training.small import RESUME_OVERRIDES, write_recipe
 
-__all__ = ["shared_run"]
+__all__ = ["shared_run"]  # autouse fixture, imported to be active in this folder
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing has stopped."""
-    folder = tmp_path_factory.mktemp("whole")
-    return training.fit(write_recipe(folder), [f"run={folder / 'run'}", *RESUMED]).folder
+def uninterrupted_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of an uninterrupted run, for comparison with resumed runs."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    return training.fit(write_recipe(folder), [f"run={folder / 'run'}", *RESUME_OVERRIDES]).folder
 
 
 @pytest.fixture
@@ -29,5 +29,6 @@ def custom_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_run_folder(tmp_path: Path) -> Iterator[None]:
+    """Assert after the test that no run folder was created."""
     yield
     assert not (tmp_path / "run").exists()

@@ -44,7 +44,7 @@ POINTS = Registry("data.corpus")
 @POINTS.register("points")
 @dataclass
 class Points(Corpus):
-    """Points of a smooth function; the example of the number `poison` is NaN."""
+    """Points of a smooth function; the training example number `poison` (from 1) is NaN."""
 
     corpus: str = "points"
     source: str = "x"
@@ -61,7 +61,7 @@ class Points(Corpus):
 
 
 class PointBatches:
-    """The points in an order of their own every pass; the last batch holds the rest."""
+    """Batches of points, shuffled in every epoch; the last batch may be smaller."""
 
     def __init__(self, points: PointSet, batch_size: int, seed: int) -> None:
         self.points, self.batch_size, self.seed = points, batch_size, seed
@@ -82,13 +82,13 @@ class PointBatches:
 
     def dataset(self, start: int = 0) -> Any:
         def rows(step: Any) -> Any:
-            picked = tf.numpy_function(self.rows, [step], tf.int64)
-            return tf.ensure_shape(picked, (None,))
+            selected = tf.numpy_function(self.rows, [step], tf.int64)
+            return tf.ensure_shape(selected, (None,))
 
-        def pick(rows: Any) -> Any:
+        def select(rows: Any) -> Any:
             return tf.gather(self.points.x, rows), tf.gather(self.points.y, rows)
 
-        return tf.data.Dataset.counter(start).map(rows).map(pick)
+        return tf.data.Dataset.counter(start).map(rows).map(select)
 
     def in_order(self) -> Any:
         return tf.data.Dataset.from_tensor_slices((self.points.x, self.points.y)).batch(
@@ -97,7 +97,7 @@ class PointBatches:
 
 
 class Regression(Task):
-    """Points in, points out."""
+    """Regression of points with a Keras model."""
 
     name: ClassVar[str] = "regression"
     corpora = POINTS
@@ -107,7 +107,7 @@ class Regression(Task):
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, train: PointSet) -> Regression:
-        """Two dense layers, and between them those that the recipe's model section names."""
+        """Return two dense layers with the layers of the recipe's `model.between` between them."""
         between = [getattr(keras.layers, name)() for name in recipe.model.get("between", [])]
         if "dropout" in recipe.model:
             between.append(keras.layers.Dropout(recipe.model["dropout"]))
@@ -136,12 +136,12 @@ class Regression(Task):
 
 
 def register() -> None:
-    """Register the task in a process of its own; tests take the fixture `custom_task`."""
+    """Register the task in a subprocess; tests use the fixture `custom_task`."""
     TASKS.register("regression")(Regression)
 
 
 def recipe(folder: Path, data: dict[str, Any] | None = None, **training: Any) -> Recipe:
-    """A run of 12 updates in a folder, with these options of data and training."""
+    """Return a recipe of 12 updates with these options of data and training."""
     options = {"steps": 12, "evaluate_every": 4, "batch_size": 9, "learning_rate": 0.05}
     model = training.pop("model", {})
     return Recipe(

@@ -1,4 +1,4 @@
-"""Training in processes of its own: TensorFlow takes its devices once."""
+"""Training in subprocesses, since TensorFlow initializes its devices once per process."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ except KeyboardInterrupt:
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(program: str, words: Iterable[str], **environment: str) -> subprocess.Popen[str]:
-    """A Python program, begun."""
+def start(program: str, arguments: Iterable[str], **environment: str) -> subprocess.Popen[str]:
+    """Start a Python program in a subprocess."""
     return subprocess.Popen(
-        [sys.executable, "-c", program, *words],
+        [sys.executable, "-c", program, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -39,25 +39,25 @@ def start(program: str, words: Iterable[str], **environment: str) -> subprocess.
     )
 
 
-def end(process: subprocess.Popen[str], code: int = 0, within: float = 120) -> str:
-    """What it wrote, once it has ended; with this exit code, or the test fails."""
+def wait(process: subprocess.Popen[str], code: int = 0, timeout: float = 120) -> str:
+    """Wait for a process, check its exit code and return its output."""
     try:
-        out, err = process.communicate(timeout=within)
+        out, err = process.communicate(timeout=timeout)
     finally:
         process.kill()
     assert process.returncode == code, f"{process.returncode}: {out[-1500:]} {err[-3000:]}"
     return out + err
 
 
-def fit_words(
+def fit_arguments(
     folder: Path, data: dict[str, Any] | None = None, stop: int = 0, **options: Any
 ) -> list[str]:
-    """The argument of `FIT`."""
+    """Return the command-line argument of `FIT`."""
     return [json.dumps([str(folder), data, options, stop])]
 
 
-def configs(hosts: int) -> list[str]:
-    """A `TF_CONFIG` for each of several hosts on this machine, on ports that are free."""
+def make_tf_configs(hosts: int) -> list[str]:
+    """Return the `TF_CONFIG` of each of several hosts on this machine, with free ports."""
     sockets = [socket.socket() for _ in range(hosts)]
     for one in sockets:
         one.bind(("localhost", 0))

@@ -1,4 +1,4 @@
-"""A recipe small enough to train inside a test, and one run of it that all tests share."""
+"""A recipe small enough to train in a test, and a finished run of it that all tests share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from attention_zoo import tasks, training
 from attention_zoo.checkpoints import CheckpointFolder
 from tests.tiers import SHARED_FOLDER
 
-PAGE = """\
+RECIPE = """\
 data:
   corpus: dates
   size: 300
@@ -41,26 +41,27 @@ training:
   learning_rate: 0.01
 """
 
-RESUMED = ("model.dropout=0.2", "training.schedule=cosine", "training.checkpoint_every=9")
-"""Overrides by which a mistake in going on shows."""
+RESUME_OVERRIDES = ("model.dropout=0.2", "training.schedule=cosine", "training.checkpoint_every=9")
+"""Overrides that make an inexact resume visible: dropout, a schedule, frequent checkpoints."""
 
 
-def write_recipe(folder: Path, page: str = PAGE) -> Path:
-    """The page as a file."""
+def write_recipe(folder: Path, text: str = RECIPE) -> Path:
+    """Write a recipe to a file and return its path."""
     path = folder / "small.yaml"
-    path.write_text(page, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     return path
 
 
-def fit(folder: Path, *words: str, callbacks: Sequence[Any] = (), **options: Any) -> Any:
-    """Train the recipe of `PAGE` in `folder / run`, with these overrides and training options."""
-    words = (f"run={folder / 'run'}", *words, *(f"training.{k}={v}" for k, v in options.items()))
-    return training.fit(write_recipe(folder), words, callbacks)
+def fit(folder: Path, *overrides: str, callbacks: Sequence[Any] = (), **options: Any) -> Any:
+    """Train the recipe of `RECIPE` in `folder / run`, with these overrides and training options."""
+    training_options = (f"training.{name}={value}" for name, value in options.items())
+    overrides = (f"run={folder / 'run'}", *overrides, *training_options)
+    return training.fit(write_recipe(folder), overrides, callbacks)
 
 
 @functools.cache
 def small_run() -> Path:
-    """Read-only finished run of `PAGE`, trained once for all workers, which copy it."""
+    """Return a read-only finished run of `RECIPE`, trained once for all workers, which copy it."""
     folder = Path(tempfile.mkdtemp(prefix="attention_zoo_"))
     atexit.register(shutil.rmtree, folder, True)
     shared = Path(os.environ.get(SHARED_FOLDER, folder)) / "small"
@@ -72,7 +73,7 @@ def small_run() -> Path:
 
 
 def copy_of_small_run(folder: Path) -> Path:
-    """A copy of `small_run` that a test may change."""
+    """Return a copy of `small_run` that a test may change."""
     return Path(shutil.copytree(small_run(), folder / "run"))
 
 
@@ -87,9 +88,9 @@ def records(folder: Path) -> list[dict[str, float]]:
 
 
 def newest(folder: Path) -> Path:
-    found = CheckpointFolder(folder / "checkpoints").newest()
-    assert found is not None
-    return found
+    checkpoint = CheckpointFolder(folder / "checkpoints").newest()
+    assert checkpoint is not None
+    return checkpoint
 
 
 def arrays(folder: Path) -> dict[str, np.ndarray]:
@@ -102,27 +103,27 @@ def weights(folder: Path) -> list[np.ndarray]:
     return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
 
 
-def assert_same_run(whole: Path, folder: Path) -> None:
-    """Two runs have come to the same, bit by bit, and have told of it in the same words."""
-    expected, found = arrays(whole), arrays(folder)
-    assert expected.keys() == found.keys()
+def assert_same_run(expected_run: Path, run: Path) -> None:
+    """Assert that two runs have equal weights, training variables, and logs except for times."""
+    expected, actual = arrays(expected_run), arrays(run)
+    assert expected.keys() == actual.keys()
     for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
-    for one, other in zip(weights(whole), weights(folder), strict=True):
-        np.testing.assert_array_equal(other, one)
-    assert timeless(records(folder)) == timeless(records(whole))
-    one, other = (
-        json.loads((newest(run) / "training.json").read_text()) for run in (whole, folder)
+        np.testing.assert_array_equal(actual[name], array, err_msg=name)
+    for expected_weight, weight in zip(weights(expected_run), weights(run), strict=True):
+        np.testing.assert_array_equal(weight, expected_weight)
+    assert without_times(records(run)) == without_times(records(expected_run))
+    expected_state, state = (
+        json.loads((newest(folder) / "training.json").read_text()) for folder in (expected_run, run)
     )
-    assert timeless([one]) == timeless([other])
+    assert without_times([expected_state]) == without_times([state])
 
 
 def assert_similar_run(one: Path, other: Path) -> None:
     """Assert that weights, optimizer and logged losses of two runs are equal up to rounding."""
-    expected, found = arrays(one), arrays(other)
-    assert expected.keys() == found.keys()
+    expected, actual = arrays(one), arrays(other)
+    assert expected.keys() == actual.keys()
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(actual[name], array, atol=1e-6, err_msg=name)
     for before, after in zip(weights(one), weights(other), strict=True):
         np.testing.assert_allclose(after, before, atol=1e-6)
     for before, after in zip(records(one), records(other), strict=True):
@@ -130,7 +131,7 @@ def assert_similar_run(one: Path, other: Path) -> None:
             assert after[name] == pytest.approx(before[name], rel=1e-5)
 
 
-def timeless(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Entries without what differs from start to start."""
+def without_times(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return log entries without times."""
     timed = ("seconds", "tokens_per_second", "examples_per_second")
     return [{k: v for k, v in entry.items() if k not in timed} for entry in entries]

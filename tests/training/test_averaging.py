@@ -1,4 +1,4 @@
-"""The average of checkpoints: worked out by hand, of whole ones alone, written whole or not."""
+"""Averages of checkpoints: by hand, without damaged checkpoints, written atomically."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def save(run: Path, step: int, task: Any) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run of four checkpoints, of weights that nothing has trained."""
+    """Return a run with four checkpoints of random weights."""
     task = untrained("rnnsearch_small", TEXTS, TEXTS)
     for step in STEPS:
         for number, weight in enumerate(task.model.weights):
@@ -50,41 +50,41 @@ def run(tmp_path: Path) -> Path:
 
 def assert_mean_of(task: Any, *steps: int) -> None:
     for number, weight in enumerate(task.model.weights):
-        every = [noise(step, number, weight.shape).astype("float64") for step in steps]
-        want = (sum(every) / len(steps)).astype("float32")
-        np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), want)
+        samples = [noise(step, number, weight.shape).astype("float64") for step in steps]
+        expected = (sum(samples) / len(steps)).astype("float32")
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), expected)
 
 
-def spoil(run: Path, step: int) -> None:
+def damage(run: Path, step: int) -> None:
     path = CheckpointFolder(run / "checkpoints").get_path(step) / "task.json"
     path.write_bytes(path.read_bytes() + b" ")
 
 
 @pytest.mark.full
-def test_weights_are_means(run: Path) -> None:
+def test_weights_are_averaged(run: Path) -> None:
     assert_mean_of(average_checkpoints(run), *STEPS)
     task = average_checkpoints(run, last=2)
     assert_mean_of(task, 30, 40)
     assert [token.text for token in task.predict(TEXTS, max_length=3)]
 
 
-def test_damaged_ones_are_left_out(run: Path) -> None:
-    spoil(run, 30)
+def test_damaged_checkpoints_are_skipped(run: Path) -> None:
+    damage(run, 30)
     with pytest.warns(UserWarning, match="step-00000030: task.json is damaged; skipped"):
         assert_mean_of(average_checkpoints(run, last=2), 20, 40)
-    spoil(run, 20)
+    damage(run, 20)
     with (
         pytest.warns(match="; skipped"),
         pytest.raises(ValueError, match="expected 3 intact checkpoints to average, found 2"),
     ):
         average_checkpoints(run, last=3)
-    spoil(run, 10)
+    damage(run, 10)
     message = r"expected 2 intact checkpoints to average, found 1; .*training\.keep_checkpoints=2"
     with pytest.warns(match="; skipped"), pytest.raises(ValueError, match=message):
         average_checkpoints(run)
 
 
-def test_what_is_no_average_is_refused(run: Path, tmp_path: Path) -> None:
+def test_invalid_averages_raise(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="last must be at least 2, got 1"):
         average_checkpoints(run, last=1)
     with pytest.raises(ValueError, match="nowhere: not a run folder"):
@@ -94,11 +94,13 @@ def test_what_is_no_average_is_refused(run: Path, tmp_path: Path) -> None:
         average_checkpoints(run, last=2)
 
 
-def test_integers_are_those_of_the_newest(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = iter([(1.0, 7), (2.0, 5), (6.0, 3)])
+def test_integers_come_from_the_newest_checkpoint(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = iter([(1.0, 7), (2.0, 5), (6.0, 3)])
 
     def load(path: Path) -> Any:
-        value, count = next(made)
+        value, count = next(values)
         weights = [
             keras.Variable(np.full(2, value), dtype="float16"),
             keras.Variable(count, dtype="int32"),
@@ -111,15 +113,15 @@ def test_integers_are_those_of_the_newest(run: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.full
-def test_what_is_written_stands_for_a_run(run: Path, tmp_path: Path) -> None:
+def test_written_average_can_be_loaded_and_evaluated(run: Path, tmp_path: Path) -> None:
     before = sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*"))
     folder = write_average(run, tmp_path / "deep" / "average", last=3)
     assert sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*")) == before
     assert find_damage(folder) is None
     assert_mean_of(tasks.load(folder), 20, 30, 40)
-    figures = evaluate(folder, ["data.split=validation", "search.max_length=3"])
-    assert figures["metrics"]["sentences"] == 4
-    assert find_damage(folder) is None, "results.json stands beside what was sealed"
+    report = evaluate(folder, ["data.split=validation", "search.max_length=3"])
+    assert report["metrics"]["sentences"] == 4
+    assert find_damage(folder) is None, "results.json is not in the manifest"
     with pytest.raises(ValueError, match="average: already exists; choose another"):
         write_average(run, folder)
     with pytest.raises(ValueError, match="expected 9 intact checkpoints to average, found 4"):

@@ -1,4 +1,4 @@
-"""A run goes on with what it was begun with, or with what is allowed by name."""
+"""A run resumes with an unchanged recipe and data, or with changes allowed by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.training.small import (
 )
 
 
-def test_all_changes_of_a_recipe_are_named_but_for_the_folder(tmp_path: Path) -> None:
+def test_all_changes_of_a_recipe_are_listed_except_the_run_folder(tmp_path: Path) -> None:
     path = write_recipe(tmp_path)
     recipe = read_recipe(path, ["run=a"])
     assert recipe_changes(recipe, read_recipe(path, ["run=b"])) == {}
@@ -43,34 +43,34 @@ def test_all_changes_of_a_recipe_are_named_but_for_the_folder(tmp_path: Path) ->
     }
 
 
-def test_a_name_covers_its_key_and_what_stands_below_it() -> None:
+def test_a_name_covers_its_key_and_nested_keys() -> None:
     assert covered("data.train", ["data"])
     assert covered("data.train", ["data.train"])
     assert not covered("data.train", ["data.tr", "training", "dat"])
     assert not covered("data", ["data.train"])
 
 
-def test_fingerprints_tell_which_examples_changed() -> None:
-    def of(*texts: str) -> dict[str, object]:
+def test_fingerprints_locate_changed_examples() -> None:
+    def fingerprints(*texts: str) -> dict[str, object]:
         return {"train": fingerprint(TextPairs(list(texts), list(texts), "here"))}
 
     many = [f"{number}" for number in range(2500)]
-    assert of(*many)["train"]["examples"] == 2500  # type: ignore[index]
-    assert data_changes(of(*many), of(*many)) == {}
-    assert data_changes({}, of(*many)) == {}
+    assert fingerprints(*many)["train"]["examples"] == 2500  # type: ignore[index]
+    assert data_changes(fingerprints(*many), fingerprints(*many)) == {}
+    assert data_changes({}, fingerprints(*many)) == {}
     changed = [*many[:1000], "other", *many[1001:]]
-    assert data_changes(of(*many), of(*changed)) == {
+    assert data_changes(fingerprints(*many), fingerprints(*changed)) == {
         "data.train": "data.train 2500 -> 2500 examples, first change among examples 1001 to 2000"
     }
-    (text,) = data_changes(of(*many), of(*many, "more")).values()
+    (text,) = data_changes(fingerprints(*many), fingerprints(*many, "more")).values()
     assert text.endswith("2500 -> 2501 examples, first change among examples 2001 to 2501")
-    assert data_changes(of("a b", "c"), of("a", "b c"))
+    assert data_changes(fingerprints("a b", "c"), fingerprints("a", "b c"))
     points = [(np.arange(3.0), 1), (np.zeros(2), 2)]
     assert fingerprint(points) == fingerprint(iter(points))
     assert fingerprint(points) != fingerprint([(np.arange(3.0), 1), (np.ones(2), 2)])
 
 
-def test_what_decides_the_weights_cannot_change(tmp_path: Path) -> None:
+def test_keys_that_determine_the_weights_cannot_change(tmp_path: Path) -> None:
     changes = {"model.units": "units", "training.steps": "steps"}
     with pytest.raises(ValueError, match=r"units; steps; model\.units cannot change within a run"):
         refuse_changes(tmp_path, changes, ["model", "training"])
@@ -89,29 +89,34 @@ def test_what_decides_the_weights_cannot_change(tmp_path: Path) -> None:
     (["data.trian"], r"did you mean 'data\.train'"),
     ("data", r"allow must be a list of names, got 'data'; pass \['data'\]"),
 )
-def test_a_misspelt_name_is_told(allow: Any, tmp_path: Path) -> None:
+def test_unknown_allowed_key_raises(allow: Any, tmp_path: Path) -> None:
     training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}"], allow=allow)
 
 
 @pytest.mark.full
-def test_a_changed_recipe_is_refused_with_all_differences(tmp_path: Path) -> None:
+def test_changed_recipe_raises_with_all_differences(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     before = contents(run)
-    words = [f"run={run}", "training.steps=60", "training.learning_rate=0.5", "data.test_size=9"]
+    overrides = [
+        f"run={run}",
+        "training.steps=60",
+        "training.learning_rate=0.5",
+        "data.test_size=9",
+    ]
     message = (
         r"test_size 20 -> 9; training\.steps 40 -> 60;"
         r" training\.learning_rate 0\.01 -> 0\.5\. .*"
         r"--allow data\.test_size,training\.steps,training\.learning_rate$"
     )
     with pytest.raises(ValueError, match=message):
-        training.fit(write_recipe(tmp_path), words)
+        training.fit(write_recipe(tmp_path), overrides)
     with pytest.raises(ValueError, match=r"_rate 0\.01 -> .* --allow training\.steps,data,train"):
-        training.fit(write_recipe(tmp_path), words, allow=["training.steps", "data"])
+        training.fit(write_recipe(tmp_path), overrides, allow=["training.steps", "data"])
     assert contents(run) == before
 
 
 @pytest.mark.full
-def test_more_steps_go_on_as_if_they_had_been_asked_for(tmp_path: Path) -> None:
+def test_more_steps_equal_an_uninterrupted_longer_run(tmp_path: Path) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     first = (run / "recipe.yaml").read_text()
     more = ["training.steps=50", "training.evaluate_every=15"]
@@ -121,18 +126,18 @@ def test_more_steps_go_on_as_if_they_had_been_asked_for(tmp_path: Path) -> None:
     assert read_recipe(run / "recipe.yaml").training.steps == 50
     assert training.fit(path, [f"run={run}", *more]).step == 50
 
-    whole = ["training.steps=50", "training.evaluate_every=5"]
+    overrides = ["training.steps=50", "training.evaluate_every=5"]
     same, stopped = tmp_path / "same", tmp_path / "stopped"
-    training.fit(path, [f"run={same}", *whole])
+    training.fit(path, [f"run={same}", *overrides])
     training.fit(path, [f"run={stopped}", "training.steps=20", "training.evaluate_every=5"])
-    training.fit(path, [f"run={stopped}", *whole], allow=["training.steps"])
+    training.fit(path, [f"run={stopped}", *overrides], allow=["training.steps"])
     assert_same_run(same, stopped)
     assert [line["loss"] for line in records(run)[-2:]] == [
         line["loss"] for line in records(same)[-2:]
     ]
 
 
-def test_a_recipe_is_kept_once_a_step(tmp_path: Path) -> None:
+def test_first_recipe_of_a_step_is_kept(tmp_path: Path) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     for rate in (0.1, 0.2):
         recipe = read_recipe(path, [f"training.learning_rate={rate}"])
@@ -156,34 +161,34 @@ training: {{steps: 2, evaluate_every: 2, batch_size: 4}}
 
 
 @pytest.mark.full
-def test_changed_data_are_refused_unless_allowed(tmp_path: Path) -> None:
+def test_changed_data_raise_unless_allowed(tmp_path: Path) -> None:
     rows = [f"it is {number}\til est {number}" for number in range(12)]
     for split in ("train", "validation"):
         (tmp_path / f"{split}.tsv").write_text("\n".join(["en\tfr", *rows]) + "\n")
     path, run = write_recipe(tmp_path, TSV.format(folder=tmp_path)), tmp_path / "run"
     training.fit(path, [f"run={run}"])
-    held = read_data(run)
-    assert held["train"]["examples"] == 12
+    first_data = read_data(run)
+    assert first_data["train"]["examples"] == 12
     (tmp_path / "train.tsv").write_text("\n".join(["en\tfr", *rows, "it is 1\til est 2"]) + "\n")
     before = contents(run)
-    words = [f"run={run}", "training.steps=4"]
+    overrides = [f"run={run}", "training.steps=4"]
     message = r"data\.train 12 -> 13 examples, .* --allow training\.steps,data\.train$"
     with pytest.raises(ValueError, match=message):
-        training.fit(path, words, allow=["training.steps"])
+        training.fit(path, overrides, allow=["training.steps"])
     assert {**contents(run), "lock": b""} == {**before, "lock": b""}
-    assert training.fit(path, words, allow=["training.steps", "data.train"]).step == 4
+    assert training.fit(path, overrides, allow=["training.steps", "data.train"]).step == 4
     assert read_data(run)["train"]["examples"] == 13
-    assert json.loads((run / "data.step-00000002.json").read_text()) == held
+    assert json.loads((run / "data.step-00000002.json").read_text()) == first_data
     assert newest(run).name == "step-00000004"
 
 
-def test_a_damaged_fingerprint_is_told(tmp_path: Path) -> None:
+def test_damaged_fingerprint_raises(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("{")
     with pytest.raises(ValueError, match=r"data\.json: damaged .*; start a new run"):
         read_data(tmp_path)
 
 
-def test_a_finished_run_is_over_by_what_the_recipe_says_now(tmp_path: Path) -> None:
+def test_whether_a_run_is_finished_depends_on_the_new_recipe(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     path = write_recipe(tmp_path)
     assert open_run(run, read_recipe(path)).finished

@@ -1,4 +1,4 @@
-"""The launch files say to each host who all are, and which of them it is."""
+"""The launch files set `TF_CONFIG` for each host."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ COMMANDS = {
 }
 
 
-def run_with(commands: dict[str, str], folder: Path, script: list[str], **given: str) -> list[str]:
-    """Lines a script writes where these are the commands."""
+def run_with(
+    commands: dict[str, str], folder: Path, script: list[str], **variables: str
+) -> list[str]:
+    """Run a script with fake commands and return the lines of its output."""
     for name, text in commands.items():
         (folder / name).write_text(f"#!/bin/bash\n{text}\n")
         (folder / name).chmod(0o755)
-    environment = {"PATH": f"{folder}:{os.environ['PATH']}", **given}
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", **variables}
     done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
-def test_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_script_sets_tf_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = [str(CLUSTER / "slurm.sh"), "my recipe.yaml", "run=/shared/run"]
     lines = run_with(COMMANDS, tmp_path, script, SLURM_JOB_NODELIST="node[1-3]", PORT="999")
     workers = ["node1:999", "node2:999", "node3:999"]
@@ -48,48 +50,48 @@ def test_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(lines) == 6
 
 
-def test_slurm_ends_when_a_host_does(tmp_path: Path) -> None:
+def test_slurm_script_fails_if_a_host_fails(tmp_path: Path) -> None:
     commands = {**COMMANDS, "attention-zoo": "exit 2"}
     with pytest.raises(AssertionError):
         run_with(commands, tmp_path, [str(CLUSTER / "slurm.sh")], SLURM_JOB_NODELIST="node[1-3]")
 
 
-def documents() -> dict[str, dict[str, Any]]:
+def read_documents() -> dict[str, dict[str, Any]]:
     text = (CLUSTER / "kubernetes.yaml").read_text("utf-8")
     return {document["kind"]: document for document in yaml.safe_load_all(text)}
 
 
-def test_kubernetes(tmp_path: Path) -> None:
-    job = documents()["Job"]
+def test_kubernetes_job_sets_tf_config(tmp_path: Path) -> None:
+    job = read_documents()["Job"]
     name, spec = job["metadata"]["name"], job["spec"]
     (container,) = spec["template"]["spec"]["containers"]
-    given = {one["name"]: one["value"] for one in container["env"]}
+    variables = {one["name"]: one["value"] for one in container["env"]}
     hosts = spec["completions"]
     assert spec["parallelism"] == hosts
     assert spec["completionMode"] == "Indexed"
     for index in range(hosts):
         script = [*container["command"], *container["args"]]
-        given["JOB_COMPLETION_INDEX"] = str(index)
-        lines = run_with(COMMANDS, tmp_path, script, **given)
+        variables["JOB_COMPLETION_INDEX"] = str(index)
+        lines = run_with(COMMANDS, tmp_path, script, **variables)
         config = json.loads(" ".join(lines[:-1]))
         subdomain = spec["template"]["spec"]["subdomain"]
         workers = [f"{name}-{number}.{subdomain}:12345" for number in range(hosts)]
         assert config["cluster"] == {"worker": workers}
         assert config["task"] == {"type": "worker", "index": index}
-        assert lines[-1] == f"train|{given['RECIPE']}|run={given['RUN']}|"
+        assert lines[-1] == f"train|{variables['RECIPE']}|run={variables['RUN']}|"
     root = CLUSTER.parents[1]
-    assert (root / given["RECIPE"]).is_file()
+    assert (root / variables["RECIPE"]).is_file()
 
 
-def test_kubernetes_lets_nobody_else_in() -> None:
-    found = documents()
-    pods = {"job-name": found["Job"]["metadata"]["name"]}
-    policy = found["NetworkPolicy"]["spec"]
+def test_kubernetes_network_policy_admits_the_job_only() -> None:
+    documents = read_documents()
+    pods = {"job-name": documents["Job"]["metadata"]["name"]}
+    policy = documents["NetworkPolicy"]["spec"]
     assert policy["podSelector"]["matchLabels"] == pods
     (rule,) = policy["ingress"]
     assert rule["from"] == [{"podSelector": {"matchLabels": pods}}]
-    assert found["Service"]["spec"]["selector"] == pods
+    assert documents["Service"]["spec"]["selector"] == pods
     assert (
-        found["Service"]["metadata"]["name"]
-        == (found["Job"]["spec"]["template"]["spec"]["subdomain"])
+        documents["Service"]["metadata"]["name"]
+        == (documents["Job"]["spec"]["template"]["spec"]["subdomain"])
     )

@@ -1,4 +1,4 @@
-"""Several devices of a host come to what one comes to."""
+"""Training on several devices of a host equals training on one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ import tensorflow as tf
 from attention_zoo import training
 from attention_zoo.training.devices import device_names, make_strategy, spread, use_xla
 from tests.training import custom_task
-from tests.training.processes import FIT, end, fit_words, start
+from tests.training.processes import FIT, fit_arguments, start, wait
 from tests.training.small import assert_same_run, assert_similar_run, write_recipe
 
-FIT_PAGE = "import sys; from attention_zoo import training; training.fit(sys.argv[1], sys.argv[2:])"
+FIT_RECIPE = (
+    "import sys; from attention_zoo import training; training.fit(sys.argv[1], sys.argv[2:])"
+)
 
 
-def test_the_processor_is_one_device_and_no_second_one_once_it_runs() -> None:
+def test_cpu_is_one_device_and_cannot_be_split_after_initialization() -> None:
     assert make_strategy("auto").num_replicas_in_sync == 1
     assert make_strategy(1).num_replicas_in_sync == 1
     assert device_names(make_strategy(1)) == keras.distribution.list_devices()[0]
@@ -39,7 +41,7 @@ def test_xla_choice() -> None:
     assert use_xla("auto", alone) is any("cpu" not in d for d in keras.distribution.list_devices())
 
 
-def test_a_keras_distribution_is_refused(tmp_path: Path) -> None:
+def test_keras_distribution_raises(tmp_path: Path) -> None:
     device = keras.distribution.list_devices()[0]
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=[device]))
     try:
@@ -55,13 +57,13 @@ def test_one_device_gets_the_whole_batch() -> None:
     data = tf.data.Dataset.from_tensor_slices(({"a": x}, x + 1)).batch(2).repeat()
     stream = iter(spread(tf.distribute.get_strategy(), data))
     for begin, stop in ((0, 2), (2, 4), (4, 5), (0, 2)):
-        inputs, targets, live = next(stream)
+        inputs, targets, is_used = next(stream)
         np.testing.assert_array_equal(inputs["a"], x[begin:stop])
         np.testing.assert_array_equal(targets, x[begin:stop] + 1)
-        assert bool(live)
+        assert bool(is_used)
 
 
-SHARES = """
+PRINT_SHARDS = """
 import numpy as np, tensorflow as tf
 from attention_zoo.training.devices import device_names, make_strategy, spread, use_xla
 strategy = make_strategy(3)
@@ -70,53 +72,55 @@ assert device_names(strategy) == "cpu:0, cpu:1, cpu:2"
 assert not use_xla(True, strategy)
 x = np.arange(9)
 stream = iter(spread(strategy, tf.data.Dataset.from_tensor_slices((x, x)).batch(7).repeat()))
-def shares():
-    inputs, targets, live = next(stream)
+def shards():
+    inputs, targets, is_used = next(stream)
     local = strategy.experimental_local_results
-    kept = zip(local(inputs), local(targets), local(live))
-    return [(one.numpy().tolist(), bool(live)) for one, _, live in kept]
-assert shares() == [([0, 1], True), ([2, 3], True), ([4, 5, 6], True)]
-assert shares() == [([7], False), ([7], True), ([8], True)], "an example that does not count"
+    shards = zip(local(inputs), local(targets), local(is_used))
+    return [(one.numpy().tolist(), bool(is_used)) for one, _, is_used in shards]
+assert shards() == [([0, 1], True), ([2, 3], True), ([4, 5, 6], True)]
+assert shards() == [([7], False), ([7], True), ([8], True)], "the first shard is a dummy example"
 print("done")
 """
 
 
 @pytest.mark.slow
-def test_shares_are_even_and_one_that_would_be_empty_does_not_count() -> None:
-    assert "done" in end(start(SHARES, []))
+def test_shards_are_even_and_an_empty_shard_is_not_counted() -> None:
+    assert "done" in wait(start(PRINT_SHARDS, []))
 
 
 @pytest.mark.slow
-def test_two_devices_write_the_sentences_of_one(tmp_path: Path) -> None:
+def test_two_devices_equal_one(tmp_path: Path) -> None:
     """Token losses of uneven batches, clipped: 300 pairs are 18 batches of 16, and one of 12."""
     path = write_recipe(tmp_path)
-    words = ["model.dropout=0", "training.clip_norm=0.2", "training.optimizer=sgd"]
-    words += ["training.learning_rate=0.5", "training.evaluate_every=10", "training.steps=30"]
-    end(start(FIT_PAGE, [str(path), f"run={tmp_path / 'two'}", *words, "training.devices=2"]))
-    training.fit(path, [f"run={tmp_path / 'one'}", *words])
+    overrides = ["model.dropout=0", "training.clip_norm=0.2", "training.optimizer=sgd"]
+    overrides += ["training.learning_rate=0.5", "training.evaluate_every=10", "training.steps=30"]
+    wait(
+        start(FIT_RECIPE, [str(path), f"run={tmp_path / 'two'}", *overrides, "training.devices=2"])
+    )
+    training.fit(path, [f"run={tmp_path / 'one'}", *overrides])
     assert_similar_run(tmp_path / "one", tmp_path / "two")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("custom_task")
 @pytest.mark.parametrize("devices", [2, 3])
-def test_devices_without_a_share_of_a_small_batch(devices: int, tmp_path: Path) -> None:
-    """37 points are 4 batches of 9, and one of 1; with averages and two batches an update."""
+def test_devices_without_examples_of_a_small_batch(devices: int, tmp_path: Path) -> None:
+    """37 points are 4 batches of 9 and one of 1; with EMA and gradient accumulation."""
     options = {"ema": 0.9, "accumulate": 2, "clip_norm": 0.1}
-    end(start(FIT, fit_words(tmp_path / "many", devices=devices, **options)))
+    wait(start(FIT, fit_arguments(tmp_path / "many", devices=devices, **options)))
     training.fit(custom_task.recipe(tmp_path / "one", **options))
     assert_similar_run(tmp_path / "one", tmp_path / "many")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("custom_task")
-def test_two_devices_go_on_exactly_and_stop_at_a_nan(tmp_path: Path) -> None:
-    """With dropout and normalization, whose state every device has a copy of."""
+def test_two_devices_resume_exactly_and_stop_at_a_nan(tmp_path: Path) -> None:
+    """With dropout and batch normalization, whose state is copied to every device."""
     options = {"devices": 2, "checkpoint_every": 3, "precision": "mixed_float16"}
     options["model"] = {"dropout": 0.2, "between": ["BatchNormalization"]}
-    end(start(FIT, fit_words(tmp_path / "whole", **options)))
-    end(start(FIT, fit_words(tmp_path / "run", stop=7, **options)), code=3)
-    end(start(FIT, fit_words(tmp_path / "run", **options)))
-    assert_same_run(tmp_path / "whole", tmp_path / "run")
-    words = fit_words(tmp_path / "nan", {"poison": 1}, devices=2)
-    assert "the loss is nan on training examples" in end(start(FIT, words), code=1)
+    wait(start(FIT, fit_arguments(tmp_path / "uninterrupted", **options)))
+    wait(start(FIT, fit_arguments(tmp_path / "run", stop=7, **options)), code=3)
+    wait(start(FIT, fit_arguments(tmp_path / "run", **options)))
+    assert_same_run(tmp_path / "uninterrupted", tmp_path / "run")
+    arguments = fit_arguments(tmp_path / "nan", {"poison": 1}, devices=2)
+    assert "the loss is nan on training examples" in wait(start(FIT, arguments), code=1)

@@ -1,7 +1,7 @@
-"""The program on a disk that is full, a folder that is shut, under signals and kills.
+"""The command line program with full disks, read-only folders, signals and kills.
 
-Each time: one line and a code, no traceback, all that was saved still whole, and the same command
-goes on once it can, to the very run that nothing has disturbed.
+Each time: a one-line error and an exit code, no traceback, saved checkpoints are intact, and the
+same command later resumes exactly.
 """
 
 from __future__ import annotations
@@ -21,32 +21,38 @@ from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.files import find_damage
 from attention_zoo.training.faults import explain_io_errors
 from tests.training import processes
-from tests.training.small import RESUMED, assert_same_run, copy_of_small_run, newest, write_recipe
+from tests.training.small import (
+    RESUME_OVERRIDES,
+    assert_same_run,
+    copy_of_small_run,
+    newest,
+    write_recipe,
+)
 
 PROGRAM = "import sys; from attention_zoo.cli import main; sys.exit(main())"
 
 
-def start(*words: object, before: str = "") -> subprocess.Popen[str]:
-    """The program, in a process of its own, after some lines of Python."""
-    return processes.start(f"{before}\n{PROGRAM}", map(str, words), PYTHONUNBUFFERED="1")
+def start(*arguments: object, before: str = "") -> subprocess.Popen[str]:
+    """Start the program in a subprocess, after the Python code `before`."""
+    return processes.start(f"{before}\n{PROGRAM}", map(str, arguments), PYTHONUNBUFFERED="1")
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """The exit code, and what the program itself said on standard error."""
-    _, errors = process.communicate(timeout=240)
-    assert "Traceback" not in errors
-    said = [line for line in errors.splitlines() if line.startswith("attention-zoo: ")]
-    return process.returncode, "\n".join(said)
+    """Return the exit code and the program's own lines on standard error."""
+    _, output = process.communicate(timeout=240)
+    assert "Traceback" not in output
+    errors = [line for line in output.splitlines() if line.startswith("attention-zoo: ")]
+    return process.returncode, "\n".join(errors)
 
 
-def goes_on(whole: Path, run: Path, path: Path, *words: str) -> None:
-    """The same command comes to the same."""
-    assert finish(start("train", path, f"run={run}", *words)) == (0, "")
-    assert_same_run(whole, run)
+def assert_resumes(uninterrupted_run: Path, run: Path, path: Path, *overrides: str) -> None:
+    """Assert that the same command resumes the run exactly."""
+    assert finish(start("train", path, f"run={run}", *overrides)) == (0, "")
+    assert_same_run(uninterrupted_run, run)
 
 
-def whole_checkpoints(run: Path) -> list[int]:
-    """The steps of the checkpoints, all of which are as they were written."""
+def intact_checkpoints(run: Path) -> list[int]:
+    """Return the steps of the checkpoints, after checking that all are intact."""
     store = CheckpointFolder(run / "checkpoints")
     assert [find_damage(store.get_path(step)) for step in store.steps()] == [None] * len(
         store.steps()
@@ -55,45 +61,47 @@ def whole_checkpoints(run: Path) -> list[int]:
 
 
 @contextmanager
-def small_disk(place: Path, size: str) -> Iterator[Path]:
-    """A disk of that size; skips where none can be had."""
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a file system of this size; skip the test where that is not permitted."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
-        pytest.skip("a disk of its own takes the right to mount")
+        pytest.skip("mounting a file system is not permitted")
     try:
-        yield place
+        yield folder
     finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def fill(disk: Path, but: int) -> Path:
-    """A file that takes all room but so many bytes."""
+def fill(disk: Path, free: int) -> Path:
+    """Write a file that leaves `free` bytes of free space."""
     file = disk / "fill"
-    file.write_bytes(b"\0" * (shutil.disk_usage(disk).free - but))
+    file.write_bytes(b"\0" * (shutil.disk_usage(disk).free - free))
     return file
 
 
 @pytest.mark.slow
-def test_a_full_disk(whole: Path, tmp_path: Path) -> None:
-    """So full that the log, a part of a checkpoint or nothing at all can be written."""
+def test_full_disk(uninterrupted_run: Path, tmp_path: Path) -> None:
+    """Nothing, only the log, or only a part of a checkpoint can be written."""
     path = write_recipe(tmp_path)
     with small_disk(tmp_path / "disk", "8m") as disk:
         run = disk / "run"
-        stopped = start("train", path, f"run={run}", *RESUMED, before=KILL_IN_THE_THIRD_SAVE)
+        stopped = start(
+            "train", path, f"run={run}", *RESUME_OVERRIDES, before=KILL_IN_THE_THIRD_SAVE
+        )
         assert finish(stopped)[0] == -signal.SIGKILL
-        before = whole_checkpoints(run)
-        for room in (0, 30_000, 200_000):
-            file = fill(disk, room)
-            code, said = finish(start("train", path, f"run={run}", *RESUMED))
+        before = intact_checkpoints(run)
+        for free in (0, 30_000, 200_000):
+            file = fill(disk, free)
+            code, errors = finish(start("train", path, f"run={run}", *RESUME_OVERRIDES))
             file.unlink()
             assert code == 2
-            assert "No space left on device; earlier checkpoints are intact" in said
-            assert "\n" not in said
-            assert whole_checkpoints(run) == before
+            assert "No space left on device; earlier checkpoints are intact" in errors
+            assert "\n" not in errors
+            assert intact_checkpoints(run) == before
             assert not [p for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
-        goes_on(whole, run, path, *RESUMED)
+        assert_resumes(uninterrupted_run, run, path, *RESUME_OVERRIDES)
 
 
 LIMIT = """
@@ -104,23 +112,23 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 
 
 @pytest.mark.slow
-def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+def test_file_size_limit(tmp_path: Path) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
-    code, said = finish(start("train", path, f"run={run}", "training.steps=2", before=LIMIT))
-    assert (code, "run: File too large; earlier checkp" in said) == (2, True)
-    assert whole_checkpoints(run) == []
+    code, errors = finish(start("train", path, f"run={run}", "training.steps=2", before=LIMIT))
+    assert (code, "run: File too large; earlier checkp" in errors) == (2, True)
+    assert intact_checkpoints(run) == []
     assert finish(start("train", path, f"run={run}", "training.steps=2")) == (0, "")
-    assert whole_checkpoints(run) == [2]
+    assert intact_checkpoints(run) == [2]
 
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Nothing can be made in the folder, by root neither; skips where that cannot be had."""
+    """Make a folder read-only, for root too; skip the test where that is not possible."""
     folder.chmod(0o555)
     root = os.geteuid() == 0
     mark = ["chattr", "+i", str(folder)]
     if root and (not shutil.which("chattr") or subprocess.run(mark, check=False).returncode):
-        pytest.skip("this file system lets root write everywhere")
+        pytest.skip("root can write to every folder of this file system")
     try:
         yield
     finally:
@@ -130,21 +138,21 @@ def read_only(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_shut(whole: Path, tmp_path: Path) -> None:
+def test_read_only_folder(uninterrupted_run: Path, tmp_path: Path) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     (run / "lock").unlink()
     with read_only(run):
         assert finish(start("train", path, f"run={run}"))[0] == 0  # nothing to do
         more = ("training.steps=41", "--allow", "training.steps")
-        code, said = finish(start("train", path, f"run={run}", *more))
+        code, errors = finish(start("train", path, f"run={run}", *more))
         assert code == 2
-        assert said.startswith(f"attention-zoo: error: {run / 'lock'}: ")
-        assert "\n" not in said
+        assert errors.startswith(f"attention-zoo: error: {run / 'lock'}: ")
+        assert "\n" not in errors
     with read_only(run / "tensorboard"):
-        code, said = finish(start("train", path, f"run={run}", *more))
+        code, errors = finish(start("train", path, f"run={run}", *more))
         assert code == 2
-        assert f"{run / 'tensorboard'}: Permission denied; earlier checkpoints are intact" in said
-    assert whole_checkpoints(run) == [20, 40]
+        assert f"{run / 'tensorboard'}: Permission denied; earlier checkpoints are intact" in errors
+    assert intact_checkpoints(run) == [20, 40]
     assert finish(start("train", path, f"run={run}", *more)) == (0, "")
     assert newest(run).name == "step-00000041"
 
@@ -156,33 +164,35 @@ def test_a_folder_that_is_shut(whole: Path, tmp_path: Path) -> None:
         pytest.param(signal.SIGINT, marks=pytest.mark.soak),
     ],
 )
-def test_a_signal(number: signal.Signals, whole: Path, tmp_path: Path) -> None:
+def test_signal(number: signal.Signals, uninterrupted_run: Path, tmp_path: Path) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
-    process = start("train", path, f"run={run}", *RESUMED)
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # background processes of a shell ignore SIGINT
+    process = start("train", path, f"run={run}", *RESUME_OVERRIDES)
     while not list((run / "checkpoints").glob("step-*")):
         time.sleep(0.01)
         assert process.poll() is None
     sent = time.monotonic()
     process.send_signal(number)
-    code, said = finish(process)
+    code, errors = finish(process)
     assert time.monotonic() - sent < 10
     assert code == 128 + number
-    assert said == f"attention-zoo: stopped by {number.name}; run the same command to resume"
-    assert max(whole_checkpoints(run)) < 40
-    goes_on(whole, run, path, *RESUMED)
+    assert errors == f"attention-zoo: stopped by {number.name}; run the same command to resume"
+    assert max(intact_checkpoints(run)) < 40
+    assert_resumes(uninterrupted_run, run, path, *RESUME_OVERRIDES)
 
 
 KILL = """
 import os, signal
 import attention_zoo.{module} as module
 real, left = module.{name}, [{call}]
-def deadly(*given, **named):
+def kill_at_call(*arguments, **keywords):
     left[0] -= 1
     if not left[0]:
         os.kill(os.getpid(), signal.SIGKILL)
-    return real(*given, **named)
-module.{name} = deadly
+    return real(*arguments, **keywords)
+module.{name} = kill_at_call
 """
 KILL_IN_THE_THIRD_SAVE = KILL.format(module="checkpoints", name="seal", call=3)
 KILL_IN_AN_EVALUATION = KILL.format(module="training.callbacks", name="Clock.on_test_begin", call=2)
@@ -190,19 +200,19 @@ KILL_IN_AN_EVALUATION = KILL.format(module="training.callbacks", name="Clock.on_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [KILL_IN_THE_THIRD_SAVE, KILL_IN_AN_EVALUATION])
-def test_a_kill_inside_a_save_and_inside_an_evaluation(
-    kill: str, whole: Path, tmp_path: Path
+def test_kill_within_a_save_or_an_evaluation(
+    kill: str, uninterrupted_run: Path, tmp_path: Path
 ) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
-    code, _ = finish(start("train", path, f"run={run}", *RESUMED, before=kill))
+    code, _ = finish(start("train", path, f"run={run}", *RESUME_OVERRIDES, before=kill))
     assert code == -signal.SIGKILL
     unfinished = [p.name for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
     assert unfinished == ([".step-00000020.new"] if kill is KILL_IN_THE_THIRD_SAVE else [])
-    assert whole_checkpoints(run)[-1] == (18 if kill is KILL_IN_THE_THIRD_SAVE else 36)
-    goes_on(whole, run, path, *RESUMED)
+    assert intact_checkpoints(run)[-1] == (18 if kill is KILL_IN_THE_THIRD_SAVE else 36)
+    assert_resumes(uninterrupted_run, run, path, *RESUME_OVERRIDES)
 
 
-def test_errors_of_the_system_name_a_place_and_the_mend() -> None:
+def test_io_errors_name_the_file_and_the_fix() -> None:
     full = pytest.raises(OSError, match=r"No space .*; earlier checkpoints are")
     with full as caught, explain_io_errors(Path("runs/a")):
         raise OSError(28, "No space left on device")

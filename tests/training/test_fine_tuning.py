@@ -1,4 +1,4 @@
-"""`init`: a run starts from the weights of another, and may leave parts of them as they are."""
+"""Fine-tuning: `init`, frozen parts and `model.encoder.weights`."""
 
 from __future__ import annotations
 
@@ -18,33 +18,36 @@ from attention_zoo.training.fine_tuning import freeze, initial_task
 from attention_zoo.training.fitting import headline, prepare
 from attention_zoo.training.run_folder import RunState
 from tests.refusals import refuses
-from tests.training.small import PAGE, arrays, assert_same_run, small_run, write_recipe
+from tests.training.small import RECIPE, arrays, assert_same_run, small_run, write_recipe
 
-FINE = """\
+FINE_TUNING = """\
 data: {corpus: dates, seed: 2, size: 100, validation_size: 20, test_size: 5, max_phrases: 1}
 training: {steps: 8, evaluate_every: 4, batch_size: 16, learning_rate: 0.001}
 """
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Path:
-    return write_recipe(tmp_path, f"init: {small_run()}\n{FINE}")
+def recipe_path(tmp_path: Path) -> Path:
+    return write_recipe(tmp_path, f"init: {small_run()}\n{FINE_TUNING}")
 
 
-def arrays_of(layer: Any) -> list[np.ndarray]:
+def weights_of(layer: Any) -> list[np.ndarray]:
     return [keras.ops.convert_to_numpy(weight) for weight in layer.weights]
 
 
-def test_weights_and_tokenizers_are_the_initial_ones_and_the_optimizer_fresh(
-    page: Path, tmp_path: Path
+def test_init_loads_weights_and_tokenizers_but_no_optimizer_state(
+    recipe_path: Path, tmp_path: Path
 ) -> None:
-    words = ["search.beam_width=3", "data.max_source_length=77"]
+    overrides = ["search.beam_width=3", "data.max_source_length=77"]
     job = prepare(
-        read_recipe(page, words), tmp_path / "run", RunState(), tf.distribute.get_strategy()
+        read_recipe(recipe_path, overrides),
+        tmp_path / "run",
+        RunState(),
+        tf.distribute.get_strategy(),
     )
     initial = tasks.load(small_run())
-    for one, other in zip(arrays_of(initial.model), arrays_of(job.task.model), strict=True):
-        np.testing.assert_array_equal(other, one)
+    for before, after in zip(weights_of(initial.model), weights_of(job.task.model), strict=True):
+        np.testing.assert_array_equal(after, before)
     assert job.task.source_tokenizer.vocabulary == initial.source_tokenizer.vocabulary
     assert (job.task.search.beam_width, job.task.max_source_length) == (3, 77)
     optimizer = job.task.model.optimizer
@@ -55,37 +58,37 @@ def test_weights_and_tokenizers_are_the_initial_ones_and_the_optimizer_fresh(
 
 
 @pytest.mark.full
-def test_a_fine_tuned_run_goes_on_exactly_and_without_the_initial_one(tmp_path: Path) -> None:
+def test_fine_tuned_run_resumes_exactly_without_the_initial_run(tmp_path: Path) -> None:
     initial = tmp_path / "initial"
     tasks.load(small_run()).save(initial)
-    path = write_recipe(tmp_path, f"init: {initial}\n{FINE}")
-    words = ["model.preset=rnnsearch_small", "model.units=16", "model.embedding_dim=8"]
-    words += ["model.dropout=0.2", "training.frozen=[encoder]", "training.checkpoint_every=3"]
-    whole, stopped = (tmp_path / name for name in ("whole", "stopped"))
-    training.fit(path, [f"run={whole}", *words])
+    path = write_recipe(tmp_path, f"init: {initial}\n{FINE_TUNING}")
+    overrides = ["model.preset=rnnsearch_small", "model.units=16", "model.embedding_dim=8"]
+    overrides += ["model.dropout=0.2", "training.frozen=[encoder]", "training.checkpoint_every=3"]
+    uninterrupted, resumed = (tmp_path / name for name in ("uninterrupted", "resumed"))
+    training.fit(path, [f"run={uninterrupted}", *overrides])
 
-    class Stop(keras.callbacks.Callback):
+    class StopAtBatch2(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             if batch == 2:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        training.fit(path, [f"run={stopped}", *words], [Stop()])
-    initial.rename(tmp_path / "gone")
-    training.fit(path, [f"run={stopped}", *words])
-    assert_same_run(whole, stopped)
-    assert tasks.load(stopped).model.settings["dropout"] == 0.2
+        training.fit(path, [f"run={resumed}", *overrides], [StopAtBatch2()])
+    initial.rename(tmp_path / "moved")
+    training.fit(path, [f"run={resumed}", *overrides])
+    assert_same_run(uninterrupted, resumed)
+    assert tasks.load(resumed).model.settings["dropout"] == 0.2
 
 
 @pytest.mark.full
-def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) -> None:
-    words = [f"run={tmp_path / 'run'}", "training.steps=4"]
-    words.append("training.frozen=[encoder,decoder.cell,source_embedding]")
-    result = training.fit(page, words)
+def test_only_unfrozen_parts_are_trained(recipe_path: Path, tmp_path: Path) -> None:
+    overrides = [f"run={tmp_path / 'run'}", "training.steps=4"]
+    overrides.append("training.frozen=[encoder,decoder.cell,source_embedding]")
+    result = training.fit(recipe_path, overrides)
     before, after = (tasks.load(run).model for run in (small_run(), result.folder))
 
     def changed(part: Callable[[Any], Any]) -> set[bool]:
-        weights = zip(arrays_of(part(before)), arrays_of(part(after)), strict=True)
+        weights = zip(weights_of(part(before)), weights_of(part(after)), strict=True)
         return {bool((one != other).any()) for one, other in weights}
 
     for frozen in ("encoder", "decoder.cell", "source_embedding"):
@@ -98,15 +101,18 @@ def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("no_run_folder")
 @refuses(
-    ("model.preset=luong_small", r"a RNNSearch, but model\.preset=luong_small is a LuongTranslato"),
+    (
+        "model.preset=luong_small",
+        r"has model class RNNSearch, but model\.preset=luong_small needs Luong",
+    ),
     (
         "model={preset: rnnsearch_small, units: 17, embedding_dim: 8}",
-        r"init=.*: it has model\.units=16, but the recipe has 17; use another init",
+        r"init=.* has model\.units=16, but the recipe has 17; use another init",
     ),
     ("model.units=16", r"model\.preset is missing"),
     (
         "tokenizer.kind=subword",
-        r"its source tokenizer has kind word, but the recipe has tokenizer\.kind=subword",
+        r"init=.*: source tokenizer has kind word, but the recipe has tokenizer\.kind=subword",
     ),
     (
         "tokenizer={kind: word, lowercase: true}",
@@ -114,27 +120,27 @@ def test_frozen_parts_do_not_change_and_others_do(page: Path, tmp_path: Path) ->
     ),
     (
         "tokenizer={kind: word, vocabulary_size: 9}",
-        r"its source tokenizer has \d+ entries, .* tokenizer\.vocabulary_size=9 in the recipe",
+        r"source tokenizer has \d+ entries, .* tokenizer\.vocabulary_size=9 in the recipe",
     ),
     ("init=nowhere", "nowhere: no such folder"),
     (
         "training.frozen=[encodr]",
-        r"training\.frozen: encodr: no part 'encodr'; did you mean 'encoder'\? \(known: .*decoder",
+        r"training\.frozen: the model has no part 'encodr'; did you mean 'encoder'\? \(known: ",
     ),
-    ("training.frozen=[decoder.vocabulary]", "decoder.vocabulary: no part 'vocabulary'"),
+    ("training.frozen=[decoder.vocabulary]", "the model has no part 'decoder.vocabulary'"),
 )
-def test_a_mismatch_is_refused_by_name(override: str, page: Path, tmp_path: Path) -> None:
-    training.fit(page, [f"run={tmp_path / 'run'}", override])
+def test_mismatch_with_init_raises(override: str, recipe_path: Path, tmp_path: Path) -> None:
+    training.fit(recipe_path, [f"run={tmp_path / 'run'}", override])
 
 
-def test_another_task_is_refused(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_of_another_task_raises(recipe_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks.Translation, "name", "tagging")
-    with pytest.raises(ValueError, match="its task is tagging, the recipe has task=translation"):
-        initial_task(read_recipe(page))
+    with pytest.raises(ValueError, match="has task tagging, but the recipe has task=translation"):
+        initial_task(read_recipe(recipe_path))
 
 
-def test_the_same_model_and_tokenizer_may_be_asked_for(tmp_path: Path) -> None:
-    recipe = override_recipe(read_recipe(write_recipe(tmp_path, PAGE)), [f"init={small_run()}"])
+def test_init_accepts_matching_model_and_tokenizer_sections(tmp_path: Path) -> None:
+    recipe = override_recipe(read_recipe(write_recipe(tmp_path, RECIPE)), [f"init={small_run()}"])
     assert recipe.tokenizer is not None
     assert initial_task(recipe).model.settings["units"] == 16
 
@@ -149,51 +155,61 @@ training: {steps: 1, evaluate_every: 1, batch_size: 4, monitor: loss}
 
 
 @pytest.mark.full
-def test_a_hard_look_starts_from_what_a_soft_one_has_learnt(tmp_path: Path) -> None:
-    """Its baseline is its own; where it looks is where the greatest weight was."""
+def test_hard_attention_starts_from_soft_attention_weights(tmp_path: Path) -> None:
+    """The baseline of REINFORCE is new.
+
+    Before training, hard attention selects the position with the largest soft weight.
+    """
     soft = training.fit(write_recipe(tmp_path, SCENES), [f"run={tmp_path / 'soft'}"]).task
-    page = write_recipe(tmp_path, f"init: {tmp_path / 'soft'}\n{SCENES}")
-    words = ["model.attention.kind=hard", "model.word_dropout=0.5"]
-    hard = initial_task(read_recipe(page, words))
+    recipe_path = write_recipe(tmp_path, f"init: {tmp_path / 'soft'}\n{SCENES}")
+    overrides = ["model.attention.kind=hard", "model.word_dropout=0.5"]
+    hard = initial_task(read_recipe(recipe_path, overrides))
     assert hard.model.settings["attention"]["kind"] == "hard"
-    assert [len(arrays_of(task.model)) for task in (soft, hard)] == [23, 24]
+    assert [len(weights_of(task.model)) for task in (soft, hard)] == [23, 24]
     inputs = {"image": np.zeros((1, 16, 16, 3), "uint8"), "target": np.array([[2]])}
-    for one, other in zip(
+    for soft_weight, hard_weight in zip(
         soft.model.trainable_variables, hard.model.trainable_variables, strict=True
     ):
-        np.testing.assert_array_equal(one, other)
-    looks = [task.model.search(inputs["image"], max_length=1).attention for task in (soft, hard)]
-    assert np.argmax(looks[0]) == np.argmax(looks[1])
-    assert np.max(looks[1]) == 1
+        np.testing.assert_array_equal(hard_weight, soft_weight)
+    attention_weights = [
+        task.model.search(inputs["image"], max_length=1).attention for task in (soft, hard)
+    ]
+    assert np.argmax(attention_weights[0]) == np.argmax(attention_weights[1])
+    assert np.max(attention_weights[1]) == 1
 
 
 @pytest.mark.full
-def test_an_image_encoder_starts_from_that_of_another_run(tmp_path: Path) -> None:
-    """A retriever's, which a captioner leaves as it is, and does not need to go on."""
-    other = SCENES.replace("captioning", "retrieval").replace(
+def test_image_encoder_is_initialized_from_another_run(tmp_path: Path) -> None:
+    """`model.encoder.weights` of a retriever, frozen; its run is not needed to resume."""
+    retrieval_recipe = SCENES.replace("captioning", "retrieval").replace(
         "show_attend_tell_small", "cross_attention_retriever_small"
     )
     retriever, run = tmp_path / "retriever", tmp_path / "captioner"
-    taught = training.fit(write_recipe(tmp_path, other), [f"run={retriever}"]).task.model
-    words = [f"run={run}", "training.frozen=[encoder]", f"model.encoder.weights={retriever}"]
-    page = write_recipe(tmp_path, SCENES)
-    training.fit(page, words)
-    retriever.rename(tmp_path / "gone")
-    training.fit(page, [*words, "training.steps=2"], allow=["training.steps"])
-    kept = tasks.load(run).model.encoder
-    for weight, first in zip(arrays_of(kept), arrays_of(taught.encoder), strict=True):
-        np.testing.assert_array_equal(weight, first)
-    assert np.ptp(arrays_of(kept)[0]) > 0
+    retrieval_path = write_recipe(tmp_path, retrieval_recipe)
+    retriever_model = training.fit(retrieval_path, [f"run={retriever}"]).task.model
+    overrides = [f"run={run}", "training.frozen=[encoder]", f"model.encoder.weights={retriever}"]
+    recipe_path = write_recipe(tmp_path, SCENES)
+    training.fit(recipe_path, overrides)
+    retriever.rename(tmp_path / "moved")
+    training.fit(recipe_path, [*overrides, "training.steps=2"], allow=["training.steps"])
+    encoder = tasks.load(run).model.encoder
+    for weight, initial in zip(
+        weights_of(encoder), weights_of(retriever_model.encoder), strict=True
+    ):
+        np.testing.assert_array_equal(weight, initial)
+    assert np.ptp(weights_of(encoder)[0]) > 0
 
 
 @pytest.mark.full
-def test_a_run_cannot_take_up_other_weights(page: Path, tmp_path: Path) -> None:
+def test_init_and_frozen_cannot_change_within_a_run(recipe_path: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    training.fit(page, [f"run={run}", "training.steps=1"])
-    words = [f"run={run}", "training.steps=1"]
-    for word in ("init=null", "training.frozen=[encoder]"):
+    training.fit(recipe_path, [f"run={run}", "training.steps=1"])
+    overrides = [f"run={run}", "training.steps=1"]
+    for override in ("init=null", "training.frozen=[encoder]"):
         with pytest.raises(ValueError, match=r"cannot change within a run"):
-            training.fit(page, [*words, word], allow=["init", "training", "tokenizer"])
+            training.fit(
+                recipe_path, [*overrides, override], allow=["init", "training", "tokenizer"]
+            )
 
 
 def test_parts_of_any_model_are_found_by_name() -> None:

@@ -1,4 +1,4 @@
-"""`fit` on a generated corpus: it learns, it goes on exactly, it refuses what is not its own."""
+"""`fit` on a generated corpus: learning, exact resume, and rejected run folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from attention_zoo.training.stopping import StopRequest
 from tests.refusals import refuses
 from tests.training import custom_task
 from tests.training.small import (
-    RESUMED,
+    RESUME_OVERRIDES,
     assert_same_run,
     contents,
     fit,
@@ -36,7 +36,7 @@ from tests.training.small import (
 
 
 class StopAfter(keras.callbacks.Callback):
-    """Interrupts training after a number of its batches, as Ctrl-C does."""
+    """Interrupt training after a number of batches, as Ctrl-C does."""
 
     def __init__(self, batches: int) -> None:
         super().__init__()
@@ -49,14 +49,14 @@ class StopAfter(keras.callbacks.Callback):
 
 
 @pytest.mark.full
-def test_later_evaluations_trace_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is traced stays in memory for good."""
+def test_later_evaluations_do_not_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced functions are never freed."""
     traced: list[int] = []
     at_ends: list[int] = []
 
-    def share(*given: Any) -> Any:
+    def share(*arguments: Any) -> Any:
         traced.append(1)
-        return _share(*given)
+        return _share(*arguments)
 
     _share = devices._share
     monkeypatch.setattr(devices, "_share", share)
@@ -69,7 +69,7 @@ def test_later_evaluations_trace_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.full
-def test_run_folder_and_learning() -> None:
+def test_run_learns_and_writes_its_folder() -> None:
     folder = small_run()
     log = records(folder)
     assert [line["step"] for line in log] == [20, 40]
@@ -84,22 +84,20 @@ def test_run_folder_and_learning() -> None:
     assert state["pending"] is None
 
 
-def test_result_names_the_run(tmp_path: Path) -> None:
+def test_result_describes_the_run(tmp_path: Path) -> None:
     result = training.fit(write_recipe(tmp_path), [f"run={small_run()}"])
     assert (result.step, result.best_step, result.folder) == (40, 40, small_run())
     assert result.task.name == "translation"
 
 
-def test_a_finished_run_is_left_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finished_run_is_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(small_run())
     training.fit(write_recipe(tmp_path), [f"run={small_run()}"])
     assert "finished at step 40, nothing to do" in capsys.readouterr().out
     assert contents(small_run()) == before
 
 
-COVERAGE_PAGE = """\
+COVERAGE_RECIPE = """\
 task: summarization
 data: {corpus: reports, size: 100, validation_size: 8, test_size: 4}
 tokenizer: {kind: whitespace, vocabulary_size: 80}
@@ -110,29 +108,29 @@ training: {steps: 8, evaluate_every: 4, batch_size: 8, checkpoint_every: 3}
 
 
 @pytest.mark.full
-def test_coverage_comes_in_at_its_step_where_training_has_stopped_before(tmp_path: Path) -> None:
-    path = write_recipe(tmp_path, COVERAGE_PAGE)
-    whole = training.fit(path, [f"run={tmp_path / 'whole'}"]).folder
+def test_coverage_is_enabled_at_its_step_in_a_resumed_run(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path, COVERAGE_RECIPE)
+    uninterrupted_run = training.fit(path, [f"run={tmp_path / 'uninterrupted'}"]).folder
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         training.fit(path, [f"run={folder}"], callbacks=[StopAfter(4)])
     assert newest(folder).name == "step-00000003"
     task = training.fit(path, [f"run={folder}"]).task
-    assert_same_run(whole, folder)
+    assert_same_run(uninterrupted_run, folder)
     assert int(task.model.switch.steps) == 8
     first, second = records(folder)
     assert second["val_loss"] < first["val_loss"]
     assert second["loss"] > first["loss"] + 0.1  # the coverage loss
 
 
-def test_another_recipe_is_refused_and_nothing_touched(tmp_path: Path) -> None:
+def test_another_recipe_raises_and_the_folder_is_unchanged(tmp_path: Path) -> None:
     before = contents(small_run())
     with pytest.raises(ValueError, match=r"training\.learning_rate 0\.01 -> 0\.5"):
         training.fit(write_recipe(tmp_path), [f"run={small_run()}", "training.learning_rate=0.5"])
     assert contents(small_run()) == before
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_run_raises(tmp_path: Path) -> None:
     path = write_recipe(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
@@ -158,32 +156,32 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     ("data.source=xx", "xx"),
     ("data.max_target_length=1", r"none of its 300 pairs fits .* raise data\.max_source_length"),
 )
-def test_a_mistake_leaves_no_folder(override: str, tmp_path: Path) -> None:
+def test_invalid_recipe_creates_no_folder(override: str, tmp_path: Path) -> None:
     fit(tmp_path, override)
 
 
 @pytest.mark.full
-def test_no_preset(tmp_path: Path) -> None:
+def test_missing_preset_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"model\.preset is missing; name one of .*rnnsearch"):
         training.fit(write_recipe(tmp_path, "data: {corpus: dates}\n"), [f"run={tmp_path / 'x'}"])
 
 
 @pytest.mark.full
 def test_metric_as_monitor_early_stopping_and_best(tmp_path: Path) -> None:
-    """A rate of nearly 0 never gets better than its first evaluation."""
+    """With a learning rate of almost 0, the first evaluation remains the best."""
     options = {"learning_rate": 1e-9, "monitor": "exact_match", "monitor_size": 3}
     result = fit(tmp_path, **options, evaluate_every=2, patience=2)
     assert (result.step, result.best_step) == (6, 2)
-    kept = [path.name for path in sorted((result.folder / "checkpoints").iterdir())]
-    assert kept == [f"step-{step:08d}" for step in (2, 4, 6)]
+    checkpoints = [path.name for path in sorted((result.folder / "checkpoints").iterdir())]
+    assert checkpoints == [f"step-{step:08d}" for step in (2, 4, 6)]
     assert tasks.find_task_folder(result.folder).name == "step-00000002"
     assert [line["val_exact_match"] for line in records(result.folder)] == [0.0, 0.0, 0.0]
     assert all("val_bleu" in line for line in records(result.folder))
 
 
 @pytest.mark.full
-def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> None:
-    """The best is older than the newest, and the third evaluation after it ends the run."""
+def test_best_checkpoint_and_patience_survive_a_resume(tmp_path: Path) -> None:
+    """The best checkpoint is the oldest; the third evaluation after it stops the run."""
     folder = tmp_path / "run"
     options = {"learning_rate": 1e-9, "monitor": "exact_match", "monitor_size": 3}
     options |= {"evaluate_every": 2, "patience": 3, "checkpoint_every": 1, "keep_checkpoints": 1}
@@ -195,24 +193,24 @@ def test_the_best_checkpoint_and_patience_outlive_a_start(tmp_path: Path) -> Non
     result = fit(tmp_path, **options)
     assert (result.step, result.best_step) == (8, 2)
     assert [line["step"] for line in records(folder)] == [2, 4, 6, 8]
-    kept = [path.name for path in sorted((folder / "checkpoints").iterdir())]
-    assert kept == ["step-00000002", "step-00000008"]
+    checkpoints = [path.name for path in sorted((folder / "checkpoints").iterdir())]
+    assert checkpoints == ["step-00000002", "step-00000008"]
 
 
 @pytest.mark.full
-def test_a_callers_callback_may_stop_it(tmp_path: Path) -> None:
-    class Enough(keras.callbacks.Callback):
+def test_callback_of_the_caller_can_stop_training(tmp_path: Path) -> None:
+    class StopAfterEpoch(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self.model.stop_training = True
 
     options = {"evaluate_every": 4, "steps": 12, "keep_checkpoints": 1}
-    assert fit(tmp_path, callbacks=[Enough()], **options).step == 4
+    assert fit(tmp_path, callbacks=[StopAfterEpoch()], **options).step == 4
     assert fit(tmp_path, **options).step == 12
     assert [line["step"] for line in records(tmp_path / "run")] == [4, 8, 12]
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 
-def test_the_head_line_counts_the_pairs_that_are_left_out(tmp_path: Path) -> None:
+def test_headline_counts_dropped_pairs(tmp_path: Path) -> None:
     recipe = read_recipe(write_recipe(tmp_path), ["data.max_target_length=9"])
     job = prepare(recipe, tmp_path / "run", RunState(), tf.distribute.get_strategy())
     line = headline(job)
@@ -224,23 +222,23 @@ def test_the_head_line_counts_the_pairs_that_are_left_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-def test_a_loss_that_is_not_finite_saves_nothing(tmp_path: Path) -> None:
+def test_nonfinite_loss_saves_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^step \d: the loss is (nan|inf) on training examples "):
         fit(tmp_path, learning_rate=1e38, clip_norm="null", optimizer="sgd")
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
 
 
 @pytest.mark.full
-def test_a_damaged_checkpoint_is_trained_anew(whole: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(whole, tmp_path / "run"))
+def test_damaged_checkpoint_is_trained_again(uninterrupted_run: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     (newest(folder) / "training.npz").write_bytes(b"")
     with pytest.warns(UserWarning, match=r"step-00000040: training\.npz is damaged"):
-        training.fit(write_recipe(tmp_path), [f"run={folder}", *RESUMED])
-    assert_same_run(whole, folder)
+        training.fit(write_recipe(tmp_path), [f"run={folder}", *RESUME_OVERRIDES])
+    assert_same_run(uninterrupted_run, folder)
 
 
 @pytest.mark.full
-def test_mixed_precision_trains_and_leaves_the_policy(tmp_path: Path) -> None:
+def test_mixed_precision_trains_and_restores_the_policy(tmp_path: Path) -> None:
     result = fit(tmp_path, precision="mixed_bfloat16")
     assert keras.config.dtype_policy().name == "float32"
     assert records(result.folder)[-1]["loss"] == pytest.approx(
@@ -248,7 +246,7 @@ def test_mixed_precision_trains_and_leaves_the_policy(tmp_path: Path) -> None:
     )
 
 
-def test_a_recipe_object_needs_a_folder(tmp_path: Path) -> None:
+def test_recipe_object_needs_a_run_folder(tmp_path: Path) -> None:
     recipe = read_recipe(write_recipe(tmp_path), [f"run={small_run()}"])
     assert training.fit(recipe).step == 40
     recipe.run = None
@@ -258,33 +256,33 @@ def test_a_recipe_object_needs_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("custom_task")
-def test_callbacks_are_told_what_keras_would_tell_them(tmp_path: Path) -> None:
+def test_callbacks_get_the_arguments_that_keras_passes(tmp_path: Path) -> None:
     class Hooks(keras.callbacks.Callback):
         def __init__(self) -> None:
             super().__init__()
-            self.told: list[Any] = []
+            self.calls: list[Any] = []
             for hook in dir(self):
                 if hook.startswith(("on_train_", "on_test_", "on_epoch_")):
                     setattr(self, hook, partial(self.note, hook))
 
-        def note(self, hook: str, *given: Any, **named: Any) -> None:
-            logs = named.get("logs", given[-1])
-            at = [one for one in given if isinstance(one, int)]
+        def note(self, hook: str, *arguments: Any, **named: Any) -> None:
+            logs = named.get("logs", arguments[-1])
+            indices = [one for one in arguments if isinstance(one, int)]
             names = sorted(logs or {}) if "batch_begin" not in hook else []
-            self.told.append((hook, *at, *(name for name in names if "loss" in name)))
+            self.calls.append((hook, *indices, *(name for name in names if "loss" in name)))
 
-    ours, theirs = Hooks(), Hooks()
+    our_hooks, keras_hooks = Hooks(), Hooks()
     recipe = custom_task.recipe(tmp_path / "run", {"size": 18}, steps=2, evaluate_every=2)
-    task = training.fit(recipe, callbacks=[ours]).task
+    task = training.fit(recipe, callbacks=[our_hooks]).task
     task.model.compile("sgd", "mse")
     points = recipe.data.read("train")
     fitted = {"batch_size": 9, "validation_data": (points.x, points.y), "validation_batch_size": 9}
-    task.model.fit(points.x, points.y, callbacks=[theirs], verbose=0, **fitted)
-    assert len(ours.told) > 10
-    assert ours.told == theirs.told
+    task.model.fit(points.x, points.y, callbacks=[keras_hooks], verbose=0, **fitted)
+    assert len(our_hooks.calls) > 10
+    assert our_hooks.calls == keras_hooks.calls
 
 
-def test_the_seconds_of_a_step_are_not_those_of_the_checkpoint_before_it() -> None:
+def test_step_time_excludes_the_time_between_steps() -> None:
     clock = Clock(RunState(), StopRequest())
     clock.on_epoch_begin(0)
     for batch in range(3):
@@ -296,7 +294,7 @@ def test_the_seconds_of_a_step_are_not_those_of_the_checkpoint_before_it() -> No
 
 
 @pytest.mark.full
-def test_validation_examples_over_the_limits_are_left_out_and_counted(
+def test_validation_examples_over_the_limits_are_dropped_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"monitor": "bleu", "steps": 2, "evaluate_every": 2, "monitor_size": 40}
@@ -305,9 +303,9 @@ def test_validation_examples_over_the_limits_are_left_out_and_counted(
     (counts,) = re.findall(
         r"(\d+) validation pairs \((\d+) over the length limits dropped\)", capsys.readouterr().out
     )
-    used, left_out = map(int, counts)
-    assert used + left_out == 40
-    assert left_out > 0
+    num_used, num_dropped = map(int, counts)
+    assert num_used + num_dropped == 40
+    assert num_dropped > 0
 
 
 class Terminal(io.StringIO):
@@ -315,8 +313,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_moves_on_a_terminal_and_stays_still_in_a_file() -> None:
-    shown = {}
+def test_progress_is_redrawn_on_a_terminal_only() -> None:
+    outputs = {}
     for stream in (io.StringIO(), Terminal()):
         clock = Clock(RunState(), StopRequest())
         progress = Progress(4, clock, stream)
@@ -326,10 +324,10 @@ def test_progress_moves_on_a_terminal_and_stays_still_in_a_file() -> None:
             clock.on_train_batch_end(batch)
             progress.on_train_batch_end(batch, {"loss": 1.0})
         progress.on_epoch_end(0, {"loss": 1.0, "val_loss": 2.0, "val_bleu": 30.0})
-        shown[stream.isatty()] = stream.getvalue()
+        outputs[stream.isatty()] = stream.getvalue()
     assert clock.per_second == pytest.approx(200 / clock.seconds)
-    assert shown[False].startswith("step 2/4  loss 1.0000  validation loss 2.0000  bleu 30.0000")
-    assert shown[False].count("\n") == 1
-    assert "tokens/s" in shown[False]
-    assert "left" in shown[False]
-    assert "\rstep 1/4 [======" in shown[True]
+    assert outputs[False].startswith("step 2/4  loss 1.0000  validation loss 2.0000  bleu 30.0000")
+    assert outputs[False].count("\n") == 1
+    assert "tokens/s" in outputs[False]
+    assert "left" in outputs[False]
+    assert "\rstep 1/4 [======" in outputs[True]

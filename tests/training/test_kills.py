@@ -1,4 +1,4 @@
-"""Killed at random steps, by SIGKILL, a run comes to what it would have come to."""
+"""A run that SIGKILL stops at random steps resumes exactly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.small import RESUMED, assert_same_run, write_recipe
+from tests.training.small import RESUME_OVERRIDES, assert_same_run, write_recipe
 
 TRAIN = """
 import os, signal, sys
@@ -28,45 +28,47 @@ training.fit(sys.argv[2], sys.argv[3:], [Kill()])
 """
 
 
-def train(batches: int, *words: str) -> int:
-    """Trains until it is killed after so many batches, or to its end; the exit code."""
-    command = [sys.executable, "-c", TRAIN, str(batches), *words]
+def train(batches: int, *arguments: str) -> int:
+    """Train until the process kills itself after `batches` batches; return the exit code."""
+    command = [sys.executable, "-c", TRAIN, str(batches), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr[-2000:]
     return done.returncode
 
 
-def kill_again_and_again(kills: int, every: int, words: list[str]) -> None:
-    """A chain of kills, each after one or two checkpoints, and then the end."""
+def kill_repeatedly(kills: int, every: int, arguments: list[str]) -> None:
+    """Kill a run repeatedly, each time after one or two checkpoints, then train to the end."""
     rng = random.Random(kills)
-    words = [*words, f"training.checkpoint_every={every}"]
+    arguments = [*arguments, f"training.checkpoint_every={every}"]
     for _ in range(kills):
-        assert train(rng.randint(every, 2 * every), *words) == -signal.SIGKILL
-    assert train(10**6, *words) == 0
+        assert train(rng.randint(every, 2 * every), *arguments) == -signal.SIGKILL
+    assert train(10**6, *arguments) == 0
 
 
 @pytest.mark.slow
-def test_a_chain_of_five_kills(whole: Path, tmp_path: Path) -> None:
-    words = [str(write_recipe(tmp_path)), f"run={tmp_path / 'run'}", *RESUMED]
-    kill_again_and_again(5, 3, words)
-    assert_same_run(whole, tmp_path / "run")
+def test_five_kills_of_one_run(uninterrupted_run: Path, tmp_path: Path) -> None:
+    arguments = [str(write_recipe(tmp_path)), f"run={tmp_path / 'run'}", *RESUME_OVERRIDES]
+    kill_repeatedly(5, 3, arguments)
+    assert_same_run(uninterrupted_run, tmp_path / "run")
 
 
 KILLS = [pytest.param(n, marks=pytest.mark.soak if n else pytest.mark.slow) for n in range(20)]
 
 
 @pytest.mark.parametrize("kill", KILLS)
-def test_twenty_kills(kill: int, whole: Path, tmp_path: Path) -> None:
+def test_one_kill_of_each_of_twenty_runs(
+    kill: int, uninterrupted_run: Path, tmp_path: Path
+) -> None:
     rng = random.Random(kill)
-    words = [str(write_recipe(tmp_path)), f"run={tmp_path / 'run'}", *RESUMED]
-    assert train(rng.randint(1, 39), *words) == -signal.SIGKILL
-    assert train(10**6, *words) == 0
-    assert_same_run(whole, tmp_path / "run")
+    arguments = [str(write_recipe(tmp_path)), f"run={tmp_path / 'run'}", *RESUME_OVERRIDES]
+    assert train(rng.randint(1, 39), *arguments) == -signal.SIGKILL
+    assert train(10**6, *arguments) == 0
+    assert_same_run(uninterrupted_run, tmp_path / "run")
 
 
 @pytest.mark.soak
-def test_a_chain_of_fifty_kills(tmp_path: Path) -> None:
-    words = [str(write_recipe(tmp_path)), *RESUMED, "training.steps=320"]
-    assert train(10**6, *words, f"run={tmp_path / 'whole'}") == 0
-    kill_again_and_again(50, 3, [*words, f"run={tmp_path / 'run'}"])
-    assert_same_run(tmp_path / "whole", tmp_path / "run")
+def test_fifty_kills_of_one_run(tmp_path: Path) -> None:
+    arguments = [str(write_recipe(tmp_path)), *RESUME_OVERRIDES, "training.steps=320"]
+    assert train(10**6, *arguments, f"run={tmp_path / 'uninterrupted'}") == 0
+    kill_repeatedly(50, 3, [*arguments, f"run={tmp_path / 'run'}"])
+    assert_same_run(tmp_path / "uninterrupted", tmp_path / "run")

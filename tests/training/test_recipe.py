@@ -1,4 +1,4 @@
-"""A recipe is read whole, or refused in one line that names the place and the mend."""
+"""Recipes: reading, overrides, and one-line errors with file, line and fix."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from attention_zoo.tasks import Translation
 from attention_zoo.training import Recipe, override_recipe, override_task, read_recipe
 from attention_zoo.training.recipe import recipe_text
 from tests.refusals import refuses
-from tests.training.small import PAGE, write_recipe
+from tests.training.small import RECIPE, write_recipe
 
 
-def test_page_and_overrides(tmp_path: Path) -> None:
+def test_recipe_and_overrides(tmp_path: Path) -> None:
     recipe = read_recipe(
         write_recipe(tmp_path),
         ["training.steps=7", "data.size=11", "model.dropout=0.5", "training.clip_norm=null"],
@@ -44,13 +44,13 @@ def test_overrides_may_change_the_corpus(tmp_path: Path) -> None:
         read_recipe(path, ["data.corpus=tsv", "data.source=a", "data.target=b", "data.size=3"])
 
 
-def test_text_reads_back_the_same(tmp_path: Path) -> None:
+def test_recipe_text_round_trip(tmp_path: Path) -> None:
     recipe = read_recipe(write_recipe(tmp_path), ["search.beam_width=3"])
     again = read_recipe(write_recipe(tmp_path, recipe_text(recipe)))
     assert again == recipe
 
 
-def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
+def test_override_recipe_does_not_change_its_argument(tmp_path: Path) -> None:
     recipe = Recipe()
     assert override_recipe(recipe, ["search.beam_width=4"]).search.beam_width == 4
     assert recipe.search.beam_width == 1
@@ -58,7 +58,7 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
 
 @refuses(
     (
-        PAGE.replace("steps:", "step:"),
+        RECIPE.replace("steps:", "step:"),
         r"small\.yaml:14: unknown key 'training\.step'; did you mean 'steps'\?",
     ),
     (
@@ -66,22 +66,22 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
         r"small\.yaml:2: unknown key 'trainings'; did you mean 'training'\?",
     ),
     (
-        PAGE.replace("steps: 40", "steps: many"),
+        RECIPE.replace("steps: 40", "steps: many"),
         r"small\.yaml:14: training\.steps: Value 'many' .* Integer",
     ),
     ("data: {corpus: dates}\ntraining: 3\n", r"small\.yaml: Merge error"),
     (
-        PAGE.replace("steps: 40", "steps: 0"),
+        RECIPE.replace("steps: 40", "steps: 0"),
         r"small\.yaml: training\.steps must be at least 1, got 0",
     ),
-    (PAGE + "  precision: float8\n", r"precision.*'float8'.*mixed_float16"),
-    (PAGE + "  jit: often\n", r"training\.jit must be true, false or auto"),
-    (PAGE.replace("0.01", "-1"), r"training\.learning_rate must be above 0, got -1"),
-    (PAGE + "  label_smoothing: 1\n", r"must be in \[0, 1\), got 1"),
-    (PAGE + "  warmup_steps: -1\n", r"must be at least 0, got -1"),
+    (RECIPE + "  precision: float8\n", r"precision.*'float8'.*mixed_float16"),
+    (RECIPE + "  jit: often\n", r"training\.jit must be true, false or auto"),
+    (RECIPE.replace("0.01", "-1"), r"training\.learning_rate must be above 0, got -1"),
+    (RECIPE + "  label_smoothing: 1\n", r"must be in \[0, 1\), got 1"),
+    (RECIPE + "  warmup_steps: -1\n", r"must be at least 0, got -1"),
     ("data: {corpus: dates}\nseed: -1\n", r"seed must be at least 0, got -1"),
     (
-        PAGE + "search:\n  n_best: 2\n",
+        RECIPE + "search:\n  n_best: 2\n",
         "n_best must be at most beam_width, got n_best=2, beam_width=1",
     ),
     ("data:\n  corpus: [dates\ntask: x\n", r"small\.yaml:3: not valid YAML"),
@@ -92,7 +92,7 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
     ("5\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
     ("dates\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
     ("", r"small\.yaml: data\.corpus is missing; name one of dates, [a-z0-9_, ]+, tsv$"),
-    (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
+    (RECIPE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
     (
         "data: {corpus: date}\n",
         r"data\.corpus=date: task translation has no such corpus; did you mean",
@@ -100,8 +100,8 @@ def test_override_recipe_leaves_the_first_one(tmp_path: Path) -> None:
     ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),
     ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),
 )
-def test_bad_page(page: Any, tmp_path: Path) -> None:
-    read_recipe(write_recipe(tmp_path, page))
+def test_invalid_recipe_raises(text: Any, tmp_path: Path) -> None:
+    read_recipe(write_recipe(tmp_path, text))
 
 
 @refuses(
@@ -113,11 +113,11 @@ def test_bad_page(page: Any, tmp_path: Path) -> None:
     ("=3", r"^=3: expected key\.key=value"),
     ("data.size=[1", r"^data\.size=\[1: "),
 )
-def test_bad_override(override: str, tmp_path: Path) -> None:
+def test_invalid_override_raises(override: str, tmp_path: Path) -> None:
     read_recipe(write_recipe(tmp_path), [override])
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_unreadable_recipe_raises(tmp_path: Path) -> None:
     write_recipe(tmp_path)
     with pytest.raises(ValueError, match=r"smal\.yaml: no such recipe; did you mean .*small"):
         read_recipe(tmp_path / "smal.yaml")
@@ -128,7 +128,7 @@ def test_no_file(tmp_path: Path) -> None:
         read_recipe(tmp_path / "latin.yaml")
 
 
-def test_overrides_of_a_task_take_only_its_options() -> None:
+def test_override_task_accepts_options_of_the_task_only() -> None:
     task = Translation(None, None, None)
     override_task(task, ["search.beam_width=3", "data.max_source_length=7"])
     assert (task.search.beam_width, task.max_source_length) == (3, 7)
@@ -139,7 +139,7 @@ def test_overrides_of_a_task_take_only_its_options() -> None:
         override_task(task, ["data.max_source_length=0"])
 
 
-def test_earlier_names_of_options_are_read(tmp_path: Path) -> None:
+def test_earlier_names_of_options_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text("task: summarization\ndata: {corpus: reports, cut_source: true}\n")
     assert read_recipe(path).data.truncate_source is True

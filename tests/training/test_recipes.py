@@ -1,4 +1,4 @@
-"""Every recipe of the repository can be read, and says what it is for."""
+"""Every recipe in `training/` is valid, builds its model and documents how to run it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from attention_zoo.training.optimizers import build_optimizer
 ROOT = Path(__file__).resolve().parents[2]
 RECURRENT = ("rnnsearch", "luong", "seq2seq")
 RECIPES = sorted(p for p in (ROOT / "training").rglob("*.yaml") if p.parent.name != "cluster")
-
-
 VOCABULARIES = {
     "translation": ("source_vocabulary_size", "target_vocabulary_size"),
     "language_modeling": ("vocabulary_size",),
@@ -31,21 +29,19 @@ VOCABULARIES = {
     "captioning": ("vocabulary_size",),
     "retrieval": ("vocabulary_size",),
 }
-
-
 TAGS = ["B-LOC", "I-LOC", "O"]
 
 
-def languages(recipe: Recipe) -> tuple[str, ...]:
-    """What the end of a recipe's name says of its data."""
+def language_suffix(recipe: Recipe) -> tuple[str, ...]:
+    """Return the languages that the recipe's file name ends with."""
     data: Any = recipe.data
     if isinstance(data, Sentences | Captions | Labelled) or recipe.task == "summarization":
         return ()
     return (data.source, data.target) if isinstance(data, Pairs) else (data.language,)
 
 
-def built(recipe: Recipe) -> Any:
-    """A small model of the recipe's section."""
+def build_small_model(recipe: Recipe) -> Any:
+    """Build the recipe's model with small sizes."""
     if recipe.task == "tagging":
         characters = 20 if takes_characters(recipe.model) else None
         small = {"units": 16, "embedding_dim": 8}
@@ -57,8 +53,9 @@ def built(recipe: Recipe) -> Any:
     section = {**recipe.model, "units": 8, "embedding_dim": 8}
     if isinstance(encoder := section.get("encoder"), dict):
         section["encoder"] = {name: encoder[name] for name in encoder if name != "weights"}
-        if first := encoder.get("weights"):  # of a run that another recipe makes
-            assert Path(first).name in [path.stem for path in RECIPES], f"no recipe of {first}"
+        if initial_run := encoder.get("weights"):  # must be the run of another recipe
+            stems = [path.stem for path in RECIPES]
+            assert Path(initial_run).name in stems, f"no recipe of {initial_run}"
     return build_model(section, **sizes)
 
 
@@ -72,27 +69,30 @@ def test_recipe(path: Path) -> None:
     preset, _, data = path.stem.partition(".")
     assert recipe.model["preset"] == preset
     assert preset in models.list_presets()
-    assert data.endswith("_".join(("", *languages(recipe))))
-    assert built(recipe).count_params() > 0
+    assert data.endswith("_".join(("", *language_suffix(recipe))))
+    assert build_small_model(recipe).count_params() > 0
     assert float(build_optimizer(recipe.training).learning_rate) > 0
-    head = path.read_text(encoding="utf-8").split("\n\n")[0]
-    for word in (f"attention-zoo train {path.relative_to(ROOT)}", "Machine:", "Time:", "Expected"):
-        assert word in head
+    header = path.read_text(encoding="utf-8").split("\n\n")[0]  # the header comment
+    for text in (f"attention-zoo train {path.relative_to(ROOT)}", "Machine:", "Time:", "Expected"):
+        assert text in header
 
 
-def test_the_dates_baselines_have_as_many_parameters_and_no_less_training() -> None:
-    counts, sections, amounts = {}, [], {}
+def test_baselines_on_dates_have_no_fewer_parameters_or_steps_than_rnnsearch() -> None:
+    parameter_counts, other_options, steps_and_sizes = {}, [], {}
     for path in RECIPES:
         if path.stem.startswith(RECURRENT) and path.stem.endswith(".dates_en_fr"):
             recipe = read_recipe(path)
             sizes = {"source_vocabulary_size": 122, "target_vocabulary_size": 120}
-            counts[path.stem] = build_model(recipe.model, **sizes).count_params()
-            amounts[path.stem] = (recipe.training.steps, recipe.data.size)
+            parameter_counts[path.stem] = build_model(recipe.model, **sizes).count_params()
+            steps_and_sizes[path.stem] = (recipe.training.steps, recipe.data.size)
             training = replace(recipe.training, steps=1, evaluate_every=1)
-            sections.append((replace(recipe.data, size=1), recipe.tokenizer, training))
-    assert len(counts) >= 4
-    assert all(section == sections[0] for section in sections)
-    steps, size = amounts["rnnsearch_small.dates_en_fr"]
-    assert all(more[0] >= steps and more[1] >= size for more in amounts.values()), amounts
-    least = counts["rnnsearch_small.dates_en_fr"]
-    assert all(least <= count <= 1.1 * least for count in counts.values()), counts
+            other_options.append((replace(recipe.data, size=1), recipe.tokenizer, training))
+    assert len(parameter_counts) >= 4
+    assert all(options == other_options[0] for options in other_options)
+    min_steps, min_size = steps_and_sizes["rnnsearch_small.dates_en_fr"]
+    for name, (steps, size) in steps_and_sizes.items():
+        assert steps >= min_steps, name
+        assert size >= min_size, name
+    num_rnnsearch = parameter_counts["rnnsearch_small.dates_en_fr"]
+    for name, count in parameter_counts.items():
+        assert num_rnnsearch <= count <= 1.1 * num_rnnsearch, name  # at most 10 % more

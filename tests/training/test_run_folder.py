@@ -1,4 +1,4 @@
-"""What a run folder keeps when writing fails, and how damage is told."""
+"""Run folders: state, log, damage and interrupted preparation."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_variables_round_trip_and_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+def test_log_is_truncated_to_the_checkpoint(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     log = run / "log.jsonl"
     first, second = log.read_text().splitlines(keepends=True)
@@ -75,7 +75,7 @@ def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000020"]
 
 
-def test_damage_is_told_and_the_checkpoint_before_is_gone_on_from(tmp_path: Path) -> None:
+def test_damaged_checkpoint_warns_and_the_previous_one_is_used(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     recipe = training.read_recipe(write_recipe(tmp_path))
     last, before = (run / "checkpoints" / f"step-{step:08d}" for step in (40, 20))
@@ -90,8 +90,8 @@ def test_damage_is_told_and_the_checkpoint_before_is_gone_on_from(tmp_path: Path
         open_run(run, recipe)
 
 
-def test_a_kill_while_a_run_is_claimed_is_no_other_run(tmp_path: Path) -> None:
-    """Between its files, or within one: the same command goes on."""
+def test_kill_while_the_folder_is_prepared_leaves_a_usable_folder(tmp_path: Path) -> None:
+    """Between two files or within one: the same command resumes."""
     recipe = training.read_recipe(write_recipe(tmp_path))
     for number, files in enumerate(
         ([], ["lock"], ["recipe.yaml.new"], ["lock", "recipe.yaml.new"])
@@ -99,13 +99,13 @@ def test_a_kill_while_a_run_is_claimed_is_no_other_run(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         for name in files:
-            (folder / name).write_text("cut o")
+            (folder / name).write_text("truncat")
         assert open_run(folder, recipe) == RunState()
         prepare_run_folder(folder, recipe, RunState(), {})
         assert open_run(folder, recipe) == RunState()
 
 
-def test_a_damaged_log_is_told(tmp_path: Path) -> None:
+def test_damaged_log_raises(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     for line in ("\0\0", "{}", "[]"):
         path.write_text(f'{{"step": 1}}\n{line}\n')
@@ -117,22 +117,24 @@ def test_a_damaged_log_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_start_reads_a_checkpoint_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_is_verified_once_per_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, path = copy_of_small_run(tmp_path), write_recipe(tmp_path)
     read, real = [], checkpoints.find_damage
 
-    def counted(folder: Path) -> Any:
+    def count_calls(folder: Path) -> Any:
         read.append(folder.name)
         return real(folder)
 
-    monkeypatch.setattr(checkpoints, "find_damage", counted)
+    monkeypatch.setattr(checkpoints, "find_damage", count_calls)
     training.fit(path, [f"run={run}"])
     assert read == ["step-00000040"]
     training.fit(path, [f"run={run}", "training.steps=41"], allow=["training.steps"])
     assert read == ["step-00000040"] * 2
 
 
-def test_a_finished_run_is_known_without_reading_it_and_damage_is_not_finished(
+def test_may_be_finished_reads_the_state_only(
     tmp_path: Path,
 ) -> None:
     run = copy_of_small_run(tmp_path)

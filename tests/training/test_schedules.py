@@ -1,4 +1,4 @@
-"""Schedules against their formulas, worked by hand."""
+"""Learning rate schedules, by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_formula(name: str) -> None:
     assert rates(name, updates) == pytest.approx(expected, abs=1e-6)
 
 
-def test_without_warmup_the_first_update_has_the_whole_rate() -> None:
+def test_without_warmup_the_first_update_has_the_full_rate() -> None:
     assert rates("constant", [1, 2], warmup=0) == pytest.approx([2.0, 2.0])
 
 

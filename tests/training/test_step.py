@@ -20,7 +20,7 @@ from attention_zoo.training.step import FAULT, OVERFLOW, Steps, check_loss
 from tests.tiers import mark_full
 from tests.training import custom_task
 from tests.training.small import (
-    RESUMED,
+    RESUME_OVERRIDES,
     arrays,
     assert_same_run,
     fit,
@@ -58,8 +58,8 @@ def values(steps: Steps) -> list[np.ndarray]:
     return [weight.numpy() for weight in steps.model.weights]
 
 
-@pytest.mark.parametrize("clip_norm", [None, 0.5], ids=["whole", "clipped"])
-def test_an_update_is_the_mean_gradient_clipped_by_its_norm(clip_norm: float | None) -> None:
+@pytest.mark.parametrize("clip_norm", [None, 0.5], ids=["unclipped", "clipped"])
+def test_update_is_the_mean_gradient_clipped_by_norm(clip_norm: float | None) -> None:
     steps = steps_of(clip_norm=clip_norm)
     kernel, bias = values(steps)
     outcome = steps.train(batches_of(X, Y, 10))
@@ -74,8 +74,8 @@ def test_an_update_is_the_mean_gradient_clipped_by_its_norm(clip_norm: float | N
         np.testing.assert_allclose(after, before - 0.1 * factor * gradient, atol=1e-6)
 
 
-class Counted(keras.layers.Layer):
-    """Adds the number of its calls in training."""
+class CallCounter(keras.layers.Layer):
+    """Add the number of training calls to the inputs."""
 
     def build(self, input_shape: Any) -> None:
         self.steps = self.add_weight(shape=(), dtype="int", initializer="zeros", trainable=False)
@@ -88,7 +88,7 @@ class Counted(keras.layers.Layer):
 
 
 class Uncompilable(keras.layers.Layer):
-    """Calls Python, which XLA cannot compile."""
+    """Layer with a Python function, which XLA cannot compile."""
 
     def call(self, x: Any) -> Any:
         nothing = tf.numpy_function(np.zeros_like, [x], tf.float32)
@@ -101,41 +101,41 @@ def test_xla_is_used_on_request_only() -> None:
         steps_of(Uncompilable(), jit=True).train(batches_of(X, Y, 10))
 
 
-@pytest.mark.parametrize("layers", [(), (Counted,)], ids=["plain", "counting updates"])
+@pytest.mark.parametrize("layers", [(), (CallCounter,)], ids=["plain", "counting updates"])
 @pytest.mark.parametrize("jit", [False, mark_full(True)], ids=["graph", "XLA"])
-def test_accumulated_batches_are_one_batch_of_their_union(jit: bool, layers: Any) -> None:
-    """Micro-batches of 4, 4 and 2 examples weigh by their size; layers count updates."""
-    found = {}
+def test_accumulated_batches_equal_one_large_batch(jit: bool, layers: Any) -> None:
+    """Micro-batches of 4, 4 and 2 examples are weighted by size; layers count updates."""
+    results = {}
     for accumulate, size in ((1, 10), (3, 4)):
-        made = [layer() for layer in layers]
-        steps = steps_of(*made, accumulate=accumulate, clip_norm=0.5, jit=jit)
+        instances = [layer() for layer in layers]
+        steps = steps_of(*instances, accumulate=accumulate, clip_norm=0.5, jit=jit)
         stream = batches_of(X, Y, size)
         outcomes = [steps.train(stream) for _ in range(4)]
-        found[accumulate] = [*values(steps), np.array([outcome.loss for outcome in outcomes])]
+        results[accumulate] = [*values(steps), np.array([outcome.loss for outcome in outcomes])]
         assert [outcome.count for outcome in outcomes] == [10] * 4
-        assert [int(layer.steps) for layer in made] == [4] * len(made)
-    for one, other in zip(found[1], found[3], strict=True):
+        assert [int(layer.steps) for layer in instances] == [4] * len(instances)
+    for one, other in zip(results[1], results[3], strict=True):
         np.testing.assert_allclose(one, other, **{"rtol": 1e-5} if layers else {"atol": 1e-6})
 
 
 @pytest.mark.full
-def test_accumulated_sentences_are_one_batch_of_their_union(tmp_path: Path) -> None:
-    """Masked token losses: a pass of 300 pairs is one batch, or 3 of different token counts."""
-    words = ["training.steps=3", "training.evaluate_every=3", "model.dropout=0"]
-    words += ["training.optimizer=sgd", "training.learning_rate=0.5"]  # Adam enlarges tiny sums
-    path, found = write_recipe(tmp_path), []
+def test_accumulated_sentence_batches_equal_one_large_batch(tmp_path: Path) -> None:
+    """Masked token losses: an epoch of 300 pairs is one batch, or 3 of different token counts."""
+    overrides = ["training.steps=3", "training.evaluate_every=3", "model.dropout=0"]
+    overrides += ["training.optimizer=sgd", "training.learning_rate=0.5"]  # Adam enlarges tiny sums
+    path, runs = write_recipe(tmp_path), []
     for size, accumulate in ((300, 1), (128, 3)):
         sizes = [f"training.batch_size={size}", f"training.accumulate={accumulate}"]
         folder = tmp_path / str(size)
-        training.fit(path, [f"run={folder}", *words, *sizes])
-        found.append(folder)
-    for one, other in zip(weights(found[0]), weights(found[1]), strict=True):
+        training.fit(path, [f"run={folder}", *overrides, *sizes])
+        runs.append(folder)
+    for one, other in zip(weights(runs[0]), weights(runs[1]), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    one, other = (records(folder)[0]["loss"] for folder in found)
+    one, other = (records(folder)[0]["loss"] for folder in runs)
     assert one == pytest.approx(other, rel=1e-6)
 
 
-def test_rows_of_an_embedding_that_repeat_are_added_before_clipping() -> None:
+def test_gradients_of_repeated_embedding_rows_are_summed_before_clipping() -> None:
     tokens = np.array([[1, 1, 1, 2]])
     keras.utils.set_random_seed(3)
     model = keras.Sequential(
@@ -147,7 +147,7 @@ def test_rows_of_an_embedding_that_repeat_are_added_before_clipping() -> None:
     np.testing.assert_allclose(np.linalg.norm(values(steps)[0] - before), 0.01, rtol=1e-5)
 
 
-def test_a_penalty_of_weights_counts_once() -> None:
+def test_weight_regularizer_is_added_once() -> None:
     def penalized() -> keras.layers.Layer:
         start = keras.initializers.GlorotUniform(seed=1)
         return keras.layers.Dense(3, kernel_initializer=start, kernel_regularizer="l2")
@@ -155,15 +155,15 @@ def test_a_penalty_of_weights_counts_once() -> None:
     steps = steps_of(penalized(), accumulate=2)
     outcome = steps.train(batches_of(X, Y, 5))
     fresh = steps_of(penalized())
-    whole = fresh.test(batches_of(X, Y, 10))
-    assert outcome.loss == pytest.approx(whole.loss, rel=1e-5)
+    full_batch = fresh.test(batches_of(X, Y, 10))
+    assert outcome.loss == pytest.approx(full_batch.loss, rel=1e-5)
     error = float(fresh.model.loss(Y, fresh.model(X)))
     penalty = float(sum(fresh.model.losses))
     assert penalty > 0.01
-    assert whole.loss == pytest.approx(10 * (error + penalty), rel=1e-5)
+    assert full_batch.loss == pytest.approx(10 * (error + penalty), rel=1e-5)
 
 
-def test_a_loss_that_is_no_mean_is_refused() -> None:
+def test_loss_that_is_not_a_mean_raises() -> None:
     check_loss(keras.losses.MeanSquaredError())
     for loss in (keras.losses.MeanSquaredError(reduction="sum"), "mse"):
         with pytest.raises(ValueError, match=r"must be a keras\.losses\.Loss that is a mean"):
@@ -172,7 +172,7 @@ def test_a_loss_that_is_no_mean_is_refused() -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("custom_task")
-def test_a_custom_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
+def test_custom_task_is_trained_by_the_loop(tmp_path: Path) -> None:
     result = training.fit(custom_task.recipe(tmp_path / "run", steps=40, evaluate_every=20))
     log = records(result.folder)
     assert [line["step"] for line in log] == [20, 40]
@@ -183,7 +183,7 @@ def test_a_custom_model_is_trained_by_the_one_loop(tmp_path: Path) -> None:
     assert error == pytest.approx(log[1]["val_loss"], rel=1e-5)
 
 
-def test_averages_follow_the_weights_by_the_formula() -> None:
+def test_moving_averages_equal_the_formula() -> None:
     weight = keras.Variable(np.array([1.0, -2.0], "float32"))
     averages = Averages([weight], 0.5)
     expected = weight.numpy()
@@ -201,7 +201,7 @@ def test_averages_follow_the_weights_by_the_formula() -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("custom_task")
-def test_the_averages_are_evaluated_and_saved_and_the_weights_trained(tmp_path: Path) -> None:
+def test_moving_averages_are_evaluated_and_saved_and_weights_are_trained(tmp_path: Path) -> None:
     plain, averaged = (
         training.fit(custom_task.recipe(tmp_path / name, ema=ema)).folder
         for name, ema in (("plain", None), ("averaged", 0.99))
@@ -220,20 +220,27 @@ def test_the_averages_are_evaluated_and_saved_and_the_weights_trained(tmp_path: 
     assert error == pytest.approx(records(averaged)[-1]["val_loss"], rel=1e-5)
 
 
-EVERYTHING = (*RESUMED, "training.accumulate=2", "training.ema=0.9", "training.optimizer=adamw")
+ALL_FEATURES = (
+    *RESUME_OVERRIDES,
+    "training.accumulate=2",
+    "training.ema=0.9",
+    "training.optimizer=adamw",
+)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
-def test_averages_accumulation_and_scale_go_on_exactly(precision: str, tmp_path: Path) -> None:
-    words = [*EVERYTHING, f"training.precision={precision}", "training.steps=24"]
+def test_averages_accumulation_and_loss_scale_resume_exactly(
+    precision: str, tmp_path: Path
+) -> None:
+    overrides = [*ALL_FEATURES, f"training.precision={precision}", "training.steps=24"]
     path = write_recipe(tmp_path)
-    training.fit(path, [f"run={tmp_path / 'whole'}", *words])
+    training.fit(path, [f"run={tmp_path / 'uninterrupted'}", *overrides])
     for batches in (11, 10):  # between two evaluations, then after one
         with pytest.raises(KeyboardInterrupt):
-            training.fit(path, [f"run={tmp_path / 'run'}", *words], [StopAfter(batches)])
-    training.fit(path, [f"run={tmp_path / 'run'}", *words])
-    assert_same_run(tmp_path / "whole", tmp_path / "run")
+            training.fit(path, [f"run={tmp_path / 'run'}", *overrides], [StopAfter(batches)])
+    training.fit(path, [f"run={tmp_path / 'run'}", *overrides])
+    assert_same_run(tmp_path / "uninterrupted", tmp_path / "run")
 
 
 @pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
@@ -251,7 +258,7 @@ def test_half_precision_is_within_five_percent_after_50_steps(
         assert losses[1][name] != losses[0][name]
 
 
-def test_a_gradient_that_overflows_lowers_the_scale_and_nothing_else() -> None:
+def test_overflow_only_lowers_the_loss_scale() -> None:
     keras.config.set_dtype_policy("mixed_float16")
     steps = steps_of(accumulate=1, ema=0.9)
     assert steps.scale is not None
@@ -268,7 +275,7 @@ def test_a_gradient_that_overflows_lowers_the_scale_and_nothing_else() -> None:
     assert int(steps.model.optimizer.iterations) == 1
 
 
-def test_the_scale_is_raised_after_2000_good_steps_and_never_below_1() -> None:
+def test_loss_scale_doubles_after_2000_finite_steps_and_is_at_least_1() -> None:
     scale = LossScale()
     scale.variables[1].assign(1998)
     scale.update(tf.constant(False))
@@ -281,23 +288,24 @@ def test_the_scale_is_raised_after_2000_good_steps_and_never_below_1() -> None:
 
 
 @pytest.mark.parametrize("jit", [False, mark_full(True)], ids=["graph", "XLA"])
-def test_nothing_changes_by_a_step_that_is_not_finite(jit: bool) -> None:
+def test_nonfinite_step_changes_no_variable(jit: bool) -> None:
     steps = steps_of(keras.layers.BatchNormalization(), ema=0.5, jit=jit)
     stream = batches_of(np.concatenate([X, X * np.nan]), np.concatenate([Y, Y]), 10)
     assert steps.train(stream).code == 0
-    kept = [*steps.model.variables, *steps.model.optimizer.variables, *steps.averages.variables]
-    before = [variable.numpy() for variable in kept]
+    optimizer, averages = steps.model.optimizer, steps.averages
+    variables = [*steps.model.variables, *optimizer.variables, *averages.variables]
+    before = [variable.numpy() for variable in variables]
     outcome = steps.train(stream)
     assert outcome.code == FAULT
     assert np.isnan(outcome.loss)
-    for variable, value in zip(kept, before, strict=True):
+    for variable, value in zip(variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value, err_msg=variable.path)
     assert steps.train(stream).code == 0
     assert np.isfinite(np.concatenate([value.ravel() for value in values(steps)])).all()
 
 
 @pytest.mark.usefixtures("custom_task")
-def test_a_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Path) -> None:
+def test_nan_stops_the_run_before_the_update_and_names_the_examples(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     recipe = custom_task.recipe(folder, {"poison": 5}, checkpoint_every=1)
     message = r"^step (\d+): the loss is nan on training examples (.*); the update was not applied"
@@ -308,20 +316,20 @@ def test_a_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Pat
     assert 5 in batches.examples(step - 1)
     assert f"examples {', '.join(map(str, batches.examples(step - 1)))};" in str(caught.value)
     assert step > 2
-    kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
-    assert kept == [f"step-{n:08d}" for n in (step - 2, step - 1)]
+    checkpoints = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert checkpoints == [f"step-{n:08d}" for n in (step - 2, step - 1)]
     for weight in weights(folder):
         assert np.isfinite(weight).all()
 
 
 @pytest.mark.usefixtures("custom_task")
-def test_skipped_updates_are_counted_and_said(
+def test_skipped_updates_are_counted_and_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = custom_task.recipe(tmp_path / "run", {"poison": 5}, on_nan="skip", steps=15)
     result = training.fit(recipe)
     log = records(result.folder)
-    assert log[-1]["skipped"] == 3  # three passes of five batches
+    assert log[-1]["skipped"] == 3  # three epochs of five batches
     assert np.isfinite([line["loss"] for line in log]).all()
     assert capsys.readouterr().out.count("the loss is nan on training examples") == 3
     state = json.loads((newest(result.folder) / "training.json").read_text())
@@ -330,7 +338,7 @@ def test_skipped_updates_are_counted_and_said(
 
 
 @pytest.mark.usefixtures("custom_task")
-def test_skipping_without_end_is_refused(tmp_path: Path) -> None:
+def test_too_many_skipped_updates_raise(tmp_path: Path) -> None:
     recipe = custom_task.recipe(
         tmp_path / "run", {"poison": 5, "size": 9}, on_nan="skip", steps=70, evaluate_every=70
     )
@@ -339,8 +347,8 @@ def test_skipping_without_end_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_losses_of_a_run_are_of_all_tokens() -> None:
-    """The mean that is logged is the whole split's, whatever its batches."""
+def test_validation_loss_is_the_mean_over_all_tokens() -> None:
+    """The logged mean is that of the split, whatever its batches."""
     folder = small_run()
     task = training.fit(folder / "recipe.yaml", [f"run={folder}"]).task
     recipe = training.read_recipe(folder / "recipe.yaml")
@@ -350,15 +358,15 @@ def test_losses_of_a_run_are_of_all_tokens() -> None:
     assert records(folder)[-1]["val_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-class Doubled(SequenceCrossEntropy):
-    """A formula of its own, and no sum of it."""
+class DoubledCrossEntropy(SequenceCrossEntropy):
+    """Loss with its own `call` and without a fused sum."""
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         return 2.0 * super().call(y_true, y_pred)
 
 
 @pytest.mark.full
-def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
+def test_subclass_of_the_loss_is_used_in_training() -> None:
     model = models.from_preset(
         "transformer_tiny",
         source_vocabulary_size=7,
@@ -369,17 +377,17 @@ def test_a_loss_with_a_formula_of_its_own_is_the_one_that_is_trained() -> None:
     )
     tokens = tf.constant([[2, 4, 5]])
     batch = ({"source": tokens, "target": tokens}, tokens, True)
-    found = []
-    for loss in (SequenceCrossEntropy(), Doubled()):
+    losses = []
+    for loss in (SequenceCrossEntropy(), DoubledCrossEntropy()):
         steps = compiled_steps(model, keras.optimizers.SGD(0.0), loss)
         assert bool(steps._options) is (type(loss) is SequenceCrossEntropy)
-        found.append(steps.test(iter(tf.data.Dataset.from_tensors(batch))).loss)
-    assert found[1] == pytest.approx(2 * found[0], rel=1e-5)
+        losses.append(steps.test(iter(tf.data.Dataset.from_tensors(batch))).loss)
+    assert losses[1] == pytest.approx(2 * losses[0], rel=1e-5)
 
 
 @pytest.mark.full
-def test_a_copying_model_is_trained_by_the_labels_probability_alone() -> None:
-    """The step's loss and count are those of the whole distribution, coverage added once."""
+def test_copying_model_is_trained_without_the_full_distribution() -> None:
+    """Loss and count equal those of the full distribution; the coverage loss is added once."""
     model = models.PointerGenerator(8, 6, 8, copies=4, coverage={"from_step": 1, "weight": 0.5})
     steps = compiled_steps(model, "adam", model.make_loss())
     rng = np.random.default_rng(0)
@@ -387,22 +395,22 @@ def test_a_copying_model_is_trained_by_the_labels_probability_alone() -> None:
     inputs = {"source": source, "target": target}
     assert steps._options == {"project": False}
     stream = batches_of(inputs, labels, 2)
-    want = float(model.make_loss()(labels, model(inputs)))
+    expected = float(model.make_loss()(labels, model(inputs)))
     outcome = steps.train(stream)
     assert outcome.count == 6
-    assert outcome.loss / 6 == pytest.approx(want, rel=1e-5)
-    want = float(model.make_loss()(labels, model(inputs)))
-    assert steps.test(stream).loss / 6 == pytest.approx(want, rel=1e-5)
+    assert outcome.loss / 6 == pytest.approx(expected, rel=1e-5)
+    expected = float(model.make_loss()(labels, model(inputs)))
+    assert steps.test(stream).loss / 6 == pytest.approx(expected, rel=1e-5)
     outcome = steps.train(stream)
-    assert outcome.loss / 6 > want + 1e-3, "the second step counts the coverage loss"
+    assert outcome.loss / 6 > expected + 1e-3, "the second step includes the coverage loss"
     assert int(model.switch.steps) == 2
     assert not np.allclose(model.attention.score.coverage_kernel, 0)
 
 
-def test_frozen_weights_are_no_statistics() -> None:
+def test_frozen_weights_are_not_moving_statistics() -> None:
     layers = [keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((3,)), *layers, keras.layers.Dropout(0.5)])
     layers[0].trainable = False
     steps = compiled_steps(model, keras.optimizers.SGD())
-    kept = [variable.path.rpartition("/")[2] for variable in steps.statistics]
-    assert kept == ["moving_mean", "moving_variance"]
+    names = [variable.path.rpartition("/")[2] for variable in steps.statistics]
+    assert names == ["moving_mean", "moving_variance"]

@@ -1,4 +1,4 @@
-"""Signals end a run where it goes on exactly, and one folder has one trainer."""
+"""Signals stop a run so that it resumes exactly; the run lock admits one process per folder."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ import pytest
 from attention_zoo import training
 from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.stopping import Stopped, stop_requests
-from tests.training.small import RESUMED, assert_same_run, newest, write_recipe
+from tests.training.small import RESUME_OVERRIDES, assert_same_run, newest, write_recipe
 
 
 @pytest.fixture(autouse=True)
-def _interrupts_are_heard() -> Iterator[None]:
-    """A shell starts what it runs in the background with SIGINT ignored."""
+def _enable_sigint() -> Iterator[None]:
+    """Enable SIGINT, which background processes of a shell ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-class Signal(keras.callbacks.Callback):
-    """Sends this process a signal at the n-th call of one of its hooks."""
+class SendSignal(keras.callbacks.Callback):
+    """Send this process a signal at the n-th call of a hook."""
 
     def __init__(self, hook: str, call: int, number: int) -> None:
         super().__init__()
         self.left, self.number = call, number
         setattr(self, hook, self._count)
 
-    def _count(self, *given: Any, **named: Any) -> None:
+    def _count(self, *arguments: Any, **keywords: Any) -> None:
         self.left -= 1
         if self.left == 0:
             os.kill(os.getpid(), self.number)
 
 
-class Swallowed(Signal):
-    """Replaces the exception of the signal, as TensorFlow does while it traces a search."""
+class ReplaceException(SendSignal):
+    """Replace the exception of the signal, as TensorFlow does while it traces a search."""
 
-    def _count(self, *given: Any, **named: Any) -> None:
+    def _count(self, *arguments: Any, **keywords: Any) -> None:
         try:
-            super()._count(*given, **named)
+            super()._count(*arguments, **keywords)
         except Stopped:
             raise SystemError("bad argument to internal function") from None
 
@@ -60,7 +60,7 @@ MOMENTS = {
     "between two steps": ("on_train_batch_begin", 6, 6),
     "after the step before an evaluation": ("on_train_batch_end", 20, 20),
     "in an evaluation": ("on_test_batch_end", 2, 20),
-    "in an evaluation, as another exception": ("on_test_batch_end", 3, 20, Swallowed),
+    "in an evaluation, as another exception": ("on_test_batch_end", 3, 20, ReplaceException),
     "in the last evaluation": ("on_test_batch_begin", 4, 40),
     "before the first step": ("on_train_batch_begin", 1, 1),
 }
@@ -68,26 +68,28 @@ MOMENTS = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_signal_loses_nothing(moment: str, whole: Path, tmp_path: Path) -> None:
+def test_run_stopped_by_a_signal_resumes_exactly(
+    moment: str, uninterrupted_run: Path, tmp_path: Path
+) -> None:
     hook, call, step, *kind = MOMENTS[moment]
     path, folder = write_recipe(tmp_path), tmp_path / "run"
     number = signal.SIGTERM if call % 2 else signal.SIGINT
     handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
-    callback = (*kind, Signal)[0](hook, call, number)
+    callback = (*kind, SendSignal)[0](hook, call, number)
     with pytest.raises(Stopped, match="run the same command to resume") as caught:
-        training.fit(path, [f"run={folder}", *RESUMED], [callback])
+        training.fit(path, [f"run={folder}", *RESUME_OVERRIDES], [callback])
     assert caught.value.number == number
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert newest(folder).name == f"step-{step:08d}"
-    training.fit(path, [f"run={folder}", *RESUMED])
-    assert_same_run(whole, folder)
+    training.fit(path, [f"run={folder}", *RESUME_OVERRIDES])
+    assert_same_run(uninterrupted_run, folder)
 
 
 @pytest.mark.full
-def test_a_signal_while_answers_are_measured(tmp_path: Path) -> None:
-    """Searching for a metric is part of an evaluation."""
-    page = [f"run={tmp_path / 'run'}", "training.monitor=bleu", "training.monitor_size=3"]
-    page += ["training.steps=2", "training.evaluate_every=2"]
+def test_signal_while_metrics_are_computed(tmp_path: Path) -> None:
+    """Decoding for a metric is part of an evaluation."""
+    overrides = [f"run={tmp_path / 'run'}", "training.monitor=bleu", "training.monitor_size=3"]
+    overrides += ["training.steps=2", "training.evaluate_every=2"]
     path = write_recipe(tmp_path)
 
     class Late(keras.callbacks.Callback):
@@ -96,24 +98,24 @@ def test_a_signal_while_answers_are_measured(tmp_path: Path) -> None:
             alarm.start()
 
     with pytest.raises(Stopped):
-        training.fit(path, page, [Late()])
+        training.fit(path, overrides, [Late()])
     assert not (tmp_path / "run" / "log.jsonl").exists()
-    assert training.fit(path, page).step == 2
+    assert training.fit(path, overrides).step == 2
     assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 1
 
 
-def test_other_faults_stay_what_they_are() -> None:
+def test_other_exceptions_are_unchanged() -> None:
     with stop_requests() as request:
         request.at_once = True
         with pytest.raises(SystemError), request.kept():  # no signal came
             raise SystemError
         request.at_once = False
-        os.kill(os.getpid(), signal.SIGINT)  # to be heeded after the step that fails
+        os.kill(os.getpid(), signal.SIGINT)  # would stop the run after the step that fails
         with pytest.raises(SystemError), request.kept():
             raise SystemError
 
 
-def test_a_second_signal_acts_as_ever() -> None:
+def test_second_signal_interrupts_at_once() -> None:
     with stop_requests() as request:
         os.kill(os.getpid(), signal.SIGINT)
         assert request.number == signal.SIGINT
@@ -122,7 +124,7 @@ def test_a_second_signal_acts_as_ever() -> None:
     assert not isinstance(caught.value, Stopped)
 
 
-def test_what_is_ignored_stays_ignored() -> None:
+def test_ignored_signals_stay_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
     try:
         with stop_requests() as request:
@@ -135,7 +137,7 @@ def test_what_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_threads_get_no_signals() -> None:
+def test_threads_do_not_handle_signals() -> None:
     seen = []
 
     def work() -> None:
@@ -149,35 +151,35 @@ def test_threads_get_no_signals() -> None:
     assert seen == [(None, before)]
 
 
-HOLD = """
+HOLD_LOCK = """
 import sys
 from pathlib import Path
 from attention_zoo.training.lock import hold_run_lock
 with hold_run_lock(Path(sys.argv[1])):
-    print("held", flush=True)
+    print("locked", flush=True)
     sys.stdin.read()
 """
 
 
 @pytest.mark.full
-def test_one_folder_has_one_trainer(tmp_path: Path) -> None:
+def test_folder_in_use_raises(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    command = [sys.executable, "-c", HOLD, str(folder)]
+    command = [sys.executable, "-c", HOLD_LOCK, str(folder)]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as other:
         assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+        assert other.stdout.readline() == "locked\n"
         message = (
             rf"run: is being trained by process {other.pid} on .*; wait for it, stop it, or use"
         )
         with pytest.raises(ValueError, match=message):
             training.fit(write_recipe(tmp_path), [f"run={folder}"])
         other.kill()
-    with hold_run_lock(folder):  # that of a dead one is no lock
+    with hold_run_lock(folder):  # the lock of a killed process is free
         (folder / "recipe.yaml").touch()
     assert folder.is_dir()
 
 
-def test_nothing_is_left_of_a_run_that_came_to_nothing(tmp_path: Path) -> None:
+def test_failed_start_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(KeyError), hold_run_lock(tmp_path / "runs" / "mine"):
         raise KeyError
     (tmp_path / "own").mkdir()
@@ -186,48 +188,48 @@ def test_nothing_is_left_of_a_run_that_came_to_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 
-def test_starts_that_fail_at_once_never_hold_one_folder_together(tmp_path: Path) -> None:
-    """Each that comes to nothing removes the lock while others take it."""
-    folder, inside, together, held = tmp_path / "runs" / "run", [], [], []
+def test_concurrent_failing_starts_never_share_the_lock(tmp_path: Path) -> None:
+    """Each start that fails removes the lock while others acquire it."""
+    folder, holders, overlaps, acquired = tmp_path / "runs" / "run", [], [], []
 
     def start() -> None:
         for _ in range(60):
             with suppress(ValueError), hold_run_lock(folder):
-                inside.append(1)
-                held.append(1)
-                together.append(len(inside) > 1 or not (folder / "lock").exists())
-                inside.pop()
+                holders.append(1)
+                acquired.append(1)
+                overlaps.append(len(holders) > 1 or not (folder / "lock").exists())
+                holders.pop()
 
     threads = [threading.Thread(target=start) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(held) > 10
-    assert not any(together)
+    assert len(acquired) > 10
+    assert not any(overlaps)
 
 
-def test_a_lock_that_is_removed_while_it_is_taken_is_taken_anew(
+def test_lock_removed_while_it_is_acquired_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, real = tmp_path / "run", fcntl.flock
 
-    def late(file: Any, how: int) -> None:
+    def remove_folder_after_lock(file: Any, how: int) -> None:
         monkeypatch.setattr(fcntl, "flock", real)
         real(file, how)
         shutil.rmtree(folder)
 
-    monkeypatch.setattr(fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", remove_folder_after_lock)
     with hold_run_lock(folder):
         assert (folder / "lock").read_text().startswith(f"process {os.getpid()} ")
         with pytest.raises(ValueError, match="is being trained by process"), hold_run_lock(folder):
             pass
 
 
-def test_a_file_system_without_locks_is_refused(
+def test_file_system_without_locks_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lock that is a mere file would stay behind a killed process."""
+    """A lock that is only a file would outlive a killed process."""
 
     def unsupported(file: Any, how: int) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
@@ -240,7 +242,7 @@ def test_a_file_system_without_locks_is_refused(
         pass
 
 
-def test_a_run_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_run_folder_that_is_a_file_raises(tmp_path: Path) -> None:
     (tmp_path / "run").touch()
     with pytest.raises(FileExistsError, match="run"), hold_run_lock(tmp_path / "run"):
         pass
