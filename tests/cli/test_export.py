@@ -17,7 +17,7 @@ LINES = generate_dates(3, split="test", max_phrases=1).sources
 
 
 @pytest.mark.full
-def test_what_is_exported_answers_like_predict(
+def test_exported_model_predicts_like_the_task(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"beam_width": 3, "n_best": 2}
@@ -36,7 +36,7 @@ def test_what_is_exported_answers_like_predict(
 
 
 @pytest.mark.full
-def test_a_captioner_is_exported_with_the_size_of_its_images(
+def test_captioner_is_exported_with_its_image_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     captioners.untrained(max_target_length=5).save(tmp_path / "run")

@@ -30,7 +30,7 @@ training: {steps: 2, evaluate_every: 2, batch_size: 2, jit: false}
 
 
 def attention_zoo(*words: object, text: str = "") -> subprocess.CompletedProcess[str]:
-    """The program in a process of its own."""
+    """Run the program in a subprocess."""
     command = [sys.executable, "-c", PROGRAM, *map(str, words)]
     streams = {"input": text, "capture_output": True, "encoding": "utf-8", "timeout": 120}
     return subprocess.run(command, **streams, env=ENVIRONMENT, check=False)
@@ -49,7 +49,7 @@ def output(capsys: Capture, *words: object) -> str:
 
 
 def refused(capsys: Capture, *words: object) -> str:
-    """The one line that refuses a command."""
+    """Return the one-line error of a command that fails."""
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
     assert err.startswith("attention-zoo: error: ")
@@ -92,7 +92,7 @@ def test_version(capsys: Capture) -> None:
     assert run(capsys, "--version")[0] == 0
 
 
-def test_train_goes_on_with_the_same_command(tmp_path: Path, capsys: Capture) -> None:
+def test_train_resumes_with_the_same_command(tmp_path: Path, capsys: Capture) -> None:
     out = output(capsys, "train", write_recipe(tmp_path), f"run={small_run()}")
     assert "nothing to do" in out
     assert f"attention-zoo evaluate {small_run()}" in out
@@ -166,7 +166,7 @@ def test_evaluate_writes_results(tmp_path: Path, capsys: Capture) -> None:
         ("export RUN deep/new --format onnx", "unknown export format 'onnx'"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(
+def test_errors_are_one_line_and_leave_no_files(
     words: str, message: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_folder = str(small_run().resolve())
@@ -176,7 +176,7 @@ def test_mistakes_are_one_line_and_leave_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
-def test_no_words_at_all(capsys: Capture) -> None:
+def test_no_arguments(capsys: Capture) -> None:
     code, out, _ = run(capsys)
     assert (code, "usage: attention-zoo" in out) == (2, True)
 
@@ -201,7 +201,7 @@ def test_changes_are_allowed_by_name(tmp_path: Path, capsys: Capture) -> None:
     assert "--allow patience: unknown recipe key" in refused(capsys, *words, "--allow", "patience")
 
 
-def test_a_full_disk_is_one_line(
+def test_full_disk_is_a_one_line_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -213,7 +213,7 @@ def test_a_full_disk_is_one_line(
 
 
 @pytest.mark.full
-def test_a_reader_that_leaves_is_no_mistake() -> None:
+def test_closed_output_pipe_is_no_error() -> None:
     command = [sys.executable, "-c", PROGRAM, "--help"]
     process = subprocess.Popen(command, stdout=-1, stderr=-1, env=ENVIRONMENT)
     assert process.stdout is not None

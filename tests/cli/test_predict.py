@@ -17,13 +17,13 @@ LINES = generate_dates(5, split="test", max_phrases=1).sources
 
 
 def predict(capsys: Capture, folder: Path, content: bytes, *words: str) -> tuple[int, str, str]:
-    """The command on a file of this content."""
+    """Run `predict` on a file with this content."""
     (folder / "in.txt").write_bytes(content)
     return run(capsys, "predict", small_run(), folder / "in.txt", *words)
 
 
 @pytest.mark.full
-def test_one_line_a_line(tmp_path: Path, capsys: Capture) -> None:
+def test_one_output_line_per_input_line(tmp_path: Path, capsys: Capture) -> None:
     expected = [answer.text for answer in tasks.load(small_run()).predict(LINES, beam_width=2)]
     for end in ("\n", "\r\n"):
         content = end.join(LINES).encode() + end.encode()
@@ -86,7 +86,7 @@ def test_pictures(tmp_path: Path, capsys: Capture) -> None:
         (b"on", "other.txt", "other.txt: predict reads one file"),
     ],
 )
-def test_mistakes(
+def test_invalid_input_is_located(
     content: bytes, words: str, message: str, tmp_path: Path, capsys: Capture
 ) -> None:
     code, out, err = predict(capsys, tmp_path, content, *words.split())
@@ -94,14 +94,14 @@ def test_mistakes(
     assert message in err
 
 
-def test_no_such_file(tmp_path: Path, capsys: Capture) -> None:
+def test_missing_file_raises(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "in.txt").write_text("on")
     message = refused(capsys, "predict", small_run(), tmp_path / "in.tx")
     assert "in.tx: no such file; did you mean" in message
 
 
 @pytest.mark.full
-def test_unknown_words_are_named_beside_the_answer(tmp_path: Path, capsys: Capture) -> None:
+def test_unknown_words_are_reported(tmp_path: Path, capsys: Capture) -> None:
     known, strange = LINES[0].encode(), b"qqq " + LINES[0].encode()
     assert predict(capsys, tmp_path, known, "--allow-unknown")[2] == ""
     code, out, err = predict(capsys, tmp_path, strange, "--allow-unknown")
@@ -111,7 +111,7 @@ def test_unknown_words_are_named_beside_the_answer(tmp_path: Path, capsys: Captu
     assert err.rstrip().endswith("(position 1)")
 
 
-def test_models_that_read_marked_words_answer_no_lines(tmp_path: Path, capsys: Capture) -> None:
+def test_taggers_of_marked_words_reject_lines(tmp_path: Path, capsys: Capture) -> None:
     tokenizer = train_tokenizer("whitespace", ["a b"], 10)
     model = models.RecurrentTagger(6, ["O"], embedding_dim=4, units=4, marks=True)
     tasks.Tagging(model, tokenizer).save(tmp_path / "task")
@@ -150,7 +150,7 @@ def test_attention_of_a_tagger_is_drawn_as_one_picture(tmp_path: Path, capsys: C
 
 
 @pytest.mark.full
-def test_lines_are_paths_of_images_where_captions_are_written(
+def test_captioner_reads_lines_as_image_paths(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = captioners.untrained()
@@ -182,7 +182,7 @@ def test_lines_are_paths_of_images_where_captions_are_written(
 
 
 @pytest.mark.full
-def test_lines_seek_among_the_images_of_a_folder(
+def test_retriever_searches_the_images_of_a_folder(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = retrievers.untrained()
@@ -214,7 +214,7 @@ def test_lines_seek_among_the_images_of_a_folder(
         (["run", "in.txt"], "task retrieval needs images to search; add --images FOLDER"),
         (["run", "in.txt", "--images", "no"], "--images no: no such folder"),
         (["run", "in.txt", "--images", "none"], "--images none: no file ends in .jpg, "),
-        (["run", "blank.txt", "--images", "all"], "blank.txt:1 has no words: ''"),
+        (["run", "blank.txt", "--images", "all"], "blank.txt:1 has no tokens, got ''"),
         (["captioner", "in.txt", "--images", "all"], "--images all: task captioning does not sear"),
     ):
         assert refused(capsys, "predict", *words).startswith(f"attention-zoo: error: {message}")

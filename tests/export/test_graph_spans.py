@@ -1,4 +1,4 @@
-"""Spans read in a graph are those of `read_spans`, whatever the tags."""
+"""Spans computed in the exported graph equal those of `read_spans`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attention_zoo.metrics import Span, read_spans
 @pytest.mark.full
 @pytest.mark.parametrize("kinds", [("",), ("-X", "-B-Y")])
 @pytest.mark.parametrize("scheme", ["BIO", "IOB1", "BIOES", "BMES"])
-def test_spans_are_those_that_are_read(scheme: str, kinds: tuple[str, ...]) -> None:
+def test_spans_equal_read_spans(scheme: str, kinds: tuple[str, ...]) -> None:
     letters = ops.TAG_SCHEMES.get(scheme)().letters()
     names = [*(f"{letter}{kind}" for letter in letters for kind in kinds), "O"]
     rng = np.random.default_rng(0)
@@ -40,7 +40,7 @@ def test_spans_are_those_that_are_read(scheme: str, kinds: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize("scheme", ["BIO", None])
-def test_nothing_has_no_spans(scheme: str | None) -> None:
+def test_empty_sentences_have_no_spans(scheme: str | None) -> None:
     module = GraphSpans(["B-X", "O"], scheme)
     for rows in ([], [[]], [[1, 1], []], [] if scheme else [[0, 1], [0]]):
         tags = tf.RaggedTensor.from_row_lengths(
@@ -51,6 +51,6 @@ def test_nothing_has_no_spans(scheme: str | None) -> None:
             assert part.to_list() == [[] for _ in rows]
 
 
-def test_a_tag_of_another_scheme_is_refused() -> None:
+def test_tag_of_another_scheme_raises() -> None:
     with pytest.raises(ValueError, match="tag 'E-X' is not a BIO tag"):
         GraphSpans(["O", "E-X"], "BIO")

@@ -1,4 +1,4 @@
-"""An export answers as the task does, in a process that has TensorFlow alone."""
+"""Exported models predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attention_zoo.export import export
 from attention_zoo.tasks import LanguageModeling, Translation
 from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
 from tests.export.alone import answers_alone, run_exported_eagerly
-from tests.tasks.test_language_modeling import TEXTS, writer
+from tests.tasks.test_language_modeling import TEXTS, make_task
 from tests.tasks.translators import untrained
 from tests.training import custom_task
 
@@ -53,7 +53,7 @@ def served(folder: Path, texts: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def assert_same(answers: dict[str, Any], task: Translation, texts: Sequence[str]) -> None:
-    """What is served is what `predict` gives."""
+    """Assert that served outputs equal those of `predict`."""
     for row, best in enumerate(task.predict(texts)):
         for n, want in enumerate((best, *best.alternatives)):
             words, length = len(want.tokens), len(want.token_scores)
@@ -84,7 +84,7 @@ def exported_outputs() -> dict[str, tuple[Any, list[str], Any]]:
     tasks = {
         "translation": (translator(max_length=2), SOURCES[:2]),
         "language_modeling": (
-            replace_search(writer("word"), max_length=3, forced_tokens={1: END}),
+            replace_search(make_task("word"), max_length=3, forced_tokens={1: END}),
             TEXTS[:1],
         ),
     }
@@ -103,7 +103,7 @@ def test_the_exported_module_equals_the_task(
 
 
 @pytest.mark.full
-def test_tensorflow_alone_answers_like_the_task(tmp_path: Path) -> None:
+def test_tensorflow_process_predicts_like_the_task(tmp_path: Path) -> None:
     task = translator(beam_width=3, n_best=2, length_penalty="average")
     folder = export(task, tmp_path / "served")
     ((answers, _),) = answers_alone([folder], [SOURCES])[0]
@@ -145,7 +145,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
-def test_every_option_is_exported(name: str, tmp_path: Path) -> None:
+def test_every_search_option_is_exported(name: str, tmp_path: Path) -> None:
     task = translator(**CASES[name])
     folder = export(task, tmp_path / "served")
     for texts in (SOURCES, SOURCES[3:]):
@@ -200,7 +200,7 @@ def test_relative_positions_are_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_predict_refuses_is_refused(tmp_path: Path) -> None:
+def test_input_that_predict_rejects_raises(tmp_path: Path) -> None:
     task = translator("seq2seq_initial_small")
     folder = export(task, tmp_path / "served")
     long = " ".join(["cat"] * 61)
@@ -210,7 +210,7 @@ def test_what_predict_refuses_is_refused(tmp_path: Path) -> None:
         served(folder, ["a cat", long])
 
 
-def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
+def test_failed_export_leaves_no_folder(tmp_path: Path) -> None:
     task = translator("seq2seq_initial_small")
     (tmp_path / "there").mkdir()
     with pytest.raises(ValueError, match=r"there: already exists; choose another"):
@@ -226,7 +226,7 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["there"]
 
 
-def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
+def test_task_without_export_raises(tmp_path: Path) -> None:
     task = custom_task.Regression(keras.Sequential())
     with pytest.raises(ValueError, match="task regression does not support export"):
         export(task, tmp_path / "new")
@@ -242,7 +242,7 @@ def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
     ],
     ids=lambda task: task.name,
 )
-def test_rules_of_tasks_without_search_are_refused(task: Any, tmp_path: Path) -> None:
+def test_rules_of_tasks_without_search_raise(task: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"rules need a search, but {task.name} has no search"):
         export(task, tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
     assert not list(tmp_path.iterdir())
@@ -260,17 +260,17 @@ WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", WRITERS)
-def test_texts_go_on(tmp_path: Path, name: str) -> None:
+def test_language_model_continues_texts(tmp_path: Path, name: str) -> None:
     kind, search = WRITERS[name]
-    task = replace_search(writer(kind), **search)
+    task = replace_search(make_task(kind), **search)
     texts = [*TEXTS[:4], "a bird"]
     answers = read(served(export(task, tmp_path / "served"), texts))
     assert_same(answers, task, texts)
 
 
 @pytest.mark.full
-def test_texts_that_leave_no_room_are_refused(tmp_path: Path) -> None:
-    folder = export(replace_search(writer(), max_length=20), tmp_path / "served")
+def test_prompts_over_the_limit_raise(tmp_path: Path) -> None:
+    folder = export(replace_search(make_task(), max_length=20), tmp_path / "served")
     for length, message in ((20, "source.*20.*limit is.*19"), (13, "could exceed max_length of")):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             served(folder, ["a cat", " ".join(["cat"] * length)])

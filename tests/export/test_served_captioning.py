@@ -1,4 +1,4 @@
-"""An exported captioner answers as the task does, in a process that has TensorFlow alone."""
+"""Exported captioners predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_no_images(kind: str, exported_outputs: ExportedOutputs) -> None:
     assert shapes.get("attention", [0, count, 0, 3, 3]) == [0, count, 0, 3, 3]
 
 
-def test_a_bad_image_is_refused(exported_outputs: ExportedOutputs) -> None:
+def test_invalid_image_raises(exported_outputs: ExportedOutputs) -> None:
     strange, cut = exported_outputs["soft"][3:]
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)

@@ -1,4 +1,4 @@
-"""An exported model of glimpses answers as the task does, in a process of TensorFlow alone."""
+"""Exported glimpse models predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_no_images(kind: str, exported_outputs: ExportedOutputs) -> None:
     }
 
 
-def test_a_bad_image_is_refused(exported_outputs: ExportedOutputs) -> None:
+def test_invalid_image_raises(exported_outputs: ExportedOutputs) -> None:
     strange, cut = exported_outputs["grey"][3:]
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)
 
 
-def test_greys_are_those_of_the_task_where_they_lie_between_two() -> None:
+def test_rounding_of_grey_values_equals_the_task() -> None:
     levels = np.stack(np.meshgrid(*[np.arange(0, 256, 3)] * 3), -1).reshape(-1, 3)
     between = levels[levels @ [299, 587, 114] % 1000 == 500][: 4 * 12 * 12]
     squares = between.reshape(4, 12, 12, 3).astype("uint8")
@@ -106,7 +106,7 @@ def test_greys_are_those_of_the_task_where_they_lie_between_two() -> None:
     np.testing.assert_array_equal(np.stack(wants)[..., 0], down + odd)  # to the even one
 
 
-def test_of_double_precision() -> None:
+def test_double_precision() -> None:
     settings = task("coloured").model.settings
     model = RecurrentAttentionModel(**settings, dtype=keras.dtype_policies.get("float64"))
     randomise(model)

@@ -1,4 +1,4 @@
-"""An exported retriever answers as the task does, in a process that has TensorFlow alone."""
+"""Exported retrievers predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FOUND = {"words attend": 2, "regions attend": 1}
 
 @functools.cache
 def task(kind: str, dtype: str = "float32") -> Retrieval:
-    """Retrievers with random weights: of words or subwords, that find two images or one."""
+    """Return a retriever with random weights, of words or subwords, with two results or one."""
     words = train_tokenizer("whitespace" if FOUND[kind] == 2 else "subword", KNOWN, 60, True)
     sizes: dict[str, Any] = {"embedding_dim": 5, "units": 6, "encoder": {"filters": [4, 5]}}
     model = CrossAttentionRetriever(
@@ -98,7 +98,7 @@ def test_no_images_or_no_texts(kind: str, exported_outputs: ExportedOutputs) -> 
         assert shapes["attention"] == [columns, count, longest, 3, 3]
 
 
-def test_what_the_task_refuses_is_refused(exported_outputs: ExportedOutputs) -> None:
+def test_input_that_the_task_rejects_raises(exported_outputs: ExportedOutputs) -> None:
     empty, strange, cut = exported_outputs["words attend"][5:]
     assert re.search(r"text.*1.*is empty", empty)
     assert "the image is neither JPEG nor PNG" in strange
@@ -106,7 +106,7 @@ def test_what_the_task_refuses_is_refused(exported_outputs: ExportedOutputs) -> 
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
-def test_of_any_policy(policy: str) -> None:
+def test_dtype_policies(policy: str) -> None:
     own = task("words attend", policy)
     module = ServedRetrieval(own)
     served = module.serve(tf.constant(IMAGES), tf.constant(TEXTS))

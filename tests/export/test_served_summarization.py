@@ -1,4 +1,4 @@
-"""An exported summarizer answers as the task does, in a process that has TensorFlow alone."""
+"""Exported summarizers predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ KINDS = ("pointer generator", "Transformer", "attention alone")
 
 
 @functools.cache
-def wanted(kind: str) -> list[Summary]:
-    """What the task answers to all texts that it takes."""
+def expected_results(kind: str) -> list[Summary]:
+    """Return the task's predictions for all valid texts."""
     return task(kind).predict([*TEXTS, LONG] if task(kind).truncate_source else TEXTS)
 
 
@@ -98,8 +98,8 @@ def assert_numbers(got: list[float], want: Sequence[float]) -> None:
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_exported_outputs_equal_predictions(kind: str, exported_outputs: ExportedOutputs) -> None:
     (several, _), (one, _), *_ = exported_outputs[kind]
-    assert_same(several, wanted(kind)[:4])
-    assert_same(one, wanted(kind)[2:3])
+    assert_same(several, expected_results(kind)[:4])
+    assert_same(one, expected_results(kind)[2:3])
 
 
 def test_unknown_tokens_are_replaced() -> None:
@@ -109,7 +109,7 @@ def test_unknown_tokens_are_replaced() -> None:
 
 
 @pytest.mark.full
-def test_words_that_the_vocabulary_has_not_are_copied(exported_outputs: ExportedOutputs) -> None:
+def test_out_of_vocabulary_words_are_copied(exported_outputs: ExportedOutputs) -> None:
     """Such words stand in summaries, and their origins are places where they stand.
 
     Of an article only 4 have an id; the others are unknown.
@@ -137,14 +137,15 @@ def test_no_articles(kind: str, exported_outputs: ExportedOutputs) -> None:
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
-def test_an_empty_article_is_refused(kind: str, exported_outputs: ExportedOutputs) -> None:
+def test_empty_article_raises(kind: str, exported_outputs: ExportedOutputs) -> None:
     assert re.search(r"source.*2.*is empty", exported_outputs[kind][3])
 
 
 @pytest.mark.full
-def test_a_long_article_is_cut_or_refused(exported_outputs: ExportedOutputs) -> None:
+def test_long_article_is_truncated_or_raises(exported_outputs: ExportedOutputs) -> None:
     assert re.search(r"source.*1.*27.*the limit is.*20", exported_outputs["attention alone"][-1])
     answers, _ = exported_outputs["pointer generator"][-1]
     assert answers["source_truncated"] == [False, True]
-    assert_same(answers, [wanted("pointer generator")[0], wanted("pointer generator")[4]])
+    expected = expected_results("pointer generator")
+    assert_same(answers, [expected[0], expected[4]])
     assert len(answers["source_tokens"][1]) == LIMIT

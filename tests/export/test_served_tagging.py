@@ -1,4 +1,4 @@
-"""An exported tagger answers as the task does, in a process that has TensorFlow alone."""
+"""Exported taggers predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_exported_outputs_equal_predictions(kind: str, exported_outputs: Exporte
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
-def test_constrained_tags_keep_the_scheme(kind: str, exported_outputs: ExportedOutputs) -> None:
+def test_constrained_tags_follow_the_scheme(kind: str, exported_outputs: ExportedOutputs) -> None:
     answers, _ = exported_outputs[kind][BATCHES.index(RANDOM)]
     tags = [row[:size] for row, size in zip(answers["tags"], answers["lengths"], strict=True)]
     assert [len(row) for row in tags] == [len(text.split()) for text in RANDOM]
@@ -155,13 +155,13 @@ def test_no_sentences(kind: str, exported_outputs: ExportedOutputs) -> None:
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
-def test_what_predict_refuses_is_refused(kind: str, exported_outputs: ExportedOutputs) -> None:
+def test_input_that_predict_rejects_raises(kind: str, exported_outputs: ExportedOutputs) -> None:
     empty, long = exported_outputs[kind][-2:]
     assert re.search(r"source.*1.*is empty", empty)
     assert re.search(r"source.*0.*31.*the limit is.*30", long)
 
 
-def test_more_tokens_than_places_are_refused() -> None:
+def test_more_tokens_than_positions_raise() -> None:
     module = ServedTagging(task("subwords"))
     module._limits = (30, 40)
     assert len(module._checks(tf.constant([2, 30]), tf.constant([2, 40]))) == 3
@@ -169,7 +169,7 @@ def test_more_tokens_than_places_are_refused() -> None:
         module._checks(tf.constant([2, 30]), tf.constant([2, 41]))
 
 
-def test_what_has_no_export_is_refused(tmp_path: Path) -> None:
+def test_tagger_without_export_raises(tmp_path: Path) -> None:
     own = task("subwords")
     settings = {**own.model.settings, "marks": True}
     marked = Tagging(models.RecurrentTagger(**settings), own.tokenizer)

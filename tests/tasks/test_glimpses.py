@@ -1,4 +1,4 @@
-"""What images are of, told from glimpses."""
+"""Classification of images from glimpses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_fields_of_a_prediction() -> None:
         np.testing.assert_array_equal(answer.image, image)
 
 
-def test_colours_become_grey_where_the_model_sees_none(tmp_path: Path) -> None:
+def test_colour_images_become_grey_for_a_greyscale_model(tmp_path: Path) -> None:
     task = task_of()
     Image.new("RGB", (12, 12), (200, 100, 0)).save(tmp_path / "a.png")
     (answer,) = task.predict([tmp_path / "a.png"])
@@ -106,5 +106,5 @@ def test_evaluate_agrees_with_predict() -> None:
         r"^model must be a models\.RecurrentAttentionModel, got RNNSearch",
     ),
 )
-def test_bad_input(call: Any) -> None:
+def test_invalid_input_raises(call: Any) -> None:
     call(task_of())

@@ -1,4 +1,4 @@
-"""The place that a copied token came from."""
+"""Source positions of copied tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_origins_by_hand() -> None:
     assert found == (2, 3, -1)  # where the word stands, not where most was looked; the third said
 
 
-def test_a_word_that_is_not_there_came_from_nowhere() -> None:
+def test_word_that_is_not_in_the_source_has_no_origin() -> None:
     assert origins([5], [6], np.ones((1, 1)), [0.9]) == (-1,)
 
 
