@@ -1,4 +1,4 @@
-"""The pages' Python runs as it stands there."""
+"""The Python code of the documentation pages runs unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.layers.running import array
 from tests.models.public.checkpoints import GOLDEN
 from tests.test_hub import mock_hub
 from tests.test_migration import load_case
-from tests.training.small import PAGE, write_recipe
+from tests.training.small import RECIPE, write_recipe
 
 DOCS = Path(__file__).parents[1] / "docs"
 TFA = DOCS / "migrating-from-tfa.md"
@@ -41,7 +41,7 @@ gather_tree_from_array hardmax monotonic_attention safe_cumprod sequence_loss ti
 
 
 def python_of(name: str) -> str:
-    """All Python of a page, one block after the other."""
+    """Return all Python code blocks of a page, joined."""
     return "\n".join(
         re.findall(r"```python\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL)
     )
@@ -60,7 +60,7 @@ def run_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
 
 
 def commands_of(name: str, run: str) -> list[list[str]]:
-    """What follows `attention-zoo` in each line of a page's shell, with this run for RUN."""
+    """Return the arguments of each `attention-zoo` command of a page, with `run` for RUN."""
     blocks = re.findall(r"```sh\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL)
     lines = [shlex.split(line) for block in blocks for line in block.splitlines()]
     assert all(line[0] == "attention-zoo" for line in lines)
@@ -132,13 +132,13 @@ def test_migrating(run_page: Any) -> None:
     np.testing.assert_allclose(array(outputs), case["outputs_attention"], atol=1e-5, rtol=1e-5)
 
 
-def test_every_name_of_ours_on_the_page_exists() -> None:
+def test_every_name_of_this_package_on_the_page_exists() -> None:
     text = TFA.read_text("utf-8")
     for module, name in re.findall(r"`(?:az\.)?(layers|decoding|losses)\.(\w+)", text):
         assert hasattr(getattr(az, module), name), f"{module}.{name}"
 
 
-def test_every_name_of_theirs_is_on_the_page() -> None:
+def test_every_name_of_tfa_is_on_the_page() -> None:
     table = TFA.read_text("utf-8").split("## Names")[1].split("## Weights")[0]
     left = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     words = {word for cell in left for word in re.findall(r"\w+", cell)}
@@ -146,7 +146,7 @@ def test_every_name_of_theirs_is_on_the_page() -> None:
 
 
 def gallery() -> Any:
-    """The script that generates the gallery."""
+    """Return the module that generates the gallery."""
     return SimpleNamespace(**runpy.run_path(str(DOCS / "make_gallery.py")))
 
 
@@ -226,7 +226,9 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
 def test_training(run_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the page, `hf://` is the hub; here it has one small model."""
     mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
-    page = PAGE.replace("steps: 40", "steps: 4").replace("evaluate_every: 20", "evaluate_every: 4")
+    page = RECIPE.replace("steps: 40", "steps: 4").replace(
+        "evaluate_every: 20", "evaluate_every: 4"
+    )
     names = run_page("training.md", recipe=write_recipe(tmp_path, page))
     assert (names["first"].step, names["more"].step, names["tuned"].step) == (4, 8, 4)
     one, other = (names[name].task.model.encoder.weights for name in ("more", "tuned"))
@@ -322,7 +324,7 @@ def test_retrieval(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in out for name in ("image_recall1", "text_recall10", "mass_in_boxes"))
 
 
-def test_scaling_names_options_and_files_that_there_are() -> None:
+def test_options_and_files_named_in_scaling_exist() -> None:
     from attention_zoo.training import read_recipe
 
     text = (DOCS / "scaling.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The budgets and manners of the house, each with a bad sample that its check must catch."""
+"""Checks of code and documents, each with an invalid sample that it must report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def sources(folder: str) -> list[Path]:
-    """Python files under a folder of the repository; never none."""
+    """Return the Python files under a folder of the repository; at least one."""
     found = sorted((ROOT / folder).rglob("*.py"))
     assert found, f"no Python under {folder}/"
     return found
@@ -46,7 +46,7 @@ def functions(tree: ast.AST) -> Iterator[Function]:
 
 
 def statements(function: Function) -> list[ast.stmt]:
-    """The body without its docstring."""
+    """Return the body without its docstring."""
     return function.body[1:] if ast.get_docstring(function) is not None else function.body
 
 
@@ -74,7 +74,7 @@ def wide_constructors(tree: ast.Module) -> list[str]:
 
 
 def compared_names(function: Function) -> Iterator[tuple[str, str]]:
-    """(expression, string literal) wherever the function branches on `expression == "literal"`."""
+    """Yield (expression, literal) for each branch on `expression == "literal"`."""
     for node in ast.walk(function):
         if isinstance(node, ast.If | ast.IfExp):
             for test in ast.walk(node.test):
@@ -88,25 +88,25 @@ def compared_names(function: Function) -> Iterator[tuple[str, str]]:
                     yield ast.unparse(node.subject), str(pattern.value.value)
 
 
-def ladders(tree: ast.Module) -> list[str]:
-    """Functions that choose among three or more names by comparing: the work of a Registry."""
+def name_comparisons(tree: ast.Module) -> list[str]:
+    """Report functions that compare with three or more names, which is the task of a Registry."""
     found = []
     for function in functions(tree):
         names = defaultdict(set)
         for expression, literal in compared_names(function):
             names[expression].add(literal)
         found += [
-            f"{function.lineno} {function.name}: a ladder on {expression} ({sorted(literals)})"
+            f"{function.lineno} {function.name}: comparisons of {expression} ({sorted(literals)})"
             for expression, literals in names.items()
             if len(literals) >= 3
         ]
     return found
 
 
-def idle(function: Function) -> bool:
-    """A body of nothing; a docstring is enough of one where None is what is promised."""
-    promised = function.returns and ast.unparse(function.returns)
-    if ast.get_docstring(function) is not None and promised == "None":
+def has_empty_body(function: Function) -> bool:
+    """Return whether a body is empty; a docstring is enough if the function returns None."""
+    returned = function.returns and ast.unparse(function.returns)
+    if ast.get_docstring(function) is not None and returned == "None":
         return False
     return all(
         isinstance(s, ast.Pass) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
@@ -115,7 +115,7 @@ def idle(function: Function) -> bool:
 
 
 def unfinished(tree: ast.Module) -> list[str]:
-    """Functions that say they are not written, and bodies of nothing outside a Protocol."""
+    """Report functions that raise NotImplementedError, and empty bodies outside a Protocol."""
     raised = [
         f"{node.lineno} {ast.unparse(node)}"
         for node in ast.walk(tree)
@@ -130,12 +130,12 @@ def unfinished(tree: ast.Module) -> list[str]:
         for d in f.decorator_list
         if ast.unparse(d) in ("abstractmethod", "overload")
     }
-    empty = [f for f in functions(tree) if idle(f) and f not in declared]
+    empty = [f for f in functions(tree) if has_empty_body(f) and f not in declared]
     return raised + [f"{f.lineno} {f.name}: an empty body" for f in empty]
 
 
 def thin_docstrings(tree: ast.Module) -> list[str]:
-    """Public layers whose docstring lacks one of the sections that a reader looks for."""
+    """Report public layers whose docstring lacks a required section."""
     found = []
     for node in tree.body:
         if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
@@ -143,14 +143,14 @@ def thin_docstrings(tree: ast.Module) -> list[str]:
         if not {"call", "score", "align", "attend"} & {f.name for f in functions(node)}:
             continue
         text = ast.get_docstring(node) or ""
-        lacking = [s for s in ("Args", "Returns", "Masking", "Reference") if f"{s}:" not in text]
-        if lacking:
-            found.append(f"{node.lineno} {node.name}: docstring without {', '.join(lacking)}")
+        missing = [s for s in ("Args", "Returns", "Masking", "Reference") if f"{s}:" not in text]
+        if missing:
+            found.append(f"{node.lineno} {node.name}: docstring without {', '.join(missing)}")
     return found
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _parsed_once() -> None:
+def _parse_all_files() -> None:
     for path in sources("attention_zoo"):
         parsed(path)
 
@@ -160,7 +160,7 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def checked(check: Check, paths: Iterable[Path]) -> list[str]:
+def run_check(check: Check, paths: Iterable[Path]) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{problem}" for path in paths for problem in check(parsed(path))
     ]
@@ -169,23 +169,26 @@ def checked(check: Check, paths: Iterable[Path]) -> list[str]:
 MODULE_CHECKS: dict[Check, str] = {
     long_functions: "attention_zoo",
     wide_constructors: "attention_zoo",
-    ladders: "attention_zoo",
+    name_comparisons: "attention_zoo",
     unfinished: "attention_zoo",
     thin_docstrings: "attention_zoo/layers",
 }
 
-BAD_MODULES: list[tuple[Check, str]] = [
+INVALID_MODULES: list[tuple[Check, str]] = [
     (long_functions, "def f():\n" + "    x = 1\n" * 61),
     (long_functions, "async def f():\n    '''Doc.'''\n" + "    x = 1\n" * 61),
     (wide_constructors, f"class A:\n def __init__(self, {', '.join('abcdefghijk')}): self.a = a"),
     (wide_constructors, f"class A:\n def __init__(self, *, {'=1, '.join('abcdefghijk')}=1): x = 1"),
-    (ladders, "def f(n):\n if n == 'a': x()\n elif n == 'b': y()\n elif n == 'c': z()"),
-    (ladders, "def f(n):\n if n == 'a': return 1\n if n == 'b': return 2\n if n == 'c': return 3"),
+    (name_comparisons, "def f(n):\n if n == 'a': x()\n elif n == 'b': y()\n elif n == 'c': z()"),
     (
-        ladders,
+        name_comparisons,
+        "def f(n):\n if n == 'a': return 1\n if n == 'b': return 2\n if n == 'c': return 3",
+    ),
+    (
+        name_comparisons,
         "def f(o):\n return 1 if o.n == 'a' else 2 if o.n == 'b' else 3 if o.n == 'c' else 4",
     ),
-    (ladders, "def f(n):\n match n:\n  case 'a': x()\n  case 'b' | 'c': y()"),
+    (name_comparisons, "def f(n):\n match n:\n  case 'a': x()\n  case 'b' | 'c': y()"),
     (unfinished, "def f():\n raise NotImplementedError"),
     (unfinished, "def f():\n raise NotImplementedError('later')"),
     (unfinished, "def f():\n    '''Only a docstring.'''"),
@@ -194,11 +197,11 @@ BAD_MODULES: list[tuple[Check, str]] = [
     (thin_docstrings, "class A:\n def score(self, x): return x"),
 ]
 
-GOOD_MODULES: list[tuple[Check, str]] = [
+VALID_MODULES: list[tuple[Check, str]] = [
     (long_functions, "def f():\n    '''Doc." + "\n" * 70 + "'''\n" + "    x = 1\n" * 60),
     (wide_constructors, f"class A:\n def __init__(self, {', '.join('abcdefghij')}, **k): x = 1"),
-    (ladders, "def f(n):\n if n == 'a': x()\n elif n == 'b': y()\n elif n == 3: z()"),
-    (ladders, "def f(n):\n if n in ('a', 'b', 'c'): x()"),
+    (name_comparisons, "def f(n):\n if n == 'a': x()\n elif n == 'b': y()\n elif n == 3: z()"),
+    (name_comparisons, "def f(n):\n if n in ('a', 'b', 'c'): x()"),
     (unfinished, "def f(parser) -> None:\n 'It takes none.'"),
     (unfinished, "class A(Protocol):\n def f(self): ..."),
     (thin_docstrings, "class A:\n '''Args: Returns: Masking: Reference:'''\n def call(self): x()"),
@@ -207,35 +210,35 @@ GOOD_MODULES: list[tuple[Check, str]] = [
 
 
 @pytest.mark.parametrize("check", MODULE_CHECKS, ids=lambda c: c.__name__)
-def test_modules_keep_the_manners(check: Check) -> None:
-    assert checked(check, sources(MODULE_CHECKS[check])) == []
+def test_modules_pass_the_checks(check: Check) -> None:
+    assert run_check(check, sources(MODULE_CHECKS[check])) == []
 
 
-@pytest.mark.parametrize(("check", "code"), BAD_MODULES)
-def test_a_bad_module_is_caught(check: Check, code: str) -> None:
+@pytest.mark.parametrize(("check", "code"), INVALID_MODULES)
+def test_invalid_module_is_reported(check: Check, code: str) -> None:
     assert check(ast.parse(code))
 
 
-@pytest.mark.parametrize(("check", "code"), GOOD_MODULES)
-def test_a_good_module_is_let_through(check: Check, code: str) -> None:
+@pytest.mark.parametrize(("check", "code"), VALID_MODULES)
+def test_valid_module_passes(check: Check, code: str) -> None:
     assert check(ast.parse(code)) == []
 
 
-def test_every_module_check_has_a_bad_sample() -> None:
-    assert {check for check, _ in BAD_MODULES} == set(MODULE_CHECKS)
+def test_every_check_has_an_invalid_sample() -> None:
+    assert {check for check, _ in INVALID_MODULES} == set(MODULE_CHECKS)
 
 
-def ninetieth(values: Iterable[int]) -> int:
-    """The smallest value that at least 90 % of the values do not exceed."""
+def percentile_90(values: Iterable[int]) -> int:
+    """Return the smallest value that at least 90 % of the values do not exceed."""
     ordered = sorted(values)
     return ordered[math.ceil(0.9 * len(ordered)) - 1]
 
 
 def test_nine_functions_in_ten_fit_in_30_lines() -> None:
-    assert ninetieth([*range(1, 10), 100]) == 9
-    assert ninetieth([1] * 8 + [50, 60]) == 50
+    assert percentile_90([*range(1, 10), 100]) == 9
+    assert percentile_90([1] * 8 + [50, 60]) == 50
     trees = map(parsed, sources("attention_zoo"))
-    assert ninetieth(body_lines(f) for tree in trees for f in functions(tree)) <= 30
+    assert percentile_90(body_lines(f) for tree in trees for f in functions(tree)) <= 30
 
 
 def over_length(paths: Iterable[Path], budget: int = 400) -> list[str]:
@@ -250,7 +253,7 @@ def test_modules_are_short(tmp_path: Path) -> None:
 
 
 def untested(package: Path, tests: Path) -> list[str]:
-    """Sub-packages and modules at the top without a test file in their mirror."""
+    """Return sub-packages and top-level modules without a test file of the same name."""
     parts = [
         p for p in sorted(package.iterdir()) if p.suffix == ".py" or (p / "__init__.py").exists()
     ]
@@ -273,35 +276,35 @@ def test_tests_mirror_the_package(tmp_path: Path) -> None:
     assert untested(PACKAGE, ROOT / "tests") == []
 
 
-UNDONE = "TO" + "DO"
-MARKS = re.compile(rf"\b({UNDONE}|FIX{'ME'}|X{'XX'})\b")
+TO_DO = "TO" + "DO"
+LEFTOVER = re.compile(rf"\b({TO_DO}|FIX{'ME'}|X{'XX'})\b")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|tmp|root|farm|home|opt|Users)/")
-WRITTEN = {".py", ".md", ".yaml", ".yml", ".cfg", ".toml", ".cff", ".json"}
+TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".cfg", ".toml", ".cff", ".json"}
 
 
 def leftovers(text: str) -> list[str]:
-    """Lines with a mark of unfinished work or a path of one machine."""
+    """Return lines with a mark of unfinished work or a path of one machine."""
     return [
         f"{number} {line.strip()[:80]}"
         for number, line in enumerate(text.splitlines(), 1)
-        if MARKS.search(line) or MACHINE_PATH.search(line)
+        if LEFTOVER.search(line) or MACHINE_PATH.search(line)
     ]
 
 
-def written_files() -> list[Path]:
-    """What the repository holds: not what hidden folders, runs and build folders do."""
+def text_files() -> list[Path]:
+    """Return the text files of the repository, without hidden, run and build folders."""
     top = [
         p for p in ROOT.iterdir() if p.name[0] != "." and p.name not in {"runs", "build", "dist"}
     ]
     files = [f for p in top for f in ([p] if p.is_file() else p.rglob("*"))]
-    return sorted(f for f in files if f.suffix in WRITTEN or f.name == "Makefile")
+    return sorted(f for f in files if f.suffix in TEXT_SUFFIXES or f.name == "Makefile")
 
 
 def test_no_leftovers() -> None:
-    assert leftovers(f"x = 1  # {UNDONE}: y") == [f"1 x = 1  # {UNDONE}: y"]
+    assert leftovers(f"x = 1  # {TO_DO}: y") == [f"1 x = 1  # {TO_DO}: y"]
     assert leftovers(f"fine\npath = '{'/root'}/data'") == [f"2 path = '{'/root'}/data'"]
     assert leftovers("https://example.org/work/x, ./tmp/x, methodology") == []
-    files = written_files()
+    files = text_files()
     assert ROOT / "setup.cfg" in files
     found = {f.name: leftovers(f.read_text(encoding="utf-8")) for f in files}
     assert {name: lines for name, lines in found.items() if lines} == {}
@@ -314,15 +317,15 @@ DIALECT = re.compile(
 
 
 def test_texts_use_the_terms_of_the_field() -> None:
-    """Sentences of a generated corpus are the exception."""
+    """Except for the sentences of a generated corpus."""
     assert DIALECT.findall("ids are looked up; the head looks there") == ["looks"]
     files = [*sources("attention_zoo"), ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     texts = {f.name: f.read_text("utf-8") for f in files if f.name != "events.py"}
     assert {name: found for name in texts if (found := DIALECT.findall(texts[name]))} == {}
 
 
-def strange_files(root: Path) -> list[str]:
-    """Code in the two folders that hold none."""
+def code_files(root: Path) -> list[str]:
+    """Return code files in `models/` and `training/`, which must have none."""
     code = [
         p
         for top in ("models", "training")
@@ -333,7 +336,7 @@ def strange_files(root: Path) -> list[str]:
 
 
 def misnamed(root: Path, presets: Iterable[str]) -> list[str]:
-    """Recipes named after no preset; folders of the zoo without recipe, card or results."""
+    """Report recipes that name no preset, and zoo folders without recipe, card or results."""
     known = set(presets)
     recipes = {
         p.relative_to(root / "training").with_suffix("")
@@ -358,41 +361,41 @@ def misnamed(root: Path, presets: Iterable[str]) -> list[str]:
     return sorted(problems)
 
 
-def figures(text: str) -> list[str]:
-    """Decimal numbers of a text as printed: `98.4`, `1,234.5`; not versions such as `3.15.1`."""
+def decimals(text: str) -> list[str]:
+    """Return the decimal numbers of a text as printed: `98.4`, `1,234.5`, but not `3.15.1`."""
     return re.findall(r"(?<![\w.,/:-])-?\d+(?:,\d{3})*\.\d+(?![\w/]|\.\d)", text)
 
 
 def numbers(node: object) -> Iterator[float]:
-    """All numbers in a JSON value, those within its strings too."""
+    """Yield all numbers in a JSON value, including those in strings."""
     if isinstance(node, dict | list):
         for child in node.values() if isinstance(node, dict) else node:
             yield from numbers(child)
     elif isinstance(node, str):
-        yield from (float(figure.replace(",", "")) for figure in figures(node))
+        yield from (float(decimal.replace(",", "")) for decimal in decimals(node))
     elif isinstance(node, int | float) and not isinstance(node, bool):
         yield float(node)
 
 
-def unfounded(card: str, *results: object) -> list[str]:
-    """Figures of a card to which no number of the results rounds, nor a hundredfold (per cent)."""
+def unproven(card: str, *results: object) -> list[str]:
+    """Return numbers of a card that are no rounded result, or a result in percent."""
     known = [n for result in results for n in numbers(result)]
     found = []
-    for figure in figures(card):
-        value, half = float(figure.replace(",", "")), 0.5 * 10 ** -len(figure.split(".")[1])
+    for decimal in decimals(card):
+        value, half = float(decimal.replace(",", "")), 0.5 * 10 ** -len(decimal.split(".")[1])
         close = half * (1 + 1e-6) + 1e-12
         if not any(abs(value - scale * n) <= close for n in known for scale in (1, 100)):
-            found.append(figure)
+            found.append(decimal)
     return found
 
 
-def test_models_and_training_hold_no_code(tmp_path: Path) -> None:
+def test_models_and_training_contain_no_code(tmp_path: Path) -> None:
     make_files(tmp_path, ["models/a/x.py", "training/y.py", "training/y.yaml"])
-    assert strange_files(tmp_path) == ["models/a/x.py", "training/y.py"]
-    assert strange_files(ROOT) == []
+    assert code_files(tmp_path) == ["models/a/x.py", "training/y.py"]
+    assert code_files(ROOT) == []
 
 
-def test_recipes_cards_and_presets_agree_in_name(tmp_path: Path) -> None:
+def test_names_of_recipes_cards_and_presets_agree(tmp_path: Path) -> None:
     make_files(tmp_path / "training/translation", ["small.dates.yaml", "smal.dates.yaml"])
     make_files(tmp_path / "models/translation/small.dates", ["README.md", "results.json"])
     make_files(tmp_path / "models/translation/small.other", ["README.md"])
@@ -404,32 +407,32 @@ def test_recipes_cards_and_presets_agree_in_name(tmp_path: Path) -> None:
     assert misnamed(ROOT, attention_zoo.list_presets()) == []
 
 
-def test_figures_are_read_as_printed() -> None:
+def test_decimals_are_read_as_printed() -> None:
     text = "BLEU 31.24, 98.4 % of 1,234.5 (Keras 3.15.1, `units=256`); loss -0.5. Figure 2. v1.2"
-    assert figures(text) == ["31.24", "98.4", "1,234.5", "-0.5"]
+    assert decimals(text) == ["31.24", "98.4", "1,234.5", "-0.5"]
     assert sorted(numbers({"a": [1, {"b": 0.25}], "c": "about 7.5", "d": True})) == [0.25, 1, 7.5]
 
 
-def test_figures_of_cards_stand_in_their_results() -> None:
+def test_numbers_of_cards_are_in_their_results() -> None:
     result = {"bleu": 31.236, "exact_match": 0.9843}
-    assert unfounded("BLEU 31.24 or 31.2, exact match 98.4 %", result) == []
-    assert unfounded("BLEU 31.25, exact match 98.5 %", result) == ["31.25", "98.5"]
+    assert unproven("BLEU 31.24 or 31.2, exact match 98.4 %", result) == []
+    assert unproven("BLEU 31.25, exact match 98.5 %", result) == ["31.25", "98.5"]
     results = {
         path.parent: json.loads(path.read_text())
         for path in (ROOT / "models").rglob("results.json")
     }
     cards = {folder: (folder / "README.md").read_text(encoding="utf-8") for folder in results}
-    found = {folder.name: unfounded(card, results[folder]) for folder, card in cards.items()}
-    assert {name: figures for name, figures in found.items() if figures} == {}
+    found = {folder.name: unproven(card, results[folder]) for folder, card in cards.items()}
+    assert {name: decimals for name, decimals in found.items() if decimals} == {}
     table = ROOT / "models" / "README.md"
     assert table.exists() == bool(results)
     assert (
-        not table.exists() or unfounded(table.read_text(encoding="utf-8"), *results.values()) == []
+        not table.exists() or unproven(table.read_text(encoding="utf-8"), *results.values()) == []
     )
 
 
 def loaded(code: str, backend: str) -> set[str]:
-    """Names of the modules that are loaded after the code ran in a fresh process."""
+    """Return the names of the modules that are loaded after the code ran in a new process."""
     code += "\nimport sys, json; print('\\n' + json.dumps(sorted(sys.modules)))"
     environment = os.environ | {"KERAS_BACKEND": backend}
     done = subprocess.run(
@@ -440,11 +443,11 @@ def loaded(code: str, backend: str) -> set[str]:
 
 
 def backends(modules: Iterable[str]) -> set[str]:
-    """The modules among these that belong to a backend of Keras."""
+    """Return the modules that belong to a backend of Keras."""
     return {m for m in modules if m.split(".")[0] in {"tensorflow", "jax", "jaxlib", "torch"}}
 
 
-def test_backends_are_recognised() -> None:
+def test_backend_modules_are_recognized() -> None:
     assert backends(["keras.src", "tensorflow.lite", "jax", "tensorflowless"]) == {
         "tensorflow.lite",
         "jax",
@@ -454,14 +457,14 @@ def test_backends_are_recognised() -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
-def test_importing_loads_no_backend_beyond_what_keras_loads(backend: str) -> None:
+def test_import_loads_no_other_backend_than_keras(backend: str) -> None:
     ours = loaded("import keras, attention_zoo", backend)
     assert "attention_zoo.layers" in ours
     assert backends(ours - loaded("import keras", backend)) == set()
 
 
 def contract_breaks(folder: Path, statements: dict[str, str]) -> list[str]:
-    """Which contracts of setup.cfg a package breaks that has our parts, with a statement each."""
+    """Return the import contracts that a copy of the package breaks with these statements."""
     shutil.copy(ROOT / "setup.cfg", folder)
     for part in ("", *(p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists())):
         (folder / "attention_zoo" / part).mkdir()
@@ -486,19 +489,19 @@ def contract_breaks(folder: Path, statements: dict[str, str]) -> list[str]:
         ({"layers": "from jax import numpy"}, ["Only"]),
     ],
 )
-def test_import_contracts_catch(
+def test_import_contracts_report_violations(
     tmp_path: Path, statements: dict[str, str], broken: list[str]
 ) -> None:
     assert contract_breaks(tmp_path, statements) == broken
 
 
-def test_the_version_is_one() -> None:
+def test_version_is_the_same_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == attention_zoo.__version__
     assert f"## [{attention_zoo.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_the_licence_is_the_one_that_the_metadata_names() -> None:
+def test_license_file_matches_the_metadata() -> None:
     metadata = configparser.ConfigParser()
     metadata.read(ROOT / "setup.cfg")
     assert metadata["metadata"]["license_expression"] == "Apache-2.0"
@@ -508,7 +511,7 @@ def test_the_licence_is_the_one_that_the_metadata_names() -> None:
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
+def test_wheel_contains_only_the_package(tmp_path: Path) -> None:
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     for name in ("attention_zoo", "models", "training", "tests"):
@@ -524,7 +527,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
 
 
 def shell_commands(markdown: str) -> list[str]:
-    """Commands in ```sh blocks: comments off, continued lines joined."""
+    """Return the commands of ```sh blocks without comments, with continued lines joined."""
     blocks = re.findall(r"^```(?:sh|bash|console|shell)\n(.*?)^```", markdown, re.M | re.S)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     bare = (re.sub(r"(^|\s)#.*", "", line).strip() for line in lines)
@@ -532,27 +535,28 @@ def shell_commands(markdown: str) -> list[str]:
 
 
 def commands_of(line: str) -> list[str]:
-    """The commands of a line, without the folder of the environment and the pipe between them."""
+    """Return the commands of a line, split at pipes, without the path of the environment."""
     return [" ".join(part.split()).removeprefix(".venv/bin/") for part in re.split(r"[|&;]+", line)]
 
 
-def unrun(commands: Iterable[str], targets: Iterable[str], run: str) -> list[str]:
-    """Commands that are neither fetching, nor a make target, nor among the lines that make runs."""
+def not_run_by_make(commands: Iterable[str], targets: Iterable[str], run: str) -> list[str]:
+    """Return commands that are no `git clone` or `cd`, no make target and not run by make."""
     known = {f"make {target}" for target in targets}
     known |= {c for line in run.replace("\\\n", " ").splitlines() for c in commands_of(line)}
     parts = [part for command in commands for part in commands_of(command)]
     return [p for p in parts if p not in known and not re.fullmatch(r"(git clone|cd) \S+", p)]
 
 
-def test_unrun_commands_are_seen() -> None:
+def test_commands_not_run_by_make_are_reported() -> None:
     text = "```sh\n$ make test  # all\nmake tset\na b | \\\n  zoo x\n```\n```python\nx\n```\n"
     assert shell_commands(text) == ["make test", "make tset", "a b | zoo x"]
-    assert unrun(shell_commands(text), ["test"], "a b | .venv/bin/zoo  x") == ["make tset"]
-    assert unrun(["zoo", "git clone x", "cd x"], ["test"], ".venv/bin/zoo x") == ["zoo"]
+    unknown = not_run_by_make(shell_commands(text), ["test"], "a b | .venv/bin/zoo  x")
+    assert unknown == ["make tset"]
+    assert not_run_by_make(["zoo", "git clone x", "cd x"], ["test"], ".venv/bin/zoo x") == ["zoo"]
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_commands_of_the_pages_are_run_by_make(page: str) -> None:
+def test_commands_of_pages_are_run_by_make(page: str) -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^([a-z-]+):", makefile, re.M)
     done = subprocess.run(
@@ -562,6 +566,5 @@ def test_commands_of_the_pages_are_run_by_make(page: str) -> None:
         text=True,
         check=True,
     )
-    assert (
-        unrun(shell_commands((ROOT / page).read_text(encoding="utf-8")), targets, done.stdout) == []
-    )
+    commands = shell_commands((ROOT / page).read_text(encoding="utf-8"))
+    assert not_run_by_make(commands, targets, done.stdout) == []

@@ -1,4 +1,4 @@
-"""The script that makes entries of the zoo: figures as they were measured, pictures that may go."""
+"""The script that publishes zoo entries: measured numbers, and pictures that may be published."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from attention_zoo.tasks import (
 from attention_zoo.tasks.glimpses.corpora import GeneratedDigits
 from tests.layers.running import randomise
 from tests.tasks import captioners, retrievers
-from tests.test_house import unfounded
+from tests.test_house import unproven
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "publish.py"
 SCENES = generate_scenes(3, "test").resize(captioners.SIDE)
@@ -77,7 +77,7 @@ def translator() -> Any:
 
 @functools.cache
 def measured(make: Any, look: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The figures of a task on one example, as `training.evaluate` writes them."""
+    """Return the metrics of a task on one example, as `training.evaluate` writes them."""
     task, examples = make(*look), {"glimpses": DIGITS}.get(make().name, SCENES).take([0])
     if task.name == "captioning":  # what it says is there, as a trained one's would be
         (answer,) = task.predict(examples.images)
@@ -105,7 +105,7 @@ MAKERS = {
 
 @pytest.fixture
 def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Publishes a task as if it were a run's: the card and the entry's folder."""
+    """Return a function that publishes a task like a run; it returns the card and the folder."""
     spec = importlib.util.spec_from_file_location("publish", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
@@ -138,14 +138,14 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         entry = tmp_path / "models" / name / run.name
         card = (entry / "README.md").read_text("utf-8")
         for text in (card, (tmp_path / "models" / "README.md").read_text("utf-8")):
-            assert unfounded(text, results) == []
+            assert unproven(text, results) == []
         return card, entry
 
     return publish
 
 
 def cells(card: str) -> dict[str, str]:
-    """The first row of a card's table, by its heading."""
+    """Return the first row of a card's table by column heading."""
     rows = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("|")]
     heading, _, row, *_ = rows
     return dict(zip(heading, row, strict=True))
@@ -165,7 +165,7 @@ FIGURES = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", MAKERS)
-def test_an_entry(name: str, zoo: Any) -> None:
+def test_published_entry(name: str, zoo: Any) -> None:
     words = ["--sentence", "at 5:04 PM."] if name == "translation" else []
     card, entry = zoo(name, *words)
     found, (column, told) = cells(card), FIGURES[name]
@@ -181,7 +181,7 @@ def test_an_entry(name: str, zoo: Any) -> None:
 
 
 @pytest.mark.full
-def test_the_picture_is_the_one_that_is_named(zoo: Any) -> None:
+def test_requested_picture_is_published(zoo: Any) -> None:
     card, entry = zoo("captioning", "--picture", "2")
     (answer,) = captioner().predict([SCENES.images[2]])
     line = f'Image 2 of scenes test (seed 1): "{SCENES.captions[2][0]}" -> "{answer.text}"'
@@ -194,7 +194,7 @@ def test_the_picture_is_the_one_that_is_named(zoo: Any) -> None:
         zoo("captioning", "--picture", "3")
 
 
-def test_a_row_tells_what_was_asked_of_a_generated_split(
+def test_row_describes_the_options_of_a_generated_split(
     zoo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_of_it, two = measured(captioner, ("pooled",)), {**measured(captioner, ("pooled",))}
@@ -207,7 +207,7 @@ def test_a_row_tells_what_was_asked_of_a_generated_split(
     assert "| test, 2 things |" in front
 
 
-def test_who_looks_at_no_place_has_no_picture(zoo: Any) -> None:
+def test_model_without_attention_has_no_picture(zoo: Any) -> None:
     card, entry = zoo("captioning", look=("pooled",))
     assert "Image 0 of" in card
     assert cells(card)["attention mass in boxes"] == "-"
@@ -215,8 +215,8 @@ def test_who_looks_at_no_place_has_no_picture(zoo: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["captioning", "retrieval"])
-def test_nothing_of_photographs_gets_into_the_zoo(name: str, zoo: Any, tmp_path: Path) -> None:
-    """Not even a picture stays that stood there before; no file of theirs is opened."""
+def test_photographs_are_not_published(name: str, zoo: Any, tmp_path: Path) -> None:
+    """An earlier picture is removed, and no file of the photographs is opened."""
     entry = tmp_path / "models" / name / "small.data"
     entry.mkdir(parents=True)
     (entry / "attention.png").touch()
@@ -227,7 +227,7 @@ def test_nothing_of_photographs_gets_into_the_zoo(name: str, zoo: Any, tmp_path:
     assert "the data's licence does not permit it" in card
 
 
-def test_for_digits_that_people_wrote_stand_drawn_ones(zoo: Any) -> None:
+def test_generated_digits_replace_handwritten_ones(zoo: Any) -> None:
     card, entry = zoo("glimpses", "--open", data=WRITTEN)
     assert f'Image 1 of {DIGITS.origin}: "{DIGITS.classes[DIGITS.labels[0]]}" -> ' in card
     assert (entry / "attention.png").exists()
@@ -237,7 +237,7 @@ def test_for_digits_that_people_wrote_stand_drawn_ones(zoo: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "words"), [("translation", ()), ("glimpses", ("--sentence", "at 5:04 PM."))]
 )
-def test_what_is_to_be_shown_is_asked_for(
+def test_missing_example_option_raises(
     name: str, words: tuple[str, ...], zoo: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
