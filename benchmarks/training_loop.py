@@ -171,9 +171,9 @@ def in_a_process(work: str, steps: int) -> dict[str, float]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{work} failed:\n{done.stderr[-2000:]}")
-    figures = json.loads(done.stdout.splitlines()[-1])
-    print(work, figures, flush=True)
-    return figures
+    result = json.loads(done.stdout.splitlines()[-1])
+    print(work, result, flush=True)
+    return result
 
 
 def lines_of(arguments: argparse.Namespace) -> list[str]:

@@ -74,7 +74,7 @@ def seconds_of(translator: ctranslate2.Translator, source: list[list[str]], beam
             beam_size=beam,
             max_decoding_length=common.LENGTH,
             min_decoding_length=common.LENGTH,
-            max_batch_size=common.SEARCHED,
+            max_batch_size=common.SEARCH_BATCH,
         ),
         4,
     )
@@ -89,11 +89,11 @@ def main() -> None:
         ctranslate2.Translator(folder, device="cpu", intra_threads=threads, compute_type="float32")
         for threads in (1, 2)
     ]
-    ids = RNG.integers(0, options.sizes[-1] - 3, (common.SEARCHED, common.LENGTH))
+    ids = RNG.integers(0, options.sizes[-1] - 3, (common.SEARCH_BATCH, common.LENGTH))
     source = [[f"t{i}" for i in row] for row in ids]
     for beam in (1, 5):
         seconds = min(seconds_of(one, source, beam) for one in translators)
-        rate = common.SEARCHED / seconds
+        rate = common.SEARCH_BATCH / seconds
         common.report("ctranslate2", f"beam {beam}", seconds, sentences_per_second=rate)
 
 

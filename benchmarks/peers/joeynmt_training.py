@@ -65,7 +65,7 @@ def main() -> None:
         optimizer.step()
         return loss.item()
 
-    common.time_captions(f"joeynmt {version('joeynmt')}", "train", train, options.steps)
+    common.time_batches(f"joeynmt {version('joeynmt')}", "train", train, options.steps)
 
 
 if __name__ == "__main__":

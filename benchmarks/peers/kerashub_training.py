@@ -39,7 +39,7 @@ def main() -> None:
         inputs = {"source": source, "target": target[:, :-1]}
         model.train_on_batch(inputs, target[:, 1:])
 
-    common.time_captions("kerashub", "train XLA", train, options.steps)
+    common.time_batches("kerashub", "train XLA", train, options.steps)
 
 
 if __name__ == "__main__":
