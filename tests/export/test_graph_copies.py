@@ -21,9 +21,9 @@ pytestmark = pytest.mark.usefixtures("character_tables")
 def test_ids_equal_those_of_the_data(kind: str, copies: int) -> None:
     own, texts = tokenizer(kind, False), [*lines()[:300], "", " ".join(lines()[300:340])]
     ids, pieces, words = GraphCopies(own, copies).encode(tf.constant(texts))
-    want = encode_for_copying(own, texts, copies=copies)
-    assert ids.to_list() == want.sources
-    assert [tuple(w.decode() for w in row) for row in words.to_list()] == want.words
+    expected = encode_for_copying(own, texts, copies=copies)
+    assert ids.to_list() == expected.sources
+    assert [tuple(w.decode() for w in row) for row in words.to_list()] == expected.words
     assert [w.decode() for w in pieces[0].numpy()] == own.surfaces(texts[0])
     assert ids.dtype == tf.int32
     if copies == 3:

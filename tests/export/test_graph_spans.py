@@ -27,15 +27,15 @@ def test_spans_equal_read_spans(scheme: str, kinds: tuple[str, ...]) -> None:
     parts = [part.to_list() for part in found]
     spans = 0
     for row, (tags, likely) in enumerate(zip(drawn, values, strict=True)):
-        want = read_spans([names[tag] for tag in tags], scheme)
+        expected = read_spans([names[tag] for tag in tags], scheme)
         starts, ends, labels, least = (part[row] for part in parts)
         got = [
             Span(start, end, label.decode())
             for start, end, label in zip(starts, ends, labels, strict=True)
         ]
-        assert got == want
-        np.testing.assert_allclose(least, [min(likely[s.start : s.end]) for s in want], rtol=1e-6)
-        spans += len(want)
+        assert got == expected
+        np.testing.assert_allclose(least, [min(likely[s.start : s.end]) for s in expected], rtol=1e-6)
+        spans += len(expected)
     assert spans > 2000
 
 

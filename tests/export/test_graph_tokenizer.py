@@ -63,9 +63,9 @@ def test_ids_equal_the_tokenizer(kind: str, lowercase: bool) -> None:
     own = tokenizer(kind, lowercase)
     graph = GraphTokenizer(own)
     ids, pieces = tf.function(graph.encode)(tf.constant(lines()))
-    want = own.encode(lines())
-    assert ids.to_list() == want
-    flat = np.concatenate(want)
+    expected = own.encode(lines())
+    assert ids.to_list() == expected
+    flat = np.concatenate(expected)
     assert 0.01 < np.mean(flat == UNKNOWN) < 0.99
     for row in range(0, LINES, 97):
         given = [piece.decode() for piece in pieces[row].numpy()]

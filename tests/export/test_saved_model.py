@@ -55,21 +55,21 @@ def served(folder: Path, texts: Sequence[str]) -> dict[str, np.ndarray]:
 def assert_same(answers: dict[str, Any], task: Translation, texts: Sequence[str]) -> None:
     """Assert that served outputs equal those of `predict`."""
     for row, best in enumerate(task.predict(texts)):
-        for n, want in enumerate((best, *best.alternatives)):
-            words, length = len(want.tokens), len(want.token_scores)
-            assert answers["text"][row][n] == want.text
+        for n, expected in enumerate((best, *best.alternatives)):
+            words, length = len(expected.tokens), len(expected.token_scores)
+            assert answers["text"][row][n] == expected.text
             assert answers["lengths"][row][n] == words
-            assert tuple(answers["tokens"][row][n][:words]) == want.tokens
-            assert bool(answers["finished"][row][n]) is not want.truncated
-            np.testing.assert_allclose(answers["scores"][row][n], want.score, rtol=1e-4, atol=1e-5)
+            assert tuple(answers["tokens"][row][n][:words]) == expected.tokens
+            assert bool(answers["finished"][row][n]) is not expected.truncated
+            np.testing.assert_allclose(answers["scores"][row][n], expected.score, rtol=1e-4, atol=1e-5)
             scores = answers["token_scores"][row][n][:length]
-            last_bits = 1e-6 * np.abs(want.token_scores).sum()  # they are differences of sums
-            np.testing.assert_allclose(scores, want.token_scores, rtol=1e-4, atol=1e-5 + last_bits)
-            places = len(want.source_tokens)
-            assert tuple(answers["source_tokens"][row][:places]) == want.source_tokens
-            if want.attention is not None:
+            last_bits = 1e-6 * np.abs(expected.token_scores).sum()  # they are differences of sums
+            np.testing.assert_allclose(scores, expected.token_scores, rtol=1e-4, atol=1e-5 + last_bits)
+            places = len(expected.source_tokens)
+            assert tuple(answers["source_tokens"][row][:places]) == expected.source_tokens
+            if expected.attention is not None:
                 looks = np.array(answers["attention"][row][n])[:words, :places]
-                np.testing.assert_allclose(looks, want.attention, atol=1e-5)
+                np.testing.assert_allclose(looks, expected.attention, atol=1e-5)
 
 
 def read(answers: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -166,10 +166,10 @@ def test_rules_are_exported(tmp_path: Path) -> None:
     table[0, 7], table[1, 9], table[1, 3] = 1, 0, 0  # 7 9 7 9 ..., the end after a 7
     rules = [Automaton(table)]
     answers = read(served(export(task, tmp_path / "served", rules=rules), SOURCES))
-    want = task.predict(SOURCES, rules=rules)
-    assert [row[0] for row in answers["text"]] == [answer.text for answer in want]
+    expected = task.predict(SOURCES, rules=rules)
+    assert [row[0] for row in answers["text"]] == [answer.text for answer in expected]
     seven, nine = (task.target_tokenizer.tokens([one])[0] for one in (7, 9))
-    for answer in want:
+    for answer in expected:
         assert answer.tokens in [(seven,), (seven, nine, seven), (seven, nine) * 2 + (seven,)]
     with pytest.raises(ValueError, match="rules: AllowedTokens depends on the sources of a"):
         export(task, tmp_path / "new", rules=[AllowedTokens(np.ones((5, size), bool))])

@@ -54,15 +54,15 @@ def assert_same(
     answers: dict[str, Any], wants: Sequence[GlimpseResult], bound: float = 1e-4
 ) -> None:
     assert len(answers["text"]) == len(wants)
-    for row, want in enumerate(wants):
+    for row, expected in enumerate(wants):
         told = {name: of_all[row] for name, of_all in answers.items()}
-        assert (told["text"], told["tokens"]) == (want.text, list(want.tokens))
-        assert told["classes"] == sorted(CLASSES, key=lambda name: -want.probabilities[name])
-        assert told["classes"][0] == want.text
-        shares = [want.probabilities[name] for name in told["classes"]]
+        assert (told["text"], told["tokens"]) == (expected.text, list(expected.tokens))
+        assert told["classes"] == sorted(CLASSES, key=lambda name: -expected.probabilities[name])
+        assert told["classes"][0] == expected.text
+        shares = [expected.probabilities[name] for name in told["classes"]]
         np.testing.assert_allclose(told["probabilities"], shares, rtol=bound, atol=bound / 100)
-        np.testing.assert_allclose(told["scores"], want.score, rtol=bound, atol=bound / 10)
-        np.testing.assert_allclose(told["locations"], want.locations, atol=bound)
+        np.testing.assert_allclose(told["scores"], expected.score, rtol=bound, atol=bound / 10)
+        np.testing.assert_allclose(told["locations"], expected.locations, atol=bound)
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
@@ -71,9 +71,9 @@ def test_exported_outputs_equal_predictions(kind: str, exported_outputs: Exporte
     wants = task(kind).predict(IMAGES)
     assert_same(several, wants)
     assert_same(one, wants[1:2])
-    assert len({want.text for want in wants}) > 1
-    assert len({want.tokens for want in wants}) > 2
-    assert len({tuple(want.locations[-1]) for want in wants}) == len(IMAGES)
+    assert len({expected.text for expected in wants}) > 1
+    assert len({expected.tokens for expected in wants}) > 2
+    assert len({tuple(expected.locations[-1]) for expected in wants}) == len(IMAGES)
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))

@@ -66,24 +66,24 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:
         assert answers["source_truncated"][row] is best.source_truncated
         found = (best, *best.alternatives)
         assert len(answers["text"][row]) == len(found)
-        for n, want in enumerate(found):
+        for n, expected in enumerate(found):
             output = {
                 name: answers[name][row][n] for name in answers if not name.startswith("sour")
             }
-            assert output["text"] == want.text
-            assert output["lengths"] == len(want.tokens)
-            assert output["finished"] is not want.truncated
-            assert_row(output["tokens"], want.tokens, "")
-            assert_row(output["origins"], want.origins, -1)
-            np.testing.assert_allclose(output["scores"], want.score, rtol=1e-4, atol=1e-5)
+            assert output["text"] == expected.text
+            assert output["lengths"] == len(expected.tokens)
+            assert output["finished"] is not expected.truncated
+            assert_row(output["tokens"], expected.tokens, "")
+            assert_row(output["origins"], expected.origins, -1)
+            np.testing.assert_allclose(output["scores"], expected.score, rtol=1e-4, atol=1e-5)
             attention = np.array(output["attention"])
-            assert not attention[len(want.tokens) :].any()
+            assert not attention[len(expected.tokens) :].any()
             assert not attention[:, length:].any()
             np.testing.assert_allclose(
-                attention[: len(want.tokens), :length], want.attention, rtol=1e-3, atol=1e-5
+                attention[: len(expected.tokens), :length], expected.attention, rtol=1e-3, atol=1e-5
             )
-            assert_numbers(output["copied"], want.copied)
-            assert_numbers(output["token_scores"], want.token_scores)
+            assert_numbers(output["copied"], expected.copied)
+            assert_numbers(output["token_scores"], expected.token_scores)
 
 
 def assert_row(got: list[Any], want: Sequence[Any], nothing: Any) -> None:

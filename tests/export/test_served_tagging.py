@@ -101,26 +101,26 @@ def task(kind: str) -> Tagging:
 
 def assert_same(answers: dict[str, Any], wants: Sequence[TaggingResult]) -> None:
     assert len(answers["words"]) == len(wants)
-    for row, want in enumerate(wants):
-        size = len(want.words)
+    for row, expected in enumerate(wants):
+        size = len(expected.words)
         assert answers["lengths"][row] == size
         for name, told, nothing in (
-            ("words", want.words, ""),
-            ("tags", want.tags, ""),
-            ("span_labels", [span.label for span in want.spans], ""),
-            ("offsets", want.offsets, (0, 0)),
-            ("spans", [(span.start, span.end) for span in want.spans], (0, 0)),
+            ("words", expected.words, ""),
+            ("tags", expected.tags, ""),
+            ("span_labels", [span.label for span in expected.spans], ""),
+            ("offsets", expected.offsets, (0, 0)),
+            ("spans", [(span.start, span.end) for span in expected.spans], (0, 0)),
         ):
             got = [tuple(x) if np.ndim(x) else x for x in answers[name][row]]
             assert got == [*told, *[nothing] * (len(got) - len(told))], name
         for name, told in (
-            ("probabilities", want.probabilities),
-            ("span_probabilities", [span.probability for span in want.spans]),
+            ("probabilities", expected.probabilities),
+            ("span_probabilities", [span.probability for span in expected.spans]),
         ):
             got = np.array(answers[name][row])
             np.testing.assert_allclose(got[: len(told)], told, rtol=1e-4, atol=1e-6)
             assert not got[len(told) :].any()
-        np.testing.assert_allclose(answers["scores"][row], want.score, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(answers["scores"][row], expected.score, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))

@@ -220,9 +220,9 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_compiled_equals_eager(self, mode: str) -> None:
         layer, tensors = self.make_random(), self.tensors()
-        want = self.apply(layer, *tensors)
+        expected = self.apply(layer, *tensors)
         got = compiled(lambda *x: self.apply(layer, *x), mode)(*tensors)
-        close(got, want, self.tolerance)
+        close(got, expected, self.tolerance)
 
     def test_functional_model_equals_eager(self) -> None:
         layer, model = self.make_functional()

@@ -28,9 +28,9 @@ def rows(kind: str, size: int) -> np.ndarray:
 def test_it_is_a_stable_sort(kind: str, size: int, count: int) -> None:
     x = rows(kind, size)
     values, places = blocked_top_k(x, count)
-    want = np.argsort(-x, axis=-1, kind="stable")[..., :count]
-    np.testing.assert_array_equal(array(values), np.take_along_axis(x, want, axis=-1))
-    np.testing.assert_array_equal(array(places), want)
+    expected = np.argsort(-x, axis=-1, kind="stable")[..., :count]
+    np.testing.assert_array_equal(array(values), np.take_along_axis(x, expected, axis=-1))
+    np.testing.assert_array_equal(array(places), expected)
 
 
 def test_no_row() -> None:

@@ -17,6 +17,6 @@ def test_oracle(shape: tuple[int, int, int], width: int) -> None:
         for number in range(width):
             source = place - (width - 1) // 2 + number
             inside = 0 <= source < shape[1]
-            want = x[:, source] if inside else np.zeros_like(x[:, place])
+            expected = x[:, source] if inside else np.zeros_like(x[:, place])
             part = got[:, place, number * shape[2] : (number + 1) * shape[2]]
-            np.testing.assert_array_equal(part, want)
+            np.testing.assert_array_equal(part, expected)

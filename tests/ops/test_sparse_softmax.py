@@ -102,8 +102,8 @@ def test_published_figures() -> None:
     weight, (by_alpha,), _ = first(np.float32(1.33))
     assert weight == pytest.approx(0.0460, abs=5e-5)
     assert by_alpha / np.cos(1) == pytest.approx(-0.2562, abs=5e-5)
-    want = [[0.0460, 0.3276, 0.6264], [0.0026, 0.1012, 0.8963]]
-    np.testing.assert_allclose(array(entmax(rows, None, 1.33)), want, atol=5e-5)
+    expected = [[0.0460, 0.3276, 0.6264], [0.0026, 0.1012, 0.8963]]
+    np.testing.assert_allclose(array(entmax(rows, None, 1.33)), expected, atol=5e-5)
 
 
 def test_by_hand() -> None:
@@ -150,8 +150,8 @@ def test_gradient_is_the_jacobian(alpha: float, mode: str) -> None:
     run = differentiable(NOTHING, lambda x: entmax(x, mask, alpha), mode)
     weights, (gradient,), _ = run(scores)
     probe = np.cos(np.arange(48) + 1.0).reshape(6, 8)
-    want = [jacobian(w, alpha) @ p for w, p in zip(weights, probe, strict=True)]
-    np.testing.assert_allclose(gradient, want, atol=2e-6)
+    expected = [jacobian(w, alpha) @ p for w, p in zip(weights, probe, strict=True)]
+    np.testing.assert_allclose(gradient, expected, atol=2e-6)
     assert not gradient[weights == 0].any()
 
 
@@ -184,9 +184,9 @@ def test_long_rows(alpha: float, spread: float) -> None:
     scores = scores.astype("float32")
     run = differentiable(NOTHING, lambda x: entmax(x, None, alpha))
     weights, (gradient,), _ = run(scores)
-    want = oracle(scores, np.True_, alpha)
+    expected = oracle(scores, np.True_, alpha)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
-    np.testing.assert_allclose(weights, want, atol=1e-6 * want.max())
+    np.testing.assert_allclose(weights, expected, atol=1e-6 * expected.max())
     assert np.isfinite(gradient).all()
 
 
@@ -202,8 +202,8 @@ def test_edges_are_finite(alpha: float, mode: str) -> None:
     mask = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]], "bool")
     run = differentiable(NOTHING, lambda x: entmax(x, mask, alpha), mode)
     weights, (gradient,), _ = run(scores)
-    want = [[0, 0, 0], [0, 1, 0], [1 / 3, 1 / 3, 1 / 3], [1, 0, 0], [0.5, 0, 0.5]]
-    np.testing.assert_allclose(weights, want, atol=1e-6)
+    expected = [[0, 0, 0], [0, 1, 0], [1 / 3, 1 / 3, 1 / 3], [1, 0, 0], [0.5, 0, 0.5]]
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
     assert np.isfinite(gradient).all()
     assert not gradient[~mask].any()
     assert np.abs(gradient[1]).max() < 1e-6
@@ -243,8 +243,8 @@ def test_lengths_known_only_at_run_time() -> None:
     for rows, places in ((2, 5), (1, 1), (3, 40), (2, 0), (0, 4)):
         x = np.random.default_rng(rows).normal(size=(rows, places)).astype("float32")
         mask = np.ones((rows, places), "bool")
-        for got, want in zip(graph(x, mask), run(x, mask), strict=True):
-            np.testing.assert_allclose(array(got), array(want), atol=1e-6)
+        for got, expected in zip(graph(x, mask), run(x, mask), strict=True):
+            np.testing.assert_allclose(array(got), array(expected), atol=1e-6)
 
 
 @settings(max_examples=300 if FULL else 50)

@@ -315,8 +315,8 @@ def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> 
     words = ["--n-best", "search.beam_width=2", "--html", str(tmp_path / "page.html")]
     out = output(capsys, "predict", run, file, "--allow-unknown", *words)
     found = [line.split("\t") for line in out.splitlines()]
-    want = tasks.load(run).predict(lines)
-    assert [text for _, _, text in found[::2]] == [answer.text for answer in want]
+    expected = tasks.load(run).predict(lines)
+    assert [text for _, _, text in found[::2]] == [answer.text for answer in expected]
     assert len(found) == 6
     assert "SENDER" in (tmp_path / "page.html").read_text()
     assert "in.txt:1: " in refused(capsys, "predict", run, file, "data.max_length=9")

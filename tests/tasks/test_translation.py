@@ -180,10 +180,10 @@ def test_word_with_the_largest_weight_replaces_an_unknown_word() -> None:
     for one, other in pairs:
         assert one.attention is not None
         looked_at = [text.split()[place] for place in one.attention.argmax(-1)]
-        want = [looked_at[at] if at in (0, 2) else token for at, token in enumerate(one.tokens)]
+        expected = [looked_at[at] if at in (0, 2) else token for at, token in enumerate(one.tokens)]
         assert one.tokens[0] == one.tokens[2] == "<unk>"
-        assert list(other.tokens) == want
-        assert other.text == " ".join(want)
+        assert list(other.tokens) == expected
+        assert other.text == " ".join(expected)
 
 
 def test_replace_unknown_needs_attention() -> None:

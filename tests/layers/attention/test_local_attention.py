@@ -69,12 +69,12 @@ class LocalAttentionConformance(AttentionCase):
         layer, tensors = self.make_random(), self.tensors()
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK & OTHER_MASK}
         causal = np.tril(np.ones((T, S), "bool"))
-        want = self.attend(layer, *tensors, **per_tensor, attention_mask=ATTENTION_MASK & causal)
+        expected = self.attend(layer, *tensors, **per_tensor, attention_mask=ATTENTION_MASK & causal)
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": OTHER_MASK}
         pairs = {"attention_mask": ATTENTION_MASK, "use_causal_mask": True}
         got = self.attend(layer, *tensors, **per_tensor, **pairs)
-        close(got[0], want[0], 1e-6)
-        close(got[1], want[1], 1e-6)
+        close(got[0], expected[0], 1e-6)
+        close(got[1], expected[1], 1e-6)
         hidden = (
             (VALUE_MASK & OTHER_MASK)[:, None] & QUERY_MASK[:, :, None] & ATTENTION_MASK & causal
         )
@@ -84,10 +84,10 @@ class LocalAttentionConformance(AttentionCase):
         first, second = self.make_random(), self.make_random()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
-        want = self.attend(first, query, value, key, value_mask=VALUE_MASK & OTHER_MASK)
+        expected = self.attend(first, query, value, key, value_mask=VALUE_MASK & OTHER_MASK)
         for layer in (first, first, second):
             got = self.attend(layer, query, shared, keys)
-            close(got[0], want[0], 1e-6)
+            close(got[0], expected[0], 1e-6)
 
 
 class TestLocalAttention(

@@ -52,8 +52,8 @@ def test_grid_equals_flattened_positions() -> None:
     assert tuple(weights.shape) == (2, 4, 3, 5)
     flat = {name: x.reshape(*x.shape[:-2], 15) for name, x in masks.items()}
     rows = value.reshape(2, 15, 7), key.reshape(2, 15, 4)
-    want, attention_weights = layer(query, *rows, return_attention_scores=True, **flat)
-    same(context, want)
+    expected, attention_weights = layer(query, *rows, return_attention_scores=True, **flat)
+    same(context, expected)
     same(array(weights).reshape(2, 4, 15), attention_weights)
     allowed = (mask & masks["key_mask"])[:, None] & looks
     assert not array(weights)[~allowed].any()
@@ -64,9 +64,9 @@ def test_grid_masks_broadcast_and_implicit_masks_apply() -> None:
     layer(query, value)
     column = mask[:1, :1]
     full = np.broadcast_to(column, (2, 3, 5))
-    want = layer(query, value, value_mask=full)
-    same(layer(query, value, value_mask=np.repeat(column, 2, 0)), want)
-    same(layer(query, value, attention_mask=np.broadcast_to(column, (1, 4, 3, 5))), want)
+    expected = layer(query, value, value_mask=full)
+    same(layer(query, value, value_mask=np.repeat(column, 2, 0)), expected)
+    same(layer(query, value, attention_mask=np.broadcast_to(column, (1, 4, 3, 5))), expected)
     carrying = pass_mask_on(ops.convert_to_tensor(value), ops.convert_to_tensor(mask))
     same(layer(query, carrying, value_mask=full), layer(query, value, value_mask=full & mask))
 
@@ -121,8 +121,8 @@ def test_grids_of_unknown_size() -> None:
     model = keras.Model([query, value], outputs[:2])
     for size in ((3, 5), (7, 2)):
         states, image, _ = grid(*size)
-        want = model.layers[-1](states, image, return_attention_scores=True)
-        close(model([states, image]), want, 1e-6)
+        expected = model.layers[-1](states, image, return_attention_scores=True)
+        close(model([states, image]), expected, 1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)

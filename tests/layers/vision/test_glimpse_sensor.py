@@ -65,8 +65,8 @@ class TestGlimpseSensor(LayerConformance):
     @pytest.mark.parametrize(("size", "scales"), [(1, 1), (3, 3), (4, 2), (12, 1)])
     def test_oracle(self, size: int, scales: int) -> None:
         images, locations = make_inputs(5, size)
-        want = oracle(images.astype("float64"), locations.astype("float64"), size, scales)
-        close(GlimpseSensor(size, scales)(images, locations), want, 1e-5)
+        expected = oracle(images.astype("float64"), locations.astype("float64"), size, scales)
+        close(GlimpseSensor(size, scales)(images, locations), expected, 1e-5)
 
     @pytest.mark.every_backend
     def test_gradients_are_finite_differences(self) -> None:

@@ -88,8 +88,8 @@ def test_distribution_follows_the_paper() -> None:
     model = tiny()
     p_gen, generated, copied = decode_parts(model, SOURCE, TARGET)
     valid = TARGET != 0
-    want = (p_gen * generated + (1 - p_gen) * copied)[valid]
-    np.testing.assert_allclose(np.exp(forward(model, SOURCE, TARGET))[valid], want, atol=1e-6)
+    expected = (p_gen * generated + (1 - p_gen) * copied)[valid]
+    np.testing.assert_allclose(np.exp(forward(model, SOURCE, TARGET))[valid], expected, atol=1e-6)
     assert (p_gen[valid] > 0.01).all()
     assert (p_gen[valid] < 0.99).all()
 
@@ -120,9 +120,9 @@ def test_trace_contains_copied_words_and_source_positions() -> None:
     target = np.concatenate([np.full((3, 1), 2), tokens[:, :-1]], axis=1).astype("int32")
     p_gen, generated, copied = decode_parts(model, SOURCE, target)
     share = (1 - p_gen) * copied / np.maximum(p_gen * generated + (1 - p_gen) * copied, 1e-30)
-    want = np.take_along_axis(share, tokens[..., None], axis=-1)[..., 0]
+    expected = np.take_along_axis(share, tokens[..., None], axis=-1)[..., 0]
     valid = tokens != 0
-    np.testing.assert_allclose(trace.copied[valid], want[valid], atol=1e-5)
+    np.testing.assert_allclose(trace.copied[valid], expected[valid], atol=1e-5)
     assert trace.copied[0, 0] == pytest.approx(1)
     assert not trace.copied[~valid].any()
     assert not trace.attention[~valid].any()
@@ -208,15 +208,15 @@ def test_coverage_loss_follows_the_paper() -> None:
     of = model(INPUTS, project=False)
     assert model.losses == []
     model(INPUTS, training=True)
-    weights, want = array(of.weights), []
+    weights, expected = array(of.weights), []
     for row, steps in enumerate((TARGET != 0).sum(1)):
         covered, costs = np.zeros(6), []
         for t in range(steps):
             costs.append(np.minimum(weights[row, t], covered).sum())
             covered += weights[row, t]
-        want.append(np.mean(costs))
+        expected.append(np.mean(costs))
     (loss,) = model.losses
-    assert float(loss) == pytest.approx(0.5 * np.mean(want), rel=1e-5)
+    assert float(loss) == pytest.approx(0.5 * np.mean(expected), rel=1e-5)
 
 
 def test_coverage_moves_attention_away_from_covered_positions() -> None:

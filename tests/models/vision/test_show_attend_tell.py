@@ -129,12 +129,12 @@ def test_follows_the_equations_of_the_paper() -> None:
         )
         log_probability += np.log(np.exp(logits).sum()) - logits[label]
         seen += alpha
-    want = (log_probability + 0.7 * np.square(1 - seen).sum()) / 3
+    expected = (log_probability + 0.7 * np.square(1 - seen).sum()) / 3
     model.compile(loss=SequenceCrossEntropy())
     inputs = {"image": grid.astype("float32"), "target": np.array([target])}
     y_pred = model(inputs, training=True)
     got = model.compute_loss(inputs, np.array([labels]), y_pred)
-    assert float(got) == pytest.approx(want, rel=1e-5)
+    assert float(got) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.full
@@ -175,8 +175,8 @@ def test_hard_attention_adds_its_terms_to_the_loss() -> None:
     reward = log_probs[range(words), labels[0]].sum()
     chance = np.log(np.prod(model.grid_shape(make_images(SOURCE))))
     learnt = -rewarded * (reward - words * baseline) * -words * chance
-    want = (learnt - bonus * words * chance) / words
-    assert float(sum(model.losses)) == pytest.approx(want, rel=1e-4)
+    expected = (learnt - bonus * words * chance) / words
+    assert float(sum(model.losses)) == pytest.approx(expected, rel=1e-4)
     shifted = 0.9 * baseline + 0.1 * reward / words
     assert float(model.attention.reinforce.baseline) == pytest.approx(shifted, rel=1e-4)
 
@@ -325,8 +325,8 @@ def test_mean_pooling_ignores_positions() -> None:
     pooled = ShowAttendTell(V, **{**options, "attention": {"kind": "pooled"}})
     randomise(pooled, scale=0.4)
     shifted = grid[:, ::-1, ::-1]
-    want = pooled({"image": grid, "target": TARGET[:2]})
-    close(pooled({"image": shifted, "target": TARGET[:2]}), want, 1e-5)
+    expected = pooled({"image": grid, "target": TARGET[:2]})
+    close(pooled({"image": shifted, "target": TARGET[:2]}), expected, 1e-5)
     assert pooled.count_params() == ShowAttendTell(V, **options).count_params()
     assert pooled.grid_shape(grid) == (1, 1)
 
