@@ -155,9 +155,9 @@ def bare(steps: int, folder: Path) -> dict[str, float]:
         optimizer.apply(tape.gradient(value, variables), variables)
         return value
 
-    given = [batches.batch(batches.rows(number)) for number in range(steps + WARM_UP)]
+    arrays = [batches.batch(batches.rows(number)) for number in range(steps + WARM_UP)]
     began = 0.0
-    for number, batch in enumerate(tf.nest.map_structure(tf.constant, given)):
+    for number, batch in enumerate(tf.nest.map_structure(tf.constant, arrays)):
         began = time.perf_counter() if number == WARM_UP else began
         float(step(*batch))
     return {"seconds": time.perf_counter() - began}

@@ -33,8 +33,8 @@ DIGITS = GeneratedDigits(image_size=28, test_size=3).read("test")
 
 
 @functools.cache
-def captioner(look: str = "soft") -> Any:
-    return captioners.untrained(look=look, search=SearchOptions(min_length=2))
+def captioner(attention: str = "soft") -> Any:
+    return captioners.untrained(attention=attention, search=SearchOptions(min_length=2))
 
 
 @functools.cache
@@ -76,9 +76,9 @@ def translator() -> Any:
 
 
 @functools.cache
-def measured(make: Any, look: tuple[str, ...] = ()) -> dict[str, Any]:
+def measure(make: Any, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the metrics of a task on one example, as `training.evaluate` writes them."""
-    task, examples = make(*look), {"glimpses": DIGITS}.get(make().name, SCENES).take([0])
+    task, examples = make(*arguments), {"glimpses": DIGITS}.get(make().name, SCENES).take([0])
     if task.name == "captioning":  # what it says is there, as a trained one's would be
         (answer,) = task.predict(examples.images)
         boxes = dict.fromkeys(answer.tokens, (0.0, 0.0, 0.5, 1.0))
@@ -114,9 +114,9 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "ZOO", tmp_path / "models")
 
     def publish(
-        name: str, *words: str, data: str = "", look: Any = (), begun: Any = ()
+        name: str, *words: str, data: str = "", arguments: Any = (), begin_options: Any = ()
     ) -> tuple[str, Path]:
-        task, run = MAKERS[name](*look), tmp_path / "small.data"
+        task, run = MAKERS[name](*arguments), tmp_path / "small.data"
         monkeypatch.setattr(module.az, "load", {run: task}.get)
         run.mkdir(exist_ok=True)
         page = f"task: {name}\n{data or DATA[name]}\nmodel: {{preset: x}}\n"
@@ -129,8 +129,8 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "seed": 1,
             "training_seconds": 60.0,
             "machine": "a test",
-            "evaluations": [measured(MAKERS[name], look)],
-            **dict(begun),
+            "evaluations": [measure(MAKERS[name], arguments)],
+            **dict(begin_options),
         }
         (run / "results.json").write_text(json.dumps(results))
         monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(run), *words])
@@ -151,7 +151,7 @@ def cells(card: str) -> dict[str, str]:
     return dict(zip(heading, row, strict=True))
 
 
-FIGURES = {
+EXPECTED_CELLS = {
     "captioning": ("attention mass in boxes", "{mass_in_boxes:.2f}"),
     "glimpses": ("error, %", "{error:.2f}"),
     "retrieval": (
@@ -168,9 +168,9 @@ FIGURES = {
 def test_published_entry(name: str, zoo: Any) -> None:
     words = ["--sentence", "at 5:04 PM."] if name == "translation" else []
     card, entry = zoo(name, *words)
-    found, (column, told) = cells(card), FIGURES[name]
-    assert found[column] == told.format(**measured(MAKERS[name])["metrics"])
-    assert "-" not in found.values(), "all figures that are shown are measured"
+    row, (column, template) = cells(card), EXPECTED_CELLS[name]
+    assert row[column] == template.format(**measure(MAKERS[name])["metrics"])
+    assert "-" not in row.values(), "every number in the card is measured"
     assert "1,234 parameters, 5 steps" in card
     assert "![attention weights](attention.png)" in card
     assert (entry / "attention.png").read_bytes().startswith(b"\x89PNG")
@@ -197,10 +197,10 @@ def test_requested_picture_is_published(zoo: Any) -> None:
 def test_row_describes_the_options_of_a_generated_split(
     zoo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    all_of_it, two = measured(captioner, ("pooled",)), {**measured(captioner, ("pooled",))}
+    all_of_it, two = measure(captioner, ("pooled",)), {**measure(captioner, ("pooled",))}
     two["data"] = generate_scenes(1, "test", min_things=2, max_things=2).origin
-    monkeypatch.setattr(sys.modules[__name__], "measured", lambda make, look: two)
-    card, entry = zoo("captioning", look=("pooled",))
+    monkeypatch.setattr(sys.modules[__name__], "measure", lambda make, arguments: two)
+    card, entry = zoo("captioning", arguments=("pooled",))
     front = (entry.parents[1] / "README.md").read_text("utf-8")
     assert all_of_it["data"] != two["data"]
     assert "| test, 2 things |" in card
@@ -208,7 +208,7 @@ def test_row_describes_the_options_of_a_generated_split(
 
 
 def test_model_without_attention_has_no_picture(zoo: Any) -> None:
-    card, entry = zoo("captioning", look=("pooled",))
+    card, entry = zoo("captioning", arguments=("pooled",))
     assert "Image 0 of" in card
     assert cells(card)["attention mass in boxes"] == "-"
     assert not (entry / "attention.png").exists()
@@ -252,8 +252,8 @@ def test_card_of_a_run_from_scratch_names_no_initial_weights(zoo: Any) -> None:
 
 def test_card_names_the_initial_weights(zoo: Any) -> None:
     encoder = {"filters": [4, 6], "weights": "runs/found"}
-    begun = {"init": "runs/soft", "model": {"encoder": encoder}, "monitor": "bleu4"}
-    card, _ = zoo("captioning", begun=begun)
+    begin_options = {"init": "runs/soft", "model": {"encoder": encoder}, "monitor": "bleu4"}
+    card, _ = zoo("captioning", begin_options=begin_options)
     for line in (
         "Fine-tuned from `runs/soft`",
         "initial weights of `runs/found`",

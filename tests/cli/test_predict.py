@@ -125,8 +125,8 @@ def test_summaries_have_a_page_and_pictures(tmp_path: Path, capsys: Capture) -> 
     texts = ["a fire in Tromak hurts Ilda", "no fire ."]
     untrained(texts, max_source_length=6).save(tmp_path / "run")
     (tmp_path / "in.txt").write_text("a fire in Nemo hurts Sarno .\nno fire\n")
-    shown = ["--html", tmp_path / "out.html", "--attention", tmp_path / "out.png"]
-    words = ["predict", tmp_path / "run", tmp_path / "in.txt", *shown, "data.max_target_length=3"]
+    options = ["--html", tmp_path / "out.html", "--attention", tmp_path / "out.png"]
+    words = ["predict", tmp_path / "run", tmp_path / "in.txt", *options, "data.max_target_length=3"]
     assert "in.txt:1: 7 tokens, the limit is 6;" in refused(capsys, *words)
     assert (
         output(capsys, *words, "data.truncate_source=true", "search.min_length=3").count("\n") == 2
@@ -140,8 +140,8 @@ def test_summaries_have_a_page_and_pictures(tmp_path: Path, capsys: Capture) -> 
 
 def test_attention_of_a_tagger_is_drawn_as_one_picture(tmp_path: Path, capsys: Capture) -> None:
     tokenizer = train_tokenizer("whitespace", ["a b"], 10)
-    looking = {"attention": {"num_heads": 2, "key_dim": 2}}
-    model = models.RecurrentTagger(6, ["O", "X"], embedding_dim=4, units=4, **looking)
+    attention = {"attention": {"num_heads": 2, "key_dim": 2}}
+    model = models.RecurrentTagger(6, ["O", "X"], embedding_dim=4, units=4, **attention)
     tasks.Tagging(model, tokenizer).save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a b")
     words = [tmp_path / "task", tmp_path / "in.txt", "--attention", tmp_path / "out.png"]
@@ -160,15 +160,15 @@ def test_captioner_reads_lines_as_image_paths(
         (tmp_path / name).write_bytes(image)
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("a b.png\nc.jpg\n")
-    shown = ["--html", "out.html", "--attention", "out.png", "search.min_length=3"]
-    code, out, err = run(capsys, "predict", "run", "in.txt", *shown)
+    options = ["--html", "out.html", "--attention", "out.png", "search.min_length=3"]
+    code, out, err = run(capsys, "predict", "run", "in.txt", *options)
     assert (code, err) == (0, "")
     expected = [one.text for one in task.predict(["a b.png", "c.jpg"], min_length=3)]
     assert out.splitlines() == expected
     assert Path("out.html").read_text(encoding="utf-8").count("<article") == 2
     for name in ("out-1.png", "out-2.png"):
         assert Path(name).read_bytes().startswith(b"\x89PNG")
-    captioners.untrained(look="pooled").save(tmp_path / "pooled")
+    captioners.untrained(attention="pooled").save(tmp_path / "pooled")
     message = refused(capsys, "predict", "pooled", "in.txt", "--attention", "none.png")
     assert " --attention none.png: this model returns no attention weights; remove" in message
     Path("cut.png").write_bytes(Path("a b.png").read_bytes()[:60])
@@ -196,9 +196,9 @@ def test_retriever_searches_the_images_of_a_folder(
     Path("all/list.txt").touch()
     texts = retrievers.TEXTS[:2]
     Path("in.txt").write_text("\n".join(texts))
-    shown = ["--images", "all", "--attention", "out.png"]
+    options = ["--images", "all", "--attention", "out.png"]
     words = ["predict", "run", "in.txt", "--n-best"]
-    code, out, err = run(capsys, *words, *shown, "search.beam_width=3")
+    code, out, err = run(capsys, *words, *options, "search.beam_width=3")
     assert (code, err) == (0, "")
     expected = task.predict(texts, index=task.index(names), n_best=3)
     assert [line.split("\t")[2] for line in out.splitlines()] == [
@@ -206,7 +206,7 @@ def test_retriever_searches_the_images_of_a_folder(
     ]
     for name in ("out-1.png", "out-2.png"):
         assert Path(name).read_bytes().startswith(b"\x89PNG")
-    assert run(capsys, *words, *shown[:2], "search.n_best=3") == (0, out, "")
+    assert run(capsys, *words, *options[:2], "search.n_best=3") == (0, out, "")
     Path("none").mkdir()
     Path("blank.txt").write_text("\n")
     captioners.untrained().save(tmp_path / "captioner")

@@ -18,15 +18,15 @@ def test_spans_equal_read_spans(scheme: str, kinds: tuple[str, ...]) -> None:
     letters = ops.TAG_SCHEMES.get(scheme)().letters()
     names = [*(f"{letter}{kind}" for letter in letters for kind in kinds), "O"]
     rng = np.random.default_rng(0)
-    drawn = [rng.integers(len(names), size=size).tolist() for size in rng.integers(0, 9, 2000)]
-    values = [rng.random(len(row)).tolist() for row in drawn]
+    tag_ids = [rng.integers(len(names), size=size).tolist() for size in rng.integers(0, 9, 2000)]
+    values = [rng.random(len(row)).tolist() for row in tag_ids]
     module = GraphSpans(names, scheme)
     found = tf.function(module.read)(
-        tf.ragged.constant(drawn, dtype=tf.int32), tf.ragged.constant(values, dtype=tf.float32)
+        tf.ragged.constant(tag_ids, dtype=tf.int32), tf.ragged.constant(values, dtype=tf.float32)
     )
     parts = [part.to_list() for part in found]
     spans = 0
-    for row, (tags, likely) in enumerate(zip(drawn, values, strict=True)):
+    for row, (tags, likely) in enumerate(zip(tag_ids, values, strict=True)):
         expected = read_spans([names[tag] for tag in tags], scheme)
         starts, ends, labels, least = (part[row] for part in parts)
         got = [

@@ -68,8 +68,8 @@ def test_ids_equal_the_tokenizer(kind: str, lowercase: bool) -> None:
     flat = np.concatenate(expected)
     assert 0.01 < np.mean(flat == UNKNOWN) < 0.99
     for row in range(0, LINES, 97):
-        given = [piece.decode() for piece in pieces[row].numpy()]
-        assert given == own.surfaces(lines()[row])
+        texts = [piece.decode() for piece in pieces[row].numpy()]
+        assert texts == own.surfaces(lines()[row])
 
 
 @pytest.mark.parametrize("kind", ["subword", "word", "character", "whitespace"])

@@ -38,7 +38,7 @@ def split(texts: Sequence[str | bytes]) -> list[list[Word]]:
     words, starts, ends = splitting()(tf.constant(list(texts), "string"))
     assert starts.dtype == ends.dtype == tf.int32
     return [
-        [Word(word.decode(), *place) for word, *place in zip(*row, strict=True)]
+        [Word(word.decode(), *offsets) for word, *offsets in zip(*row, strict=True)]
         for row in zip(words.to_list(), starts.to_list(), ends.to_list(), strict=True)
     ]
 

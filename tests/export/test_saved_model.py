@@ -65,11 +65,11 @@ def assert_same(answers: dict[str, Any], task: Translation, texts: Sequence[str]
             scores = answers["token_scores"][row][n][:length]
             last_bits = 1e-6 * np.abs(expected.token_scores).sum()  # they are differences of sums
             np.testing.assert_allclose(scores, expected.token_scores, rtol=1e-4, atol=1e-5 + last_bits)
-            places = len(expected.source_tokens)
-            assert tuple(answers["source_tokens"][row][:places]) == expected.source_tokens
+            size = len(expected.source_tokens)
+            assert tuple(answers["source_tokens"][row][:size]) == expected.source_tokens
             if expected.attention is not None:
-                looks = np.array(answers["attention"][row][n])[:words, :places]
-                np.testing.assert_allclose(looks, expected.attention, atol=1e-5)
+                weights = np.array(answers["attention"][row][n])[:words, :size]
+                np.testing.assert_allclose(weights, expected.attention, atol=1e-5)
 
 
 def read(answers: dict[str, np.ndarray]) -> dict[str, Any]:

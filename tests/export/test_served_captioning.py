@@ -27,7 +27,7 @@ def task(kind: str) -> Captioning:
     if kind == "Transformer":
         return untrained("caption_transformer_small", search=two)
     return untrained(
-        look=kind, search=two if kind == "soft" else SearchOptions(max_length=5, min_length=4)
+        attention=kind, search=two if kind == "soft" else SearchOptions(max_length=5, min_length=4)
     )
 
 

@@ -45,9 +45,9 @@ KINDS = {"grey": (1, 1), "coloured": (3, 2)}
 def task(kind: str) -> Glimpses:
     """A model with random weights."""
     channels, seed = KINDS[kind]
-    made = task_of(channels)
-    randomise(made.model, seed)
-    return made
+    instance = task_of(channels)
+    randomise(instance.model, seed)
+    return instance
 
 
 def assert_same(
@@ -55,14 +55,14 @@ def assert_same(
 ) -> None:
     assert len(answers["text"]) == len(wants)
     for row, expected in enumerate(wants):
-        told = {name: of_all[row] for name, of_all in answers.items()}
-        assert (told["text"], told["tokens"]) == (expected.text, list(expected.tokens))
-        assert told["classes"] == sorted(CLASSES, key=lambda name: -expected.probabilities[name])
-        assert told["classes"][0] == expected.text
-        shares = [expected.probabilities[name] for name in told["classes"]]
-        np.testing.assert_allclose(told["probabilities"], shares, rtol=bound, atol=bound / 100)
-        np.testing.assert_allclose(told["scores"], expected.score, rtol=bound, atol=bound / 10)
-        np.testing.assert_allclose(told["locations"], expected.locations, atol=bound)
+        outputs = {name: of_all[row] for name, of_all in answers.items()}
+        assert (outputs["text"], outputs["tokens"]) == (expected.text, list(expected.tokens))
+        assert outputs["classes"] == sorted(CLASSES, key=lambda name: -expected.probabilities[name])
+        assert outputs["classes"][0] == expected.text
+        shares = [expected.probabilities[name] for name in outputs["classes"]]
+        np.testing.assert_allclose(outputs["probabilities"], shares, rtol=bound, atol=bound / 100)
+        np.testing.assert_allclose(outputs["scores"], expected.score, rtol=bound, atol=bound / 10)
+        np.testing.assert_allclose(outputs["locations"], expected.locations, atol=bound)
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))

@@ -58,20 +58,20 @@ def assert_same(
     answers: dict[str, Any], own: Retrieval, images: list[bytes], texts: list[str], bound: float
 ) -> None:
     index = own.index(images)
-    alike = own.similarities(index, texts)
-    np.testing.assert_allclose(answers["similarities"], alike, rtol=bound, atol=bound)
+    similarities = own.similarities(index, texts)
+    np.testing.assert_allclose(answers["similarities"], similarities, rtol=bound, atol=bound)
     for row, best in enumerate(own.predict(texts, index=index)):
-        found = (best, *best.alternatives)
+        results = (best, *best.alternatives)
         size = len(best.tokens)
-        assert answers["found"][row] == [one.number for one in found]
-        scores = [one.score for one in found]
+        assert answers["found"][row] == [one.number for one in results]
+        scores = [one.score for one in results]
         np.testing.assert_allclose(answers["scores"][row], scores, rtol=bound, atol=bound)
         assert answers["lengths"][row] == size
-        told = answers["tokens"][row]
-        assert told == [*best.tokens, *[""] * (len(told) - size)]
-        for one, looks in zip(found, np.array(answers["attention"][row]), strict=True):
-            np.testing.assert_allclose(looks[:size], one.attention, rtol=bound, atol=bound)
-            assert not looks[size:].any()
+        tokens = answers["tokens"][row]
+        assert tokens == [*best.tokens, *[""] * (len(tokens) - size)]
+        for one, weights in zip(results, np.array(answers["attention"][row]), strict=True):
+            np.testing.assert_allclose(weights[:size], one.attention, rtol=bound, atol=bound)
+            assert not weights[size:].any()
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))

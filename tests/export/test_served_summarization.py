@@ -103,14 +103,14 @@ def test_exported_outputs_equal_predictions(kind: str, exported_outputs: Exporte
 
 
 def test_unknown_tokens_are_replaced() -> None:
-    made = task("attention alone")
-    answers, _ = run_exported_eagerly(made.export_module(), TEXTS[:2])
-    assert_same(answers, made.predict(TEXTS[:2]))
+    summarizer = task("attention alone")
+    answers, _ = run_exported_eagerly(summarizer.export_module(), TEXTS[:2])
+    assert_same(answers, summarizer.predict(TEXTS[:2]))
 
 
 @pytest.mark.full
 def test_out_of_vocabulary_words_are_copied(exported_outputs: ExportedOutputs) -> None:
-    """Such words stand in summaries, and their origins are places where they stand.
+    """Such words occur in summaries, and their origins are their source positions.
 
     Of an article only 4 have an id; the others are unknown.
     """
@@ -118,10 +118,10 @@ def test_out_of_vocabulary_words_are_copied(exported_outputs: ExportedOutputs) -
     rare = 0
     for row, of_row in enumerate(answers["tokens"]):
         for n, tokens in enumerate(of_row):
-            for token, place in zip(tokens, answers["origins"][row][n], strict=True):
-                rare += place >= 0 and token in {"Tromak", "Ilse", "Vordun", "Bo", "Ada", "Cy"}
-                of_place = answers["source_tokens"][row][place]
-                assert place < 0 or token in (of_place, "<unk>")
+            for token, origin in zip(tokens, answers["origins"][row][n], strict=True):
+                rare += origin >= 0 and token in {"Tromak", "Ilse", "Vordun", "Bo", "Ada", "Cy"}
+                source_token = answers["source_tokens"][row][origin]
+                assert origin < 0 or token in (source_token, "<unk>")
     assert rare > 2
     assert (np.array(exported_outputs["attention alone"][0][0]["origins"]) == -1).all()
 

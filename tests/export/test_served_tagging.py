@@ -104,7 +104,7 @@ def assert_same(answers: dict[str, Any], wants: Sequence[TaggingResult]) -> None
     for row, expected in enumerate(wants):
         size = len(expected.words)
         assert answers["lengths"][row] == size
-        for name, told, nothing in (
+        for name, expected_values, nothing in (
             ("words", expected.words, ""),
             ("tags", expected.tags, ""),
             ("span_labels", [span.label for span in expected.spans], ""),
@@ -112,14 +112,14 @@ def assert_same(answers: dict[str, Any], wants: Sequence[TaggingResult]) -> None
             ("spans", [(span.start, span.end) for span in expected.spans], (0, 0)),
         ):
             got = [tuple(x) if np.ndim(x) else x for x in answers[name][row]]
-            assert got == [*told, *[nothing] * (len(got) - len(told))], name
-        for name, told in (
+            assert got == [*expected_values, *[nothing] * (len(got) - len(expected_values))], name
+        for name, expected_values in (
             ("probabilities", expected.probabilities),
             ("span_probabilities", [span.probability for span in expected.spans]),
         ):
             got = np.array(answers[name][row])
-            np.testing.assert_allclose(got[: len(told)], told, rtol=1e-4, atol=1e-6)
-            assert not got[len(told) :].any()
+            np.testing.assert_allclose(got[: len(expected_values)], expected_values, rtol=1e-4, atol=1e-6)
+            assert not got[len(expected_values) :].any()
         np.testing.assert_allclose(answers["scores"][row], expected.score, rtol=1e-4, atol=1e-4)
 
 

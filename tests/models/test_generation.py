@@ -147,8 +147,8 @@ def test_least_recently_used_searches_are_dropped(monkeypatch: pytest.MonkeyPatc
     for wrong, message in refused:
         with pytest.raises(ValueError, match=message):
             model.compiled_search(SOURCE[:1, :2], **wrong)
-    kept = [key[0] for key in model._compiled.searches]
-    assert ["prefix_tokens=(4,)" in key for key in kept] == [True, False]
+    keys = [key[0] for key in model._compiled.searches]
+    assert ["prefix_tokens=(4,)" in key for key in keys] == [True, False]
 
 
 @pytest.mark.full

@@ -240,5 +240,5 @@ def test_no_tensor_of_all_scores_is_created() -> None:
         for x in op.outputs
         if x.shape.rank
     ]
-    assert len(graphs) >= 3, "the loops of both ways were looked at"
+    assert len(graphs) >= 3, "the loops of forward and backward pass are checked"
     assert max(sizes) < length * length / 4

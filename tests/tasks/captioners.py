@@ -29,13 +29,13 @@ def with_normal_weights(model: Any) -> Any:
 
 
 def untrained(
-    preset: str = "show_attend_tell_small", look: str = "soft", **task: Any
+    preset: str = "show_attend_tell_small", attention: str = "soft", **task: Any
 ) -> Captioning:
     """Return a captioner with the vocabulary of `KNOWN` and normal random weights."""
     tokenizer = train_tokenizer("whitespace", KNOWN, 60, lowercase=True)
     sizes = {"embedding_dim": 8, "encoder": {"kind": "cnn", "filters": [4, 6]}, **SIZES[preset]}
     if preset.startswith("show"):
-        sizes["attention"] = {"kind": look}
+        sizes["attention"] = {"kind": attention}
     model = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
     model = with_normal_weights(model)
     return Captioning(model, tokenizer, **{"image_size": SIDE, "max_target_length": 8, **task})
@@ -58,5 +58,5 @@ def captioned(count: int = 4, side: int = SIDE, **parts: Any) -> CaptionedImages
     """Return images that have all captions of `KNOWN`."""
     images = np.stack([picture(seed, side, side) for seed in range(count)])
     names = [f"{row}.png" for row in range(count)]
-    given = {"captions": [tuple(KNOWN)] * count, "names": names, "origin": "test images", **parts}
-    return CaptionedImages(images, **given)
+    fields = {"captions": [tuple(KNOWN)] * count, "names": names, "origin": "test images", **parts}
+    return CaptionedImages(images, **fields)

@@ -207,9 +207,9 @@ def test_word_vectors_are_read_from_a_file(
 
 
 def test_tagger_arguments_determined_by_the_data_raise() -> None:
-    given = {"characters": {**SMALL, "vocabulary_size": 9}}
+    options = {"characters": {**SMALL, "vocabulary_size": 9}}
     with pytest.raises(ValueError, match=r"characters\.vocabulary_size: determined by the data"):
-        build_task(tagging(given), SENTENCES)
+        build_task(tagging(options), SENTENCES)
     with pytest.raises(ValueError, match=r"model\.tags: determined by the data"):
         build_task(tagging({"tags": ["O"]}), SENTENCES)
     broken = TaggedSentences([("a",)], [("I-ORG",)], "here")

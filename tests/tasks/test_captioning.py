@@ -20,8 +20,8 @@ IMAGES = [picture(seed) for seed in range(5)]
 
 
 @functools.cache
-def captioner(look: str = "soft") -> Captioning:
-    return untrained(look=look, search=SearchOptions(beam_width=2, n_best=2))
+def captioner(attention: str = "soft") -> Captioning:
+    return untrained(attention=attention, search=SearchOptions(beam_width=2, n_best=2))
 
 
 def assert_same(one: Caption, other: Caption) -> None:
@@ -34,8 +34,8 @@ def assert_same(one: Caption, other: Caption) -> None:
 def test_paths_bytes_and_arrays_give_equal_captions(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(encoded(IMAGES[0]))
-    given = [IMAGES[0], path, str(path), path.read_bytes()]
-    first, *others = captioner().predict(given, batch_size=4)
+    images = [IMAGES[0], path, str(path), path.read_bytes()]
+    first, *others = captioner().predict(images, batch_size=4)
     np.testing.assert_array_equal(first.image, read_image(IMAGES[0], SIDE))
     for other in others:
         assert_same(first, other)

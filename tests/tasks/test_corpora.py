@@ -26,8 +26,8 @@ CORPORA: dict[str, Any] = {
 def corpus(kind: str, **options: object) -> Corpus:
     kind_of = CORPORA[kind]
     languages = {"source": "de", "target": "en"} if issubclass(kind_of, Pairs) else {}
-    made: Corpus = kind_of(**languages, **options)
-    return made
+    instance: Corpus = kind_of(**languages, **options)
+    return instance
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def corpus(kind: str, **options: object) -> Corpus:
     ],
 )
 def test_sizes_and_splits(kind: str, column: str, option: str) -> None:
-    made = corpus(kind, size=30, validation_size=7, test_size=5, **{option: 1})
-    splits = {split: made.read(split) for split in made.splits}
+    instance = corpus(kind, size=30, validation_size=7, test_size=5, **{option: 1})
+    splits = {split: instance.read(split) for split in instance.splits}
     sizes = {"train": 30, "validation": 7, "test": 5, "long": 5}
     unseen = {"unseen": 5} if kind == "reports" else {}
     assert {split: len(examples) for split, examples in splits.items()} == sizes | unseen

@@ -32,14 +32,14 @@ def images(count: int = 5, channels: int = 1, seed: int = 0) -> np.ndarray:
 
 
 def examples(**changes: Any) -> LabelledImages:
-    given = {
+    fields = {
         "images": images(),
         "labels": np.array([0, 2, 1, 0, 2], "int32"),
         "classes": CLASSES,
         "names": list("abcde"),
         "origin": "a test",
     }
-    return LabelledImages(**{**given, **changes})
+    return LabelledImages(**{**fields, **changes})
 
 
 def test_fields_of_a_prediction() -> None:
@@ -77,10 +77,11 @@ def test_batches_and_loss() -> None:
 
 
 def test_evaluate_agrees_with_predict() -> None:
-    task, given = task_of(), examples()
-    said = [answer.text for answer in task.predict(list(given.images))]
-    right = np.mean([one == CLASSES[label] for one, label in zip(said, given.labels, strict=True)])
-    report = task.evaluate(given)
+    task, corpus = task_of(), examples()
+    predictions = [answer.text for answer in task.predict(list(corpus.images))]
+    classes = [CLASSES[label] for label in corpus.labels]
+    right = np.mean([one == name for one, name in zip(predictions, classes, strict=True)])
+    report = task.evaluate(corpus)
     assert report["images"] == 5
     assert report["accuracy"] == pytest.approx(100 * right)
     assert report["error"] == pytest.approx(100 - 100 * right)

@@ -85,8 +85,8 @@ def test_coco(tmp_path: Path) -> None:
     notes = [{"image_id": 7, "caption": text} for text in ("a dog", "two dogs")]
     content = {"images": [{"id": 7, "file_name": "a.png"}], "annotations": notes}
     (tmp_path / "dev.json").write_text(json.dumps(content))
-    places = {"validation": "dev.json", "validation_images": "images"}
-    corpus = Coco(**{name: str(tmp_path / place) for name, place in places.items()})
+    paths = {"validation": "dev.json", "validation_images": "images"}
+    corpus = Coco(**{name: str(tmp_path / place) for name, place in paths.items()})
     found = corpus.read("validation")
     assert found.captions == [("a dog", "two dogs")]
     assert found.images.shape == (1, 224, 224, 3)
@@ -119,9 +119,9 @@ def test_copies_of_training_images_have_other_positions() -> None:
     corpus = three.read("train")
     assert (corpus.images.shape, corpus.names) == ((9, 40, 40, 1), ["1", "2", "3"] * 3)
     np.testing.assert_array_equal(corpus.labels, np.tile(one.read("train").labels, 3))
-    shown = corpus.images[::3].astype("int64")  # the first one, wherever it is
-    assert len(set(shown.sum((1, 2, 3)).tolist())) == 1
-    assert len({image.tobytes() for image in shown}) == 3
+    copies = corpus.images[::3].astype("int64")  # copies of the first image
+    assert len(set(copies.sum((1, 2, 3)).tolist())) == 1
+    assert len({image.tobytes() for image in copies}) == 3
     np.testing.assert_array_equal(three.read("validation").images, one.read("validation").images)
     with pytest.raises(ValueError, match="copies=2: copies are identical with scattered=nowhere"):
         GeneratedDigits(copies=2)
@@ -175,9 +175,9 @@ def test_classes_tfds(tfds: Any, tmp_path: Path) -> None:
     rows = [(4, 4), (4, 0), (5, 3)]
 
     def images(builder: Any, *given: Any, **named: Any) -> Any:
-        made = {"image": [np.ones((*size, 1), np.uint8) for size in rows], "label": [3, 1, 2]}
+        columns = {"image": [np.ones((*size, 1), np.uint8) for size in rows], "label": [3, 1, 2]}
         signature = {name: tf.TensorSpec(None, kind) for name, kind in KINDS.items()}
-        parts = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
+        parts = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return tf.data.Dataset.from_generator(lambda: iter(parts), output_signature=signature)
 
     with tfds.testing.mock_data(as_dataset_fn=images):

@@ -57,7 +57,7 @@ def tagger(
     return Tagging(model, tokenizer, letters, **task)
 
 
-def shown(answer: TaggingResult) -> tuple[Any, ...]:
+def describe(answer: TaggingResult) -> tuple[Any, ...]:
     return answer.text, answer.tags, pytest.approx(answer.score, abs=1e-4)
 
 
@@ -120,9 +120,9 @@ def test_scores_and_probabilities_equal_those_of_all_sequences() -> None:
         scores = np.array([one.score for one in found])
         assert (np.diff(scores) <= 1e-6).all()
         assert np.exp(scores).sum() == pytest.approx(1, abs=1e-4)
-        for place, tag in enumerate(answer.tags):
-            same = [one.tags[place] == tag for one in found]
-            assert answer.probabilities[place] == pytest.approx(
+        for position, tag in enumerate(answer.tags):
+            same = [one.tags[position] == tag for one in found]
+            assert answer.probabilities[position] == pytest.approx(
                 np.exp(scores[same]).sum(), abs=1e-4
             )
         if head[1] is not None:
@@ -332,7 +332,7 @@ def test_fine_tuning_keeps_weights_tokenizers_and_tags(tmp_path: Path) -> None:
     assert tuned.characters.vocabulary == first.characters.vocabulary
     assert tuned.model.settings["dropout"] == 0.1
     text = "Ida Lamp sends two red kettles."
-    assert shown(tuned.predict([text])[0]) == shown(first.predict([text])[0])
+    assert describe(tuned.predict([text])[0]) == describe(first.predict([text])[0])
     with pytest.raises(ValueError, match=r"model\.characters=.* use another init"):
         initial_task(read_recipe(write_recipe(tmp_path), [*words, "model.characters.units=5"]))
 

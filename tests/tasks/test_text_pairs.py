@@ -9,7 +9,7 @@ from attention_zoo.data import TextPairs, train_tokenizer
 from attention_zoo.tasks import text_pairs
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
-LENGTH, BYTES = 50, 32 + 8  # of an integer of Python's and its place in a list
+LENGTH, BYTES = 50, 32 + 8  # size of a Python integer and its list entry
 
 
 class Numbers(TextPairTask):
@@ -38,16 +38,16 @@ def corpus(size: int) -> TextPairs:
 def test_pairs_are_encoded_in_parts_and_keep_their_numbers(size: int) -> None:
     examples = corpus(size)
     batches = Numbers().batches(examples, batch_size=16, seed=0)
-    kept = [n for n in range(1, size + 1) if n % 5]
-    assert len(batches) == len(kept)
-    for row in {0, len(kept) // 2, len(kept) - 1}:
+    valid_numbers = [n for n in range(1, size + 1) if n % 5]
+    assert len(batches) == len(valid_numbers)
+    for row in {0, len(valid_numbers) // 2, len(valid_numbers) - 1}:
         inputs, labels = batches.batch(np.array([row]))
-        first = 1000 * kept[row]
+        first = 1000 * valid_numbers[row]
         assert inputs["source"][0, :LENGTH].tolist() == list(range(first, first + LENGTH))
         assert labels[0, :2].tolist() == [first, 3]
     numbers = [n for step in range(batches.steps_per_epoch) for n in batches.examples(step)]
-    assert sorted(numbers) == kept
-    assert Numbers().within_limits(examples).targets == [str(1000 * n) for n in kept]
+    assert sorted(numbers) == valid_numbers
+    assert Numbers().within_limits(examples).targets == [str(1000 * n) for n in valid_numbers]
 
 
 def test_ids_of_a_large_corpus_are_stored_as_arrays() -> None:

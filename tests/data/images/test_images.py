@@ -1,4 +1,4 @@
-"""Images are read, refused by name, and read by a graph pixel by pixel alike."""
+"""Images: decoding, errors by name, and equal pixels from the TensorFlow graph."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_pillow_decodes_is_read(name: str) -> None:
+def test_formats_of_pillow_are_read(name: str) -> None:
     found, expected = (
         read_image(GOOD[name]),
         np.asarray(Image.open(io.BytesIO(GOOD[name])).convert("RGB")),
@@ -132,7 +132,7 @@ def test_an_image_of_the_size_is_not_resized() -> None:
     assert resize_image(SMOOTH, SMOOTH.shape[:2]) is SMOOTH
 
 
-def test_arrays_are_taken_as_they_are() -> None:
+def test_arrays_are_not_decoded() -> None:
     np.testing.assert_array_equal(read_image(SMOOTH), SMOOTH)
     grey = SMOOTH[..., 0]
     for array in (grey, grey[..., None]):
@@ -252,7 +252,7 @@ REFUSED += ["palette alpha", "16 bit", "bomb", "long", "JPEG bomb", "scans"]
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_graph_refuses_what_it_can_see(graphs: dict[Any, Any], name: str) -> None:
+def test_graph_rejects_invalid_images(graphs: dict[Any, Any], name: str) -> None:
     if name == "palette alpha":  # which the docstring says
         assert graphs[8](BAD[name][0]).shape == (8, 8, 3)
         return
@@ -268,7 +268,7 @@ LAYOUTS = ["JPEG <", "JPEG >", "PNG <", "PNG >", "late PNG"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_images_are_rotated_as_their_exif_orientation_says(
+def test_images_are_rotated_by_their_exif_orientation(
     graphs: dict[Any, Any], layout: str
 ) -> None:
     """In Python and in a graph as by Pillow, for all orientations."""
@@ -374,7 +374,7 @@ def test_whatever_byte_is_wrong_there_is_an_image_or_one_line(name: str) -> None
         else:
             assert name == "JPEG" or (found == read_image(good)).all()
     assert len(refused) > 10
-    assert [said for said in refused if not re.match(r"the image: .*\Z", said)] == []
+    assert [text for text in refused if not re.match(r"the image: .*\Z", text)] == []
 
 
 @pytest.mark.parametrize("length", [8, 15, 16, 25, 26, 40])

@@ -88,7 +88,7 @@ def test_bytes() -> None:
     assert all(label and "\ufffd" not in label for label in tokenizer.tokens(three))
 
 
-def test_case_is_what_the_settings_say(tmp_path: Path) -> None:
+def test_lowercasing_follows_the_settings(tmp_path: Path) -> None:
     shutil.copy(GOLDEN / "bert" / "vocab.txt", tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     tokenizer = load_tokenizer(tmp_path)
@@ -120,7 +120,7 @@ def test_mistakes(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_added_tokens_stand_behind_the_vocabulary(tmp_path: Path) -> None:
+def test_added_tokens_follow_the_vocabulary(tmp_path: Path) -> None:
     shutil.copy(GOLDEN / "bert" / "vocab.txt", tmp_path)
     size = expected(GOLDEN / "bert")["size"]
     added = tmp_path / "added_tokens.json"
@@ -140,7 +140,7 @@ def test_added_tokens_stand_behind_the_vocabulary(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_kinds_that_are_not_known(tmp_path: Path) -> None:
+def test_unknown_kinds_raise(tmp_path: Path) -> None:
     import tokenizers
 
     engine = tokenizers.Tokenizer(tokenizers.models.Unigram([("a", -1.0)], None, False))

@@ -330,7 +330,7 @@ def test_windowed_path_equals_the_full_path(score: str, kind: str) -> None:
     close(few, all_projected, 2e-5)
 
 
-@pytest.mark.skipif(JAX, reason="looks into TensorFlow's graph")
+@pytest.mark.skipif(JAX, reason="inspects TensorFlow's graph")
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
 def test_no_tensor_of_all_query_memory_pairs_is_created(kind: str) -> None:
     """With few queries, no second tensor of the memory's size is created either, in both passes."""

@@ -152,13 +152,13 @@ def test_gradient_agrees_with_reinforce() -> None:
     term.baseline.assign(0.3)
     noise = align.sample_noise((count, 5), "float32")
 
-    def drawn(rows: Any) -> Any:
+    def sample(rows: Any) -> Any:
         start = align.initial_state(rows)
         weights, state = align(rows, state=start, noise=noise, training=True)
         reward = ops.matmul(weights, ops.cast(probabilities, "float32")[:, None])[:, 0]
         return -term(reward, align.choice(((), state)).log_probability) / np.cos(1)
 
-    _, (each,), _ = differentiable(align, drawn)(np.tile(scores, (count, 1)))
+    _, (each,), _ = differentiable(align, sample)(np.tile(scores, (count, 1)))
     each = each * count
     error = each.std(0) / np.sqrt(count)
     assert (np.abs(each.mean(0) - expected) <= 5 * error).all()

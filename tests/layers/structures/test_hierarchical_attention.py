@@ -181,7 +181,7 @@ def test_three_levels_are_three_poolings() -> None:
 
 def test_encoder_is_not_called_with_empty_sequences() -> None:
     """Keras's cuDNN kernels reject an empty mask, so the first position is used, with value 0."""
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     class Spy(layers.Layer):
         def __init__(self) -> None:
@@ -195,16 +195,16 @@ def test_encoder_is_not_called_with_empty_sequences() -> None:
             return input_shape
 
         def call(self, inputs: Any, mask: Any = None) -> Any:
-            seen.append((array(inputs), array(mask)))
+            calls.append((array(inputs), array(mask)))
             return inputs + 1
 
     layer = HierarchicalAttention([(Spy(), AttentionPooling())])
     inputs = np.full((3, 2, 1), 7, "float32")
     mask = np.array([[0, 0], [0, 1], [1, 0]], "bool")
     out = layer(inputs, mask=mask)
-    ((arguments, shown),) = seen
-    assert arguments[..., 0].tolist() == [[0, 0], [0, 7], [7, 0]]
-    assert shown.tolist() == [[True, False], [False, True], [True, False]]
+    ((inner_inputs, inner_mask),) = calls
+    assert inner_inputs[..., 0].tolist() == [[0, 0], [0, 7], [7, 0]]
+    assert inner_mask.tolist() == [[True, False], [False, True], [True, False]]
     assert array(out).tolist() == [[0], [8], [8]]
 
 

@@ -59,10 +59,10 @@ class TestTextToImage(StructureConformance):
         attended, similarity = np.zeros(words.shape), np.zeros(len(words))
         weights = np.zeros((*words.shape[:2], regions.shape[1]))
         for row, (e, v) in enumerate(zip(valid, mask, strict=True)):
-            seen, similarity[row], attention_weights = pair(
+            context, similarity[row], attention_weights = pair(
                 words[row][e], regions[row][v], 3.0, self.pool
             )
-            attended[row, e], weights[row][np.ix_(e, v)] = seen, attention_weights
+            attended[row, e], weights[row][np.ix_(e, v)] = context, attention_weights
         return attended, similarity, weights
 
 

@@ -45,8 +45,8 @@ def test_grid_equals_flattened_positions() -> None:
     """Flattened by rows; with every mask, and with keys."""
     layer, (query, value, mask) = VisualAttention(8), grid()
     key = np.random.default_rng(1).normal(size=(2, 3, 5, 4)).astype("float32")
-    looks = np.random.default_rng(2).random((2, 4, 3, 5)) < 0.7
-    masks = {"value_mask": mask, "key_mask": np.roll(mask, 1, 2), "attention_mask": looks}
+    attention_mask = np.random.default_rng(2).random((2, 4, 3, 5)) < 0.7
+    masks = {"value_mask": mask, "key_mask": np.roll(mask, 1, 2), "attention_mask": attention_mask}
     build_random(layer, query, value, key)
     context, weights = layer(query, value, key, return_attention_scores=True, **masks)
     assert tuple(weights.shape) == (2, 4, 3, 5)
@@ -55,7 +55,7 @@ def test_grid_equals_flattened_positions() -> None:
     expected, attention_weights = layer(query, *rows, return_attention_scores=True, **flat)
     same(context, expected)
     same(array(weights).reshape(2, 4, 15), attention_weights)
-    allowed = (mask & masks["key_mask"])[:, None] & looks
+    allowed = (mask & masks["key_mask"])[:, None] & attention_mask
     assert not array(weights)[~allowed].any()
 
 
@@ -169,8 +169,8 @@ def test_invalid_arguments_are_rejected() -> None:
         (value, row),
         (row, value),
     ):
-        for made in (VisualAttention(), layer):
+        for instance in (VisualAttention(), layer):
             with pytest.raises(ValueError, match=r"value and key must both be.*of the same grid"):
-                made(query, values, keys)
+                instance(query, values, keys)
     with pytest.raises(ValueError, match=r"value and key .* number of steps, got 15 and 10"):
         VisualAttention()(query, row, row[:, :10])

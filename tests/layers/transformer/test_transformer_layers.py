@@ -114,10 +114,10 @@ def test_width_must_be_divisible_by_heads() -> None:
 def test_block_steps_equal_the_causal_layer(norm_first: bool) -> None:
     layer = build_random(TransformerEncoderLayer(8, 2, norm_first=norm_first), X)
     expected = array(layer(X, mask=MASK, use_causal_mask=True))
-    got, kept = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
+    got, cache = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
     close(got, expected, 1e-5)
-    assert kept.keys.shape == (3, 2, 3, 5)
-    assert kept.values.shape == (3, 2, 5, 3)
+    assert cache.keys.shape == (3, 2, 3, 5)
+    assert cache.values.shape == (3, 2, 5, 3)
     poisoned = np.where(MASK[..., None], X, np.nan)
     close(
         layer.prefill(ops.convert_to_tensor(poisoned), ops.convert_to_tensor(MASK))[0], expected, 1e-5

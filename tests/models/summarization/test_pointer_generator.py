@@ -59,14 +59,14 @@ def tiny(**options: Any) -> PointerGenerator:
 def test_parameter_counts_follow_the_paper() -> None:
     """Section 4: 21,499,600 without the pointer, which has 1153 more, and coverage 512."""
     sizes = {"vocabulary_size": 50_000, "embedding_dim": 128, "units": 256}
-    made = {
+    models_by_name = {
         "plain": PointerGenerator(**sizes, copies=0),
         "pointer": PointerGenerator(**sizes),
         "coverage": az.models.from_preset("pointer_generator_base", vocabulary_size=50_000),
     }
     counts = {
         name: sum(int(np.prod(v.shape)) for v in model.trainable_variables)
-        for name, model in made.items()
+        for name, model in models_by_name.items()
     }
     assert counts == {"plain": 21_499_600, "pointer": 21_500_753, "coverage": 21_501_265}
 
@@ -223,12 +223,12 @@ def test_coverage_moves_attention_away_from_covered_positions() -> None:
     """By w_c of equation 11: only later steps change, and only once coverage is active."""
     model = tiny(**COVERED)
     model.attention.score.coverage_kernel.assign(np.full(16, 3.0))
-    looks = {}
+    weights = {}
     for steps in (1, 2):
         model.switch.steps.assign(steps)
-        looks[steps] = array(model(INPUTS, project=False).weights)
-    np.testing.assert_array_equal(looks[1][:, 0], looks[2][:, 0])
-    assert np.abs(looks[1][0, 1:] - looks[2][0, 1:]).max() > 1e-2
+        weights[steps] = array(model(INPUTS, project=False).weights)
+    np.testing.assert_array_equal(weights[1][:, 0], weights[2][:, 0])
+    assert np.abs(weights[1][0, 1:] - weights[2][0, 1:]).max() > 1e-2
 
 
 @pytest.mark.full
@@ -303,7 +303,7 @@ def test_learns_to_copy_out_of_vocabulary_words() -> None:
     trace = model.compiled_trace(source, tokens)
     copied = trace.copied[:, 0]
     assert copied.mean() > 0.95, "it was copied"
-    assert trace.copied[:, 1].mean() < 0.1, "the end was said"
+    assert trace.copied[:, 1].mean() < 0.1, "the end token is generated, not copied"
     positions = trace.attention[:, 0].argmax(1)
     assert (source[np.arange(128), positions] == labels[:, 0]).mean() > 0.95
 

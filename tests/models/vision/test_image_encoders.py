@@ -49,7 +49,7 @@ def test_odd_sizes_and_empty_batch(kind: str) -> None:
     expected = array(image_encoder(IMAGES))
     assert expected.shape == image_encoder.compute_output_shape(IMAGES.shape) == (2, *grid)
     assert image_encoder.compute_output_shape((None, None, None, 3)) == (None, None, None, grid[-1])
-    assert np.ptp(expected, axis=0).max() > 0, "all images look alike"
+    assert np.ptp(expected, axis=0).max() > 0, "all images have equal features"
     run = any_batch(image_encoder)
     for rows in (slice(0), slice(1, 2)):
         close(run(IMAGES[rows]), expected[rows], 1e-4)

@@ -130,7 +130,7 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
             state = np.maximum(dense("core", state, glimpse), 0)
             close(path[2][:, t], dense("classifier", state), 1e-5)
         close(path[2][:, -1], model(IMAGES), 1e-6)
-        assert np.ptp(path[0], axis=1).min() > 0.01, "it looks at one place only"
+        assert np.ptp(path[0], axis=1).min() > 0.01, "all glimpses are at one location"
 
     def test_samples_depend_on_the_seed(self) -> None:
         models = [self.make_random(seed=seed) for seed in (1, 1, 2)]

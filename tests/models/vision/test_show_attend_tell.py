@@ -106,7 +106,7 @@ def test_follows_the_equations_of_the_paper() -> None:
     h, c = (
         np.tanh(mean @ weight(f"bridge_kernel_{n}") + weight(f"bridge_bias_{n}")) for n in (0, 1)
     )
-    target, labels, log_probability, seen = [2, 5, 7], [5, 7, 3], 0.0, np.zeros(6)
+    target, labels, log_probability, total_attention = [2, 5, 7], [5, 7, 3], 0.0, np.zeros(6)
     embeddings = weight("embeddings")
     for token, label in zip(target, labels, strict=True):
         query = h @ weight("query_kernel") + positions @ weight("key_kernel")
@@ -128,8 +128,8 @@ def test_follows_the_equations_of_the_paper() -> None:
             model.vocabulary.kernel
         )
         log_probability += np.log(np.exp(logits).sum()) - logits[label]
-        seen += alpha
-    expected = (log_probability + 0.7 * np.square(1 - seen).sum()) / 3
+        total_attention += alpha
+    expected = (log_probability + 0.7 * np.square(1 - total_attention).sum()) / 3
     model.compile(loss=SequenceCrossEntropy())
     inputs = {"image": grid.astype("float32"), "target": np.array([target])}
     y_pred = model(inputs, training=True)
@@ -195,7 +195,7 @@ def test_expected_rate_is_the_fraction_of_soft_steps() -> None:
     peaks = array(record["weights"][0]).max(-1)
     soft = peaks < 1
     assert 0.17 < soft.mean() < 0.33
-    assert (soft[:, 0] == soft[:, 1]).all(), "of a caption all looks are soft, or none"
+    assert (soft[:, 0] == soft[:, 1]).all(), "soft attention is sampled once per caption"
 
 
 @pytest.mark.full
