@@ -1,4 +1,4 @@
-"""Joey NMT 2.3: training of a Transformer on captions of random token ids."""
+"""Joey NMT 2.3: training of a Transformer on random token ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KerasHub: training of a Transformer on captions of random token ids, with XLA."""
+"""KerasHub: training of a Transformer on random token ids, with XLA."""
 
 from __future__ import annotations
 

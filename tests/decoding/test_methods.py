@@ -288,7 +288,8 @@ def test_ensemble_averages_probabilities(mode: str) -> None:
             for t in range(length):
                 probs = [np.exp(x.log_probs(source, tokens[:t])) for x in (one, two)]
                 expected = np.log(np.mean(probs, axis=0))[tokens[t]]
-                np.testing.assert_allclose(result.token_scores[source, rank, t], expected, atol=1e-4)
+                score = result.token_scores[source, rank, t]
+                np.testing.assert_allclose(score, expected, atol=1e-4)
             attention = [
                 np.mean([x.attention(tokens[:t]) for x in (one, two)], 0) for t in range(length)
             ]

@@ -34,7 +34,8 @@ def test_spans_equal_read_spans(scheme: str, kinds: tuple[str, ...]) -> None:
             for start, end, label in zip(starts, ends, labels, strict=True)
         ]
         assert got == expected
-        np.testing.assert_allclose(least, [min(likely[s.start : s.end]) for s in expected], rtol=1e-6)
+        expected_least = [min(likely[s.start : s.end]) for s in expected]
+        np.testing.assert_allclose(least, expected_least, rtol=1e-6)
         spans += len(expected)
     assert spans > 2000
 

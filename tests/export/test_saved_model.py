@@ -17,7 +17,7 @@ from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
 from attention_zoo.tasks import LanguageModeling, Translation
 from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
-from tests.export.alone import answers_alone, run_exported_eagerly
+from tests.export.alone import predict_in_tensorflow_process, run_exported_eagerly
 from tests.tasks.test_language_modeling import TEXTS, make_task
 from tests.tasks.translators import untrained
 from tests.training import custom_task
@@ -61,10 +61,12 @@ def assert_same(answers: dict[str, Any], task: Translation, texts: Sequence[str]
             assert answers["lengths"][row][n] == words
             assert tuple(answers["tokens"][row][n][:words]) == expected.tokens
             assert bool(answers["finished"][row][n]) is not expected.truncated
-            np.testing.assert_allclose(answers["scores"][row][n], expected.score, rtol=1e-4, atol=1e-5)
+            score = answers["scores"][row][n]
+            np.testing.assert_allclose(score, expected.score, rtol=1e-4, atol=1e-5)
             scores = answers["token_scores"][row][n][:length]
             last_bits = 1e-6 * np.abs(expected.token_scores).sum()  # they are differences of sums
-            np.testing.assert_allclose(scores, expected.token_scores, rtol=1e-4, atol=1e-5 + last_bits)
+            bound = 1e-5 + last_bits
+            np.testing.assert_allclose(scores, expected.token_scores, rtol=1e-4, atol=bound)
             size = len(expected.source_tokens)
             assert tuple(answers["source_tokens"][row][:size]) == expected.source_tokens
             if expected.attention is not None:
@@ -106,7 +108,7 @@ def test_the_exported_module_equals_the_task(
 def test_tensorflow_process_predicts_like_the_task(tmp_path: Path) -> None:
     task = translator(beam_width=3, n_best=2, length_penalty="average")
     folder = export(task, tmp_path / "served")
-    ((answers, _),) = answers_alone([folder], [SOURCES])[0]
+    ((answers, _),) = predict_in_tensorflow_process([folder], [SOURCES])[0]
     assert_same(answers, task, SOURCES)
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import GlimpseResult, Glimpses
 from attention_zoo.tasks.glimpses.export import ServedGlimpses, grey_images
-from tests.export.alone import ExportedOutputs, exported
+from tests.export.alone import ExportedOutputs, export_by_command
 from tests.layers.running import randomise
 from tests.tasks.captioners import encoded, picture
 from tests.tasks.test_glimpses import CLASSES, task_of
@@ -35,7 +35,7 @@ IMAGES = [
 ]
 """PNG, JPEG, grey PNG, one of the size of the model, grey JPEG, one with an EXIF orientation."""
 
-EXPORT = exported
+EXPORT = export_by_command
 BATCHES = [IMAGES, IMAGES[1:2], [], [IMAGES[0], b"GIF89a"], [IMAGES[0], IMAGES[0][:60]]]
 KINDS = {"grey": (1, 1), "coloured": (3, 2)}
 """Channels, and a seed of weights whose answers differ."""

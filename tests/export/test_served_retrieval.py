@@ -16,14 +16,14 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.models import CrossAttentionRetriever
 from attention_zoo.tasks import Retrieval
 from attention_zoo.tasks.retrieval.export import ServedRetrieval
-from tests.export.alone import ExportedOutputs, exported
+from tests.export.alone import ExportedOutputs, export_by_command
 from tests.export.test_served_glimpses import IMAGES
 from tests.layers.running import randomise
 from tests.tasks.captioners import KNOWN, SIDE
 from tests.tiers import mark_others_full
 
 TEXTS = ["a dog runs", "two  DOGS", "x ", "a red ball in the 東京 park , no zebra runs in it"]
-EXPORT = exported
+EXPORT = export_by_command
 BATCHES = [
     {"image": IMAGES, "text": TEXTS},
     {"image": IMAGES[1:2], "text": TEXTS[3:]},

@@ -118,8 +118,9 @@ def assert_same(answers: dict[str, Any], wants: Sequence[TaggingResult]) -> None
             ("span_probabilities", [span.probability for span in expected.spans]),
         ):
             got = np.array(answers[name][row])
-            np.testing.assert_allclose(got[: len(expected_values)], expected_values, rtol=1e-4, atol=1e-6)
-            assert not got[len(expected_values) :].any()
+            size = len(expected_values)
+            np.testing.assert_allclose(got[:size], expected_values, rtol=1e-4, atol=1e-6)
+            assert not got[size:].any()
         np.testing.assert_allclose(answers["scores"][row], expected.score, rtol=1e-4, atol=1e-4)
 
 
