@@ -255,7 +255,9 @@ def test_summarization(run_page: Any) -> None:
     answer, report = names["answer"], names["reports"].sources[0]
     assert list(answer.source_tokens) == report.split()
     assert 3 <= len(answer.tokens) == len(answer.copied) == len(answer.origins)
-    heading = f"{sum(origin >= 0 for origin in answer.origins)} of {len(answer.tokens)} words copied"
+    heading = (
+        f"{sum(origin >= 0 for origin in answer.origins)} of {len(answer.tokens)} words copied"
+    )
     assert heading in Path("page.html").read_text("utf-8")
     assert Path("heat.png").read_bytes().startswith(b"\x89PNG")
     log_probs = names["mine"]([np.array([[2, 50]]), np.array([[4, 50, 0]])])

@@ -161,7 +161,9 @@ class MaskConformance(AttentionCase):
         inputs = (masked(query, QUERY_MASK), masked(value, VALUE_MASK), masked(key, OTHER_MASK))
         before = [implicit_mask(x) for x in inputs]
         layer(*inputs, query_mask=np.roll(QUERY_MASK, 1, 1), value_mask=OTHER_MASK)
-        for x, mask, expected in zip(inputs, before, (QUERY_MASK, VALUE_MASK, OTHER_MASK), strict=True):
+        for x, mask, expected in zip(
+            inputs, before, (QUERY_MASK, VALUE_MASK, OTHER_MASK), strict=True
+        ):
             assert implicit_mask(x) is mask
             same(mask, expected)
         bare = [ops.convert_to_tensor(x) for x in self.tensors()]
@@ -173,7 +175,9 @@ class MaskConformance(AttentionCase):
         first, second = self.make_random(), self.make_random()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
-        expected = self.attend(first, query, value, key, attention_mask=_rows(VALUE_MASK & OTHER_MASK))
+        expected = self.attend(
+            first, query, value, key, attention_mask=_rows(VALUE_MASK & OTHER_MASK)
+        )
         for layer in (first, first, second):
             got = self.attend(layer, query, shared, keys)
             close(got[0], expected[0], 1e-6)

@@ -270,7 +270,9 @@ def check_gradients(layer: Any, run: Any, tensors: list[np.ndarray]) -> None:
         ahead = loss([x + STEP * d for x, d in zip(points, direction, strict=True)])
         behind = loss([x - STEP * d for x, d in zip(points, direction, strict=True)])
         expected = sum(float((g * d).sum()) for g, d in zip(gradients, direction, strict=True))
-        assert (ahead - behind) / (2 * STEP) == pytest.approx(expected, rel=BOUNDS[0], abs=BOUNDS[1])
+        assert (ahead - behind) / (2 * STEP) == pytest.approx(
+            expected, rel=BOUNDS[0], abs=BOUNDS[1]
+        )
     for variable, value in zip(variables, points[len(tensors) :], strict=True):
         variable.assign(value)
     assert any(np.abs(x).max() > 1e-3 for x in keras.tree.flatten(outputs))

@@ -57,7 +57,9 @@ def test_total_equals_mean_times_count() -> None:
         CopyProjection(Projection(hidden, kernel), gate, weights, source),
         CopyCrossEntropy(),
     )
-    expected = float(array(loss(labels, projection.log_probs(2)))) * float(array(loss.count(labels)))
+    expected = float(array(loss(labels, projection.log_probs(2)))) * float(
+        array(loss.count(labels))
+    )
     assert float(array(loss.total(labels, projection))) == pytest.approx(expected)
     with pytest.raises(ValueError, match="y_true"):
         loss.total(labels[:, :2], projection)

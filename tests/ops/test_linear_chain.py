@@ -289,5 +289,7 @@ def test_dynamic_shapes() -> None:
     for shape in ((3, 4, 3), (2, 0, 3), (0, 2, 3)):
         energies = oracle.make_energies(*shape)
         extra = np.zeros(shape[:2], "int32"), np.ones(shape, "bool")
-        for got, expected in zip(run(*energies, *extra), compute_all(*energies, *extra), strict=True):
+        for got, expected in zip(
+            run(*energies, *extra), compute_all(*energies, *extra), strict=True
+        ):
             np.testing.assert_allclose(array(got), array(expected), atol=1e-5)

@@ -177,7 +177,9 @@ def test_classes_tfds(tfds: Any, tmp_path: Path) -> None:
     def images(builder: Any, *given: Any, **named: Any) -> Any:
         columns = {"image": [np.ones((*size, 1), np.uint8) for size in rows], "label": [3, 1, 2]}
         signature = {name: tf.TensorSpec(None, kind) for name, kind in KINDS.items()}
-        parts = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        parts = [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ]
         return tf.data.Dataset.from_generator(lambda: iter(parts), output_signature=signature)
 
     with tfds.testing.mock_data(as_dataset_fn=images):

@@ -180,7 +180,9 @@ def test_word_with_the_largest_weight_replaces_an_unknown_word() -> None:
     for one, other in pairs:
         assert one.attention is not None
         most_attended = [text.split()[position] for position in one.attention.argmax(-1)]
-        expected = [most_attended[at] if at in (0, 2) else token for at, token in enumerate(one.tokens)]
+        expected = [
+            most_attended[at] if at in (0, 2) else token for at, token in enumerate(one.tokens)
+        ]
         assert one.tokens[0] == one.tokens[2] == "<unk>"
         assert list(other.tokens) == expected
         assert other.text == " ".join(expected)

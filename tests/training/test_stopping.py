@@ -226,9 +226,7 @@ def test_lock_removed_while_it_is_acquired_is_created_again(
             pass
 
 
-def test_file_system_without_locks_raises(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_system_without_locks_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is only a file would outlive a killed process."""
 
     def unsupported(file: Any, how: int) -> None:

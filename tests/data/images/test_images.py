@@ -268,9 +268,7 @@ LAYOUTS = ["JPEG <", "JPEG >", "PNG <", "PNG >", "late PNG"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_images_are_rotated_by_their_exif_orientation(
-    graphs: dict[Any, Any], layout: str
-) -> None:
+def test_images_are_rotated_by_their_exif_orientation(graphs: dict[Any, Any], layout: str) -> None:
     """All orientations, in Python and in a graph, equal those of Pillow."""
     kind, _, endian = layout.partition(" ")
     upright = read_image(encoded(COLOURS, "PNG" if kind == "late" else kind))
@@ -289,9 +287,7 @@ def test_images_are_rotated_by_their_exif_orientation(
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 300])
-def test_invalid_orientations_are_ignored(
-    graphs: dict[Any, Any], orientation: int
-) -> None:
+def test_invalid_orientations_are_ignored(graphs: dict[Any, Any], orientation: int) -> None:
     raw = turned(orientation, "JPEG")
     np.testing.assert_array_equal(read_image(raw), read_image(GOOD["JPEG"]))
     np.testing.assert_array_equal(graphs[None](raw).numpy(), read_image(GOOD["JPEG"]))

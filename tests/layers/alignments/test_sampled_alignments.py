@@ -318,7 +318,9 @@ def test_state_accumulates_over_all_steps(mode: str) -> None:
     mask = valid[:, :, None] & memory[:, None]
     close(context, array(weights) @ value, 1e-6)
     assert (array(weights).sum(-1) == mask.any(-1)).all()
-    for got, expected in zip(of_alignment, expected_state(scores, mask, array(weights)), strict=True):
+    for got, expected in zip(
+        of_alignment, expected_state(scores, mask, array(weights)), strict=True
+    ):
         close(got, expected.sum(1), 1e-5)
     choice = layer.alignment.choice(((), of_alignment))
     close(choice.entropy, expected_state(scores, mask, array(weights))[1].sum((1, 2)), 1e-5)

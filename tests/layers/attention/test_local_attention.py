@@ -69,7 +69,9 @@ class LocalAttentionConformance(AttentionCase):
         layer, tensors = self.make_random(), self.tensors()
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK & OTHER_MASK}
         causal = np.tril(np.ones((T, S), "bool"))
-        expected = self.attend(layer, *tensors, **per_tensor, attention_mask=ATTENTION_MASK & causal)
+        expected = self.attend(
+            layer, *tensors, **per_tensor, attention_mask=ATTENTION_MASK & causal
+        )
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": OTHER_MASK}
         pairs = {"attention_mask": ATTENTION_MASK, "use_causal_mask": True}
         got = self.attend(layer, *tensors, **per_tensor, **pairs)

@@ -104,7 +104,9 @@ def test_several_attentions_over_several_memories(order: str) -> None:
     valid = ops.ones((3, 4), "bool")
     zeros = [ops.zeros((3, 6))] * 2
     tensors = [ops.convert_to_tensor(x) for x in (inputs, first, second)]
-    expected, attention_weights, _ = reference(decoder, tensors[0], tensors[1:], masks, valid, zeros)
+    expected, attention_weights, _ = reference(
+        decoder, tensors[0], tensors[1:], masks, valid, zeros
+    )
     close(outputs, expected, 1e-5)
     close(weights, attention_weights, 1e-5)
 

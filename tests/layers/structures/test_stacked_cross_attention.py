@@ -121,7 +121,9 @@ def test_log_sum_exp_of_any_sharpness(sharpness: float) -> None:
     layer = StackedCrossAttention(pooling="log_sum_exp", pooling_sharpness=sharpness)
     attended, match = layer(words, regions)
     cosines = np.array([cosine(e, a) for e, a in zip(words[0], array(attended)[0], strict=True)])
-    expected = cosines.max() + np.log(np.exp(sharpness * (cosines - cosines.max())).sum()) / sharpness
+    expected = (
+        cosines.max() + np.log(np.exp(sharpness * (cosines - cosines.max())).sum()) / sharpness
+    )
     assert float(array(match)[0]) == pytest.approx(expected, rel=1e-5)
 
 

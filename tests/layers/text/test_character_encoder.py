@@ -119,5 +119,8 @@ class TestCharacterLSTM(WordConformance):
         got = array(layer(WORDS))
         for row, word in np.ndindex(WORDS.shape[:2]):
             characters = table[[letter for letter in WORDS[row, word] if letter]]
-            expected = [last_state(characters, *cells[:3]), last_state(characters[::-1], *cells[3:])]
+            expected = [
+                last_state(characters, *cells[:3]),
+                last_state(characters[::-1], *cells[3:]),
+            ]
             np.testing.assert_allclose(got[row, word], np.concatenate(expected), atol=1e-5)

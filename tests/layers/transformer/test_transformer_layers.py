@@ -120,7 +120,9 @@ def test_block_steps_equal_the_causal_layer(norm_first: bool) -> None:
     assert cache.values.shape == (3, 2, 5, 3)
     poisoned = np.where(MASK[..., None], X, np.nan)
     close(
-        layer.prefill(ops.convert_to_tensor(poisoned), ops.convert_to_tensor(MASK))[0], expected, 1e-5
+        layer.prefill(ops.convert_to_tensor(poisoned), ops.convert_to_tensor(MASK))[0],
+        expected,
+        1e-5,
     )
 
 

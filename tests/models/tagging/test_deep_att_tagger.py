@@ -104,7 +104,9 @@ def test_layer_follows_the_paper(name: str) -> None:
     }
     for row, valid in enumerate(MASK):
         expected = x[row, valid].astype("float64")
-        expected = norm(expected + apply_sublayer(name, expected, of["sublayer"]), *of["sublayer_residual"])
+        expected = norm(
+            expected + apply_sublayer(name, expected, of["sublayer"]), *of["sublayer_residual"]
+        )
         expected = norm(expected + attend(expected, of["attention"]), *of["attention_residual"])
         np.testing.assert_allclose(got[row, valid], expected, atol=1e-4)
 

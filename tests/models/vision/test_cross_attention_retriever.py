@@ -89,7 +89,9 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
         expected = self.compute_similarities(model)
         padded = np.concatenate([TEXTS, np.zeros((3, 9), "int32")], 1)
         close(self.compute_similarities(model, text=padded), expected, 1e-5)
-        close(self.compute_similarities(model, IMAGES[1:2], TEXTS[1:2, :2]), expected[1:2, 1:2], 1e-5)
+        close(
+            self.compute_similarities(model, IMAGES[1:2], TEXTS[1:2, :2]), expected[1:2, 1:2], 1e-5
+        )
         nothing = np.where(np.arange(3)[:, None] == 1, 0, TEXTS)
         assert not self.compute_similarities(model, text=nothing)[:, 1].any()
 
