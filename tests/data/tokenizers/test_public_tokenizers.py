@@ -131,7 +131,7 @@ def test_added_tokens_follow_the_vocabulary(tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "again")
     assert load_tokenizer(tmp_path / "again").encode(["<later>"]) == [[size + 1]]
     added.write_text(json.dumps({"<first>": size + 1}))
-    with pytest.raises(ValueError, match=f"id of '<first>' must be {size}, got {size + 1}; number"):
+    with pytest.raises(ValueError, match=f"id of '<first>' must be {size}, got {size + 1}; give"):
         load_tokenizer(tmp_path)
     added.write_text("[1, 2")
     with pytest.raises(
