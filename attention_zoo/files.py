@@ -14,14 +14,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MANIFEST = "manifest.json"
-MANIFEST_VERSION = 2  # 1: entries not under "files"; 0: SHA-256 only
+MANIFEST_VERSION = 2  # 2: entries under "files"; 1: entries at top level; 0: only hashes
 
 Entry = dict[str, Any]
 """Manifest entry of a file: its size and SHA-256."""
 
 
 class Damage(NamedTuple):
-    """A file of a sealed folder that fails verification, and the reason."""
+    """A file of a folder with a manifest that fails verification.
+
+    Attributes:
+        name: path of the file, relative to the folder.
+        reason: text that follows the name, such as " is missing".
+    """
 
     name: str
     reason: str
@@ -54,8 +59,8 @@ def seal(
 class HashedFile(io.RawIOBase):
     """A file that computes its manifest entry while it is written.
 
-    `close` raises the errors of failed writes, such as those of a full disk. `write` raises none,
-    because an archive that gets the error itself would raise it twice.
+    `close` raises the errors of failed writes, such as those of a full disk. `write` does not
+    raise, because `zipfile` (`numpy.savez`) would raise the error again when it closes.
 
     Args:
         path: path of the new file.
@@ -96,7 +101,7 @@ class HashedFile(io.RawIOBase):
 
 
 def find_damage(folder: Path) -> Damage | None:
-    """Return the damage of a sealed folder, or None if all files match the manifest.
+    """Return the first damage of a folder, or None if all files match its manifest.
 
     Files that the manifest does not list are ignored, since file managers add some. Manifests up to
     `MANIFEST_VERSION` are supported; a newer one is reported as damage.
@@ -129,8 +134,7 @@ def check_format_version(path: Path | str, content: Mapping[str, Any], newest: i
 
     Args:
         path: path of the file, for error messages.
-        content: fields of the file. Files saved before formats had versions have no
-            `format_version`, which counts as version 1.
+        content: fields of the file. A file without `format_version` has version 1.
         newest: newest version that can be read.
     """
     version = content.get("format_version", 1)
@@ -222,7 +226,7 @@ def _describe_newer_version(version: int, newest: int) -> str:
 
 
 def _make_manifest(files: dict[str, Any]) -> bytes:
-    """Return the only valid manifest of these files, as bytes."""
+    """Return the canonical manifest of these entries; `find_damage` compares it by bytes."""
     content = {"format_version": MANIFEST_VERSION, "files": files}
     return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 

@@ -60,8 +60,8 @@ def articles(copies: int, options: argparse.Namespace) -> Iterator[Any]:
     rare = rng.random(source.shape) < 0.1
     source = np.where(rare, size + rng.integers(COPIES, size=source.shape), source)
     shape = options.batch, options.target + 1
-    places = rng.integers(options.source, size=shape)
-    copied = np.take_along_axis(source, places, axis=1)
+    positions = rng.integers(options.source, size=shape)
+    copied = np.take_along_axis(source, positions, axis=1)
     target = np.where(rng.random(shape) < 0.5, copied, rng.integers(FIRST_WORD, size, shape))
     target[:, 0] = START
     if not copies:

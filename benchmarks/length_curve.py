@@ -43,8 +43,8 @@ def main() -> None:
     )
     picture = options.out.with_suffix(".png")
     az.inspection.plot_length_curve(curves, picture, longest_trained=trained)
-    figures = {"exact_match": curves, "longest_trained": trained, "sentences": len(sources)}
-    options.out.with_suffix(".json").write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    result = {"exact_match": curves, "longest_trained": trained, "sentences": len(sources)}
+    options.out.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

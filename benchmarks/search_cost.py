@@ -21,7 +21,7 @@ MODELS = {
 
 def seconds(model: Any, rounds: int, **options: object) -> float:
     """Return the median time of a search of all sources, compiled with XLA."""
-    source = zoo_recurrent.random_ids(common.SEARCHED, common.LENGTH)
+    source = zoo_recurrent.random_ids(common.SEARCH_BATCH, common.LENGTH)
     return common.median_seconds(lambda: model.compiled_search(source, jit=True, **options), rounds)
 
 

@@ -71,6 +71,6 @@ def write_section(title: str, lines: list[str]) -> None:
     print(section)
     old = RESULTS.read_text("utf-8") if RESULTS.exists() else "# Results\n"
     head, *sections = old.split("\n## ")
-    kept = [s for s in sections if not s.startswith(title + "\n")]
-    parts = [head.rstrip("\n") + "\n", *(f"## {s.rstrip()}\n" for s in kept), section]
+    other_sections = [s for s in sections if not s.startswith(title + "\n")]
+    parts = [head.rstrip("\n") + "\n", *(f"## {s.rstrip()}\n" for s in other_sections), section]
     RESULTS.write_text("\n".join(parts), "utf-8")

@@ -155,9 +155,9 @@ def bare(steps: int, folder: Path) -> dict[str, float]:
         optimizer.apply(tape.gradient(value, variables), variables)
         return value
 
-    given = [batches.batch(batches.rows(number)) for number in range(steps + WARM_UP)]
+    arrays = [batches.batch(batches.rows(number)) for number in range(steps + WARM_UP)]
     began = 0.0
-    for number, batch in enumerate(tf.nest.map_structure(tf.constant, given)):
+    for number, batch in enumerate(tf.nest.map_structure(tf.constant, arrays)):
         began = time.perf_counter() if number == WARM_UP else began
         float(step(*batch))
     return {"seconds": time.perf_counter() - began}
@@ -171,9 +171,9 @@ def in_a_process(work: str, steps: int) -> dict[str, float]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{work} failed:\n{done.stderr[-2000:]}")
-    figures = json.loads(done.stdout.splitlines()[-1])
-    print(work, figures, flush=True)
-    return figures
+    result = json.loads(done.stdout.splitlines()[-1])
+    print(work, result, flush=True)
+    return result
 
 
 def lines_of(arguments: argparse.Namespace) -> list[str]:

@@ -17,9 +17,9 @@ import attention_zoo as az
 
 def main() -> None:
     options = common.arguments(__doc__, ["loss", "viterbi"])
-    emissions, tags, lengths, transitions = common.chains()
+    emissions, tags, lengths, transitions = common.make_crf_inputs()
     emissions = tf.constant(emissions)
-    mask = tf.sequence_mask(lengths, common.PLACES)
+    mask = tf.sequence_mask(lengths, common.TOKENS)
     crf, loss = az.layers.CRF(common.TAGS), az.losses.CRFLoss()
     crf(emissions)
     crf.transitions.assign(transitions)
@@ -34,10 +34,10 @@ def main() -> None:
     def search() -> tf.Tensor:
         return crf.decode(crf(emissions, mask=mask))
 
-    works = {"loss": train, "viterbi": search}
+    functions = {"loss": train, "viterbi": search}
     for work in options.work:
         for jit in (False, True):
-            compiled = tf.function(works[work], jit_compile=jit, autograph=False)
+            compiled = tf.function(functions[work], jit_compile=jit, autograph=False)
             seconds = common.median_seconds(lambda run=compiled: run()[0].numpy(), options.steps)
             rate = common.CHAINS / seconds
             name = f"{work} XLA" if jit else work

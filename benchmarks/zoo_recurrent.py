@@ -78,13 +78,15 @@ def time_training(model: Translator, attention: str, steps: int, jit: bool) -> N
 
 
 def time_search(model: Translator, attention: str, steps: int, jit: bool) -> None:
-    source = random_ids(common.SEARCHED, common.LENGTH)
+    source = random_ids(common.SEARCH_BATCH, common.LENGTH)
     options = {"beam_width": common.BEAM, "n_best": common.BEAM, "max_length": common.LENGTH}
     seconds = common.median_seconds(
         lambda: model.compiled_search(source, jit=jit, **options), steps
     )
     work = f"beam {common.BEAM} {attention}{' XLA' if jit else ''}"
-    common.report("attention_zoo", work, seconds, sentences_per_second=common.SEARCHED / seconds)
+    common.report(
+        "attention_zoo", work, seconds, sentences_per_second=common.SEARCH_BATCH / seconds
+    )
 
 
 def random_ids(*shape: int) -> tf.Tensor:

@@ -36,14 +36,14 @@ def main() -> None:
     options = parser.parse_args()
     keras.utils.set_random_seed(1)
     model = transformer(*options.sizes)
-    source = np.random.default_rng(0).integers(4, options.sizes[-1], (common.SEARCHED, 20))
+    source = np.random.default_rng(0).integers(4, options.sizes[-1], (common.SEARCH_BATCH, 20))
     length = {"max_length": options.steps, "min_length": options.steps}
     for width in options.widths:
         seconds = common.median_seconds(
             lambda width=width: model.compiled_search(source, jit=True, beam_width=width, **length),
             8,
         )
-        rate = common.SEARCHED / seconds
+        rate = common.SEARCH_BATCH / seconds
         common.report("attention_zoo", f"beam {width} XLA", seconds, sentences_per_second=rate)
 
 

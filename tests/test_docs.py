@@ -1,4 +1,4 @@
-"""The pages' Python runs as it stands there."""
+"""The Python code of the documentation pages runs unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.layers.running import array
 from tests.models.public.checkpoints import GOLDEN
 from tests.test_hub import mock_hub
 from tests.test_migration import load_case
-from tests.training.small import PAGE, write_recipe
+from tests.training.small import RECIPE, write_recipe
 
 DOCS = Path(__file__).parents[1] / "docs"
 TFA = DOCS / "migrating-from-tfa.md"
@@ -41,7 +41,7 @@ gather_tree_from_array hardmax monotonic_attention safe_cumprod sequence_loss ti
 
 
 def python_of(name: str) -> str:
-    """All Python of a page, one block after the other."""
+    """Return all Python code blocks of a page, joined."""
     return "\n".join(
         re.findall(r"```python\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL)
     )
@@ -60,7 +60,7 @@ def run_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
 
 
 def commands_of(name: str, run: str) -> list[list[str]]:
-    """What follows `attention-zoo` in each line of a page's shell, with this run for RUN."""
+    """Return the arguments of each `attention-zoo` command of a page, with `run` for RUN."""
     blocks = re.findall(r"```sh\n(.*?)```", (DOCS / name).read_text("utf-8"), re.DOTALL)
     lines = [shlex.split(line) for block in blocks for line in block.splitlines()]
     assert all(line[0] == "attention-zoo" for line in lines)
@@ -146,7 +146,7 @@ def test_every_tfa_name_is_on_the_page() -> None:
 
 
 def gallery() -> Any:
-    """The script that generates the gallery."""
+    """Return the module that generates the gallery."""
     return SimpleNamespace(**runpy.run_path(str(DOCS / "make_gallery.py")))
 
 
@@ -226,7 +226,9 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
 def test_training(run_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the page, `hf://` is the hub; here it has one small model."""
     mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
-    page = PAGE.replace("steps: 40", "steps: 4").replace("evaluate_every: 20", "evaluate_every: 4")
+    page = RECIPE.replace("steps: 40", "steps: 4").replace(
+        "evaluate_every: 20", "evaluate_every: 4"
+    )
     names = run_page("training.md", recipe=write_recipe(tmp_path, page))
     assert (names["first"].step, names["more"].step, names["tuned"].step) == (4, 8, 4)
     one, other = (names[name].task.model.encoder.weights for name in ("more", "tuned"))

@@ -135,9 +135,9 @@ def test_changes_are_found() -> None:
     for line in ("az.g(x)", "az.Other(x)", "az.DotScore.project(key=None)", "az.NewScoreMixin()"):
         assert find_problems(committed, [*committed, *part, line], every=False) == [f"+ {line}"]
     changed = ["score dot: az.OtherScore", "az.DotScore(units=3)"]
-    wanted = [f"- {line}" for line in sorted(committed[:2])]
-    wanted += [f"+ {line}" for line in sorted(changed)]
-    assert find_problems(committed, changed + committed[2:], every=False) == wanted
+    expected = [f"- {line}" for line in sorted(committed[:2])]
+    expected += [f"+ {line}" for line in sorted(changed)]
+    assert find_problems(committed, changed + committed[2:], every=False) == expected
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Length penalties: divisors of log probabilities when hypotheses are compared.
+"""Length penalties: divisors of the log probabilities of hypotheses.
 
-Every penalty is positive and never decreases with the length. The search relies on this: the score
-of a running hypothesis is at most its log probability divided by the penalty of the maximum length.
+A length penalty is a function of the length and a weight of at least 0. Its value is positive and
+does not decrease with the length. The search relies on this: the score of a running hypothesis is
+at most its log probability divided by the penalty of the maximum length.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ def no_penalty(length: Any, weight: float) -> Any:
 
 @LENGTH_PENALTIES.register("average")
 def average_penalty(length: Any, weight: float) -> Any:
-    """Return `n ** weight`: with weight 1 the score is the mean log probability per token."""
+    """Return `length ** weight`: with weight 1 the score is the mean log probability per token."""
     return ops.power(length, weight)
 
 
 @LENGTH_PENALTIES.register("gnmt")
 def gnmt_penalty(length: Any, weight: float) -> Any:
-    """Return `((5 + n) / 6) ** weight` (Wu et al. 2016, arXiv:1609.08144, equation 14, `alpha`)."""
+    """Return `((5 + length) / 6) ** weight`.
+
+    Reference:
+        Wu et al. 2016, arXiv:1609.08144, equation 14, where the weight is alpha.
+    """
     return ops.power((5.0 + length) / 6.0, weight)

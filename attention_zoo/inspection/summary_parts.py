@@ -8,11 +8,12 @@ import numpy as np
 
 
 class SummaryParts(NamedTuple):
-    """A summary with T tokens of a source with S tokens.
+    """Arrays of a summary with T tokens and its source with S tokens.
 
-    attention: attention weights `(T, S)`; None if the model returns none.
-    copied: copy probability of each token, `(T,)`.
-    origins: source position of each copied token, `(T,)`; -1 for tokens that were not copied.
+    Attributes:
+        attention: attention weights `(T, S)`; None if the model returns none.
+        copied: copy probability of each token, `(T,)`.
+        origins: source position of each copied token, `(T,)`; -1 for tokens that were not copied.
     """
 
     attention: np.ndarray | None
@@ -47,5 +48,8 @@ def _check_probabilities(name: str, values: Any, shape: tuple[int, ...]) -> np.n
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape} to match the tokens, got {array.shape}")
     if not ((array >= 0) & (array <= 1.001)).all():
-        raise ValueError(f"{name} must hold probabilities from 0 to 1")
+        raise ValueError(
+            f"{name} must be probabilities from 0 to 1, got values from {array.min()} to"
+            f" {array.max()}"
+        )
     return np.minimum(array, 1.0)

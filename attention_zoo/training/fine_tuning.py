@@ -18,7 +18,8 @@ def load_initial_task(recipe: Recipe) -> Any:
     """Return the task that the recipe's `init` names, with its weights and tokenizers.
 
     Raises:
-        ValueError: `init` holds no task, or its task, model or tokenizer differs from the recipe's.
+        ValueError: `init` contains no task, or its task, model or tokenizer differs from those of
+            the recipe.
     """
     location = f"init={recipe.init}"
     task = tasks.load(str(recipe.init))
@@ -124,7 +125,7 @@ def freeze(model: keras.Model, names: Sequence[str]) -> None:
             known = _find_parts(part)
             if step not in known:
                 raise ValueError(
-                    f"training.frozen: {name}: no part {step!r}{did_you_mean(step, known)}"
+                    f"training.frozen: the model has no part {name!r}{did_you_mean(step, known)}"
                     f" (known: {', '.join(sorted(known))})"
                 )
             part = known[step]

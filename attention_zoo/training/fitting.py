@@ -1,4 +1,4 @@
-"""Function `fit`, which trains the task of a recipe in a run folder."""
+"""Train the task of a recipe in a run folder (`fit`)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def fit(
     allow: Sequence[str] = (),
     draw: Draw | None = None,
 ) -> Result:
-    """Train the task of a recipe in its run folder, or resume it from the last checkpoint.
+    """Train the task of a recipe in its run folder, or resume the run from its last checkpoint.
 
     Args:
         recipe: a YAML file or a `Recipe`.
@@ -90,21 +90,22 @@ def fit(
             recipe resumes the run.
         allow: keys and sections of the recipe ("training.steps", "data") that may differ from
             those that the run was started with; "data.train" and "data.validation" also allow
-            other examples in that split. The new recipe replaces the run's. Keys that determine
-            what a checkpoint holds (`training.changes.FIXED`) cannot change.
+            other examples in that split. The run folder then contains the new recipe. The keys in
+            `training.changes.FIXED` (model, optimizer and others that determine a checkpoint's
+            variables) can never change.
         draw: function `(task, result)` that returns an image `(height, width, channels)`, uint8, or
             None. TensorBoard shows its images of three validation examples at each evaluation.
 
     Returns:
-        The progress of the run. A finished run is left unchanged.
+        The result of the run. For a finished run, nothing is trained.
 
     Raises:
-        ValueError: the recipe or the data are invalid, the folder belongs to another run, its
-            recipe or data have changed, another process trains in it, the loss or the gradient is
-            not finite, devices are missing, or a host is lost.
+        ValueError: the recipe or the data are invalid, the folder contains another run, the recipe
+            or the data differ from those of the run, another process trains in the folder, the loss
+            or the gradient is not finite, devices are missing, or a host is lost.
         OSError: the folder cannot be written. Earlier checkpoints are intact.
-        Stopped: a `KeyboardInterrupt`, raised after SIGINT or SIGTERM. The step was finished and
-            saved.
+        Stopped (a subclass of `KeyboardInterrupt`): SIGINT or SIGTERM was received; the current
+            step was finished and a checkpoint saved.
     """
     if isinstance(recipe, Recipe):
         recipe = override_recipe(recipe, overrides)
@@ -113,7 +114,7 @@ def fit(
     if recipe.run is None:
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
     folder = Path(recipe.run)
-    holds_run(folder, recipe, allow)
+    holds_run(folder, recipe, allow)  # raises ValueError if the folder contains another run
     state = open_run(folder, recipe, allow) if may_be_finished(folder, recipe) else RunState()
     if state.finished:
         print(f"{folder}: finished at step {state.step}, nothing to do")

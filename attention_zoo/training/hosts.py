@@ -36,7 +36,8 @@ def read_cluster() -> dict[str, list[str]]:
         raise ValueError(
             f"{VARIABLE}={text}: expected"
             ' {"cluster": {"worker": ["host0:port", "host1:port"]},'
-            ' "task": {"type": "worker", "index": 0}}; set the index of this host, or unset it'
+            ' "task": {"type": "worker", "index": 0}}; set the index of this host,'
+            f" or unset {VARIABLE}"
         ) from None
     return addresses
 
@@ -67,18 +68,20 @@ def make_strategy() -> tf.distribute.Strategy:
 
 def check_same_step(strategy: tf.distribute.Strategy, step: int) -> None:
     """Wait for all hosts; raise ValueError unless all resume from the same step."""
-    mine = strategy.experimental_distribute_values_from_function(lambda _: tf.constant(step))
-    total = int(strategy.reduce("SUM", mine, axis=None))
-    if total != step * strategy.num_replicas_in_sync:
+    local_steps = strategy.experimental_distribute_values_from_function(
+        lambda _: tf.constant([step])
+    )
+    all_steps = set(strategy.gather(local_steps, axis=0).numpy().tolist())
+    if len(all_steps) > 1:
         raise ValueError(
-            f"all hosts must resume from the same step, got step {step} on this host and another"
-            " step elsewhere; use one run folder on shared storage for all hosts"
+            f"all hosts must resume from the same step, got step {step} on this host and steps"
+            f" {sorted(all_steps)} in all; use one run folder on shared storage for all hosts"
         )
 
 
 @contextmanager
 def explain_worker_loss() -> Iterator[None]:
-    """Raise ValueError with advice in place of TensorFlow's errors for a lost host."""
+    """Turn TensorFlow's errors for a lost host into a ValueError that says how to resume."""
     try:
         yield
     except LOST as error:

@@ -13,34 +13,34 @@ from collections.abc import Callable
 from typing import Any
 
 BATCH = 128  # sentences per training step
-SEARCHED = 32  # sentences per search
+SEARCH_BATCH = 32  # sentences per search
 LENGTH = 20  # tokens, source and target
 VOCABULARY = 8000  # per side
 EMBEDDING = 256
 UNITS = 256  # of each encoder direction, and of the decoder
 BEAM = 5
 START, END, FIRST_WORD = 2, 3, 4
-WIDTHS = (8, 16, 24, 32)  # of the batches of captions, in tokens
+WIDTHS = (8, 16, 24, 32)  # of the padded batches, in tokens
 
-LAYERS, HEADS, WIDTH, INNER = 4, 4, 128, 256  # of the Transformer that is trained on captions
+LAYERS, HEADS, WIDTH, INNER = 4, 4, 128, 256  # of the Transformer
 DROPOUT = 0.3
 
-CHAINS, PLACES, TAGS = 64, 50, 20  # sentences, tokens and tags of the CRF
+CHAINS, TOKENS, TAGS = 64, 50, 20  # sentences, tokens per sentence and tags of the CRF
 
 
-def chains() -> tuple[Any, Any, Any, Any]:
-    """Return CRF inputs: emissions `(CHAINS, PLACES, TAGS)`, tags, lengths and transitions."""
+def make_crf_inputs() -> tuple[Any, Any, Any, Any]:
+    """Return CRF inputs: emissions `(CHAINS, TOKENS, TAGS)`, tags, lengths and transitions."""
     import numpy as np
 
     rng = np.random.default_rng(1)
-    emissions = rng.normal(size=(CHAINS, PLACES, TAGS)).astype("float32")
-    tags = rng.integers(0, TAGS, (CHAINS, PLACES)).astype("int32")
-    lengths = rng.integers(PLACES // 2, PLACES + 1, CHAINS).astype("int32")
-    lengths[0] = PLACES
+    emissions = rng.normal(size=(CHAINS, TOKENS, TAGS)).astype("float32")
+    tags = rng.integers(0, TAGS, (CHAINS, TOKENS)).astype("int32")
+    lengths = rng.integers(TOKENS // 2, TOKENS + 1, CHAINS).astype("int32")
+    lengths[0] = TOKENS
     return emissions, tags, lengths, 0.1 * rng.normal(size=(TAGS, TAGS)).astype("float32")
 
 
-def captions(count: int) -> list[tuple[Any, Any]]:
+def make_batches(count: int) -> list[tuple[Any, Any]]:
     """Return batches `(source (N, W), target (N, W + 1))` of random token ids, padded with 0.
 
     Lengths are distributed as in Multi30k (11 words, rarely more than 30, similar on both sides)
@@ -54,9 +54,9 @@ def captions(count: int) -> list[tuple[Any, Any]]:
     others = np.clip(lengths + rng.integers(-2, 3, lengths.size), 3, 31)
     widths = -(-np.maximum(lengths, others + 1) // 8) * 8
     shares = [np.mean(widths == width) for width in WIDTHS]
-    drawn = rng.choice(WIDTHS, count, p=shares)
+    sampled = rng.choice(WIDTHS, count, p=shares)
     batches = []
-    for width in [*WIDTHS, *drawn.tolist()]:
+    for width in [*WIDTHS, *sampled.tolist()]:
         rows = rng.choice(np.flatnonzero(widths == width), 4096 // width)
         source = rng.integers(FIRST_WORD, VOCABULARY, (len(rows), width))
         target = rng.integers(FIRST_WORD, VOCABULARY, (len(rows), width + 1))
@@ -67,9 +67,9 @@ def captions(count: int) -> list[tuple[Any, Any]]:
     return batches
 
 
-def time_captions(peer: str, work: str, train: Callable[[Any, Any], Any], count: int) -> None:
+def time_batches(peer: str, work: str, train: Callable[[Any, Any], Any], count: int) -> None:
     """Report target tokens per second of `train(source, target)`, after two steps per width."""
-    first, timed = (captions(count)[i:j] for i, j in ((0, len(WIDTHS)), (len(WIDTHS), None)))
+    first, timed = (make_batches(count)[i:j] for i, j in ((0, len(WIDTHS)), (len(WIDTHS), None)))
     for batch in first * 2:
         train(*batch)
     start = time.perf_counter()
@@ -80,10 +80,10 @@ def time_captions(peer: str, work: str, train: Callable[[Any, Any], Any], count:
     report(peer, work, seconds / len(timed), tokens_per_second=tokens / seconds)
 
 
-def arguments(description: str | None, works: list[str]) -> argparse.Namespace:
+def arguments(description: str | None, choices: list[str]) -> argparse.Namespace:
     """Parse the command line: the measurements, the kind of attention and the number of steps."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--work", choices=works, nargs="+", default=works)
+    parser.add_argument("--work", choices=choices, nargs="+", default=choices)
     parser.add_argument("--attention", choices=["bahdanau", "luong"], default="bahdanau")
     parser.add_argument("--steps", type=int, default=8, help="timed steps, after two warm-up steps")
     return parser.parse_args()
@@ -101,5 +101,5 @@ def median_seconds(step: Callable[[], Any], steps: int) -> float:
 
 def report(peer: str, work: str, seconds: float, **rate: float) -> None:
     """Print one JSON line: library, measurement, seconds per step, and the rate by unit."""
-    figures = {name: round(value, 1) for name, value in rate.items()}
-    print(json.dumps({"peer": peer, "work": work, "seconds": round(seconds, 4), **figures}))
+    rates = {name: round(value, 1) for name, value in rate.items()}
+    print(json.dumps({"peer": peer, "work": work, "seconds": round(seconds, 4), **rates}))

@@ -29,16 +29,16 @@ def norm(spec: Any, width: int) -> None:
     spec.gamma, spec.beta = np.ones(width, "float32"), weights(width)
 
 
-def look(spec: Any, width: int, own: bool) -> None:
+def set_attention(spec: Any, width: int, own: bool) -> None:
     norm(spec.layer_norm, width)
     for part, units in zip(spec.linear, (3, 1) if own else (1, 2, 1), strict=True):
         dense(part, units * width, width)
 
 
 def block(spec: Any, width: int, inner: int) -> None:
-    look(spec.self_attention, width, own=True)
+    set_attention(spec.self_attention, width, own=True)
     if hasattr(spec, "attention"):
-        look(spec.attention, width, own=False)
+        set_attention(spec.attention, width, own=False)
     norm(spec.ffn.layer_norm, width)
     dense(spec.ffn.linear_0, inner, width)
     dense(spec.ffn.linear_1, width, inner)
@@ -47,11 +47,11 @@ def block(spec: Any, width: int, inner: int) -> None:
 def model(depth: int, heads: int, width: int, inner: int, vocabulary: int) -> str:
     """Save a model with random weights to a temporary folder; return the folder."""
     spec = TransformerSpec.from_config((depth, depth), heads, pre_norm=True)
-    places = weights(64, width)
+    positions = weights(64, width)
     spec.encoder.embeddings[0].weight = weights(vocabulary, width)
     spec.decoder.embeddings.weight = weights(vocabulary, width)
     for side in (spec.encoder, spec.decoder):
-        side.position_encodings.encodings = places
+        side.position_encodings.encodings = positions
         norm(side.layer_norm, width)
         for layer in side.layer:
             block(layer, width, inner)
@@ -74,7 +74,7 @@ def seconds_of(translator: ctranslate2.Translator, source: list[list[str]], beam
             beam_size=beam,
             max_decoding_length=common.LENGTH,
             min_decoding_length=common.LENGTH,
-            max_batch_size=common.SEARCHED,
+            max_batch_size=common.SEARCH_BATCH,
         ),
         4,
     )
@@ -89,11 +89,11 @@ def main() -> None:
         ctranslate2.Translator(folder, device="cpu", intra_threads=threads, compute_type="float32")
         for threads in (1, 2)
     ]
-    ids = RNG.integers(0, options.sizes[-1] - 3, (common.SEARCHED, common.LENGTH))
+    ids = RNG.integers(0, options.sizes[-1] - 3, (common.SEARCH_BATCH, common.LENGTH))
     source = [[f"t{i}" for i in row] for row in ids]
     for beam in (1, 5):
         seconds = min(seconds_of(one, source, beam) for one in translators)
-        rate = common.SEARCHED / seconds
+        rate = common.SEARCH_BATCH / seconds
         common.report("ctranslate2", f"beam {beam}", seconds, sentences_per_second=rate)
 
 

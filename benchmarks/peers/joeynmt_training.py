@@ -1,4 +1,4 @@
-"""Joey NMT 2.3: training of a Transformer on captions of random token ids."""
+"""Joey NMT 2.3: training of a Transformer on random token ids."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def main() -> None:
         optimizer.step()
         return loss.item()
 
-    common.time_captions(f"joeynmt {version('joeynmt')}", "train", train, options.steps)
+    common.time_batches(f"joeynmt {version('joeynmt')}", "train", train, options.steps)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ def main() -> None:
         max_sequence_length=64,
     )
     model = keras_hub.models.BartSeq2SeqLM(backbone=backbone, preprocessor=None)
-    source = np.random.default_rng(0).integers(4, vocabulary, (common.SEARCHED, common.LENGTH))
-    target = np.zeros((common.SEARCHED, common.LENGTH + 1), "int32")
+    source = np.random.default_rng(0).integers(4, vocabulary, (common.SEARCH_BATCH, common.LENGTH))
+    target = np.zeros((common.SEARCH_BATCH, common.LENGTH + 1), "int32")
     target[:, 0] = common.START
     inputs = {
         "encoder_token_ids": source.astype("int32"),
@@ -35,7 +35,7 @@ def main() -> None:
     for beam, sampler in ((1, "greedy"), (5, keras_hub.samplers.BeamSampler(num_beams=5))):
         model.compile(sampler=sampler, jit_compile=True)
         seconds = common.median_seconds(lambda: model.generate(inputs, stop_token_ids=None), 4)
-        rate = common.SEARCHED / seconds
+        rate = common.SEARCH_BATCH / seconds
         common.report("kerashub", f"beam {beam} XLA", seconds, sentences_per_second=rate)
 
 

@@ -1,4 +1,4 @@
-"""KerasHub: training of a Transformer on captions of random token ids, with XLA."""
+"""KerasHub: training of a Transformer on random token ids, with XLA."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def main() -> None:
         inputs = {"source": source, "target": target[:, :-1]}
         model.train_on_batch(inputs, target[:, 1:])
 
-    common.time_captions("kerashub", "train XLA", train, options.steps)
+    common.time_batches("kerashub", "train XLA", train, options.steps)
 
 
 if __name__ == "__main__":

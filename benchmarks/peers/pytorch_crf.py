@@ -13,9 +13,9 @@ PEER = f"pytorch-crf {version('pytorch-crf')}"
 
 def main() -> None:
     options = common.arguments(__doc__, ["loss", "viterbi"])
-    emissions, tags, lengths, transitions = map(torch.from_numpy, common.chains())
+    emissions, tags, lengths, transitions = map(torch.from_numpy, common.make_crf_inputs())
     emissions.requires_grad_()
-    mask = torch.arange(common.PLACES) < lengths[:, None]
+    mask = torch.arange(common.TOKENS) < lengths[:, None]
     crf = CRF(common.TAGS, batch_first=True)
     crf.transitions.data = transitions
 
@@ -30,9 +30,9 @@ def main() -> None:
         with torch.no_grad():
             return crf.decode(emissions, mask=mask)
 
-    works = {"loss": train, "viterbi": search}
+    functions = {"loss": train, "viterbi": search}
     for work in options.work:
-        seconds = common.median_seconds(works[work], options.steps)
+        seconds = common.median_seconds(functions[work], options.steps)
         common.report(PEER, work, seconds, sentences_per_second=common.CHAINS / seconds)
 
 

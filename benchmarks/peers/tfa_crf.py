@@ -15,7 +15,7 @@ PEER = f"tensorflow-addons {tfa.__version__}"
 
 def main() -> None:
     options = common.arguments(__doc__, ["loss", "viterbi"])
-    emissions, tags, lengths, transitions = map(tf.constant, common.chains())
+    emissions, tags, lengths, transitions = map(tf.constant, common.make_crf_inputs())
 
     def train() -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -27,10 +27,10 @@ def main() -> None:
     def search() -> tf.Tensor:
         return tfa.text.crf_decode(emissions, transitions, lengths)
 
-    works = {"loss": train, "viterbi": search}
+    functions = {"loss": train, "viterbi": search}
     for work in options.work:
         for jit in (False, True):
-            compiled = tf.function(works[work], jit_compile=jit)
+            compiled = tf.function(functions[work], jit_compile=jit)
             try:
                 seconds = common.median_seconds(
                     lambda run=compiled: run()[0].numpy(), options.steps

@@ -73,9 +73,9 @@ class Translator(tf.keras.Model):
         )
         output, _, _ = decoder(
             self.target.embeddings,
-            start_tokens=tf.fill([common.SEARCHED], common.START),
+            start_tokens=tf.fill([common.SEARCH_BATCH], common.START),
             end_token=common.END,
-            initial_state=self.start(state, common.SEARCHED * common.BEAM),
+            initial_state=self.start(state, common.SEARCH_BATCH * common.BEAM),
         )
         return output.predicted_ids
 
@@ -100,8 +100,8 @@ def time_training(model: Translator, attention: str, steps: int) -> None:
 
 
 def time_search(model: Translator, attention: str, steps: int) -> None:
-    source = random_ids(common.SEARCHED, common.LENGTH)
-    lengths = tf.fill([common.SEARCHED], common.LENGTH)
+    source = random_ids(common.SEARCH_BATCH, common.LENGTH)
+    lengths = tf.fill([common.SEARCH_BATCH], common.LENGTH)
     model.target.build(None)
 
     @tf.function
@@ -110,7 +110,7 @@ def time_search(model: Translator, attention: str, steps: int) -> None:
 
     seconds = common.median_seconds(lambda: search().numpy(), steps)
     work = f"beam {common.BEAM} {attention}"
-    common.report(PEER, work, seconds, sentences_per_second=common.SEARCHED / seconds)
+    common.report(PEER, work, seconds, sentences_per_second=common.SEARCH_BATCH / seconds)
 
 
 def random_ids(*shape: int) -> tf.Tensor:

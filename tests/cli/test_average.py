@@ -1,4 +1,4 @@
-"""`average` writes a folder that the other commands take."""
+"""`average` writes a folder that the other commands accept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.mark.full
-def test_other_commands_take_the_average(tmp_path: Path, capsys: Capture) -> None:
+def test_other_commands_accept_the_average(tmp_path: Path, capsys: Capture) -> None:
     folder, run = tmp_path / "average", small_run()
     capsys.readouterr()
     assert main(["average", str(run), "--last", "2", "-o", str(folder)]) == 0

@@ -30,7 +30,7 @@ training: {steps: 2, evaluate_every: 2, batch_size: 2, jit: false}
 
 
 def attention_zoo(*words: object, text: str = "") -> subprocess.CompletedProcess[str]:
-    """The program in a process of its own."""
+    """Run the program in a subprocess."""
     command = [sys.executable, "-c", PROGRAM, *map(str, words)]
     streams = {"input": text, "capture_output": True, "encoding": "utf-8", "timeout": 120}
     return subprocess.run(command, **streams, env=ENVIRONMENT, check=False)
@@ -49,7 +49,7 @@ def output(capsys: Capture, *words: object) -> str:
 
 
 def refused(capsys: Capture, *words: object) -> str:
-    """The one line that refuses a command."""
+    """Return the one-line error of a command that fails."""
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
     assert err.startswith("attention-zoo: error: ")

@@ -17,7 +17,7 @@ LINES = generate_dates(5, split="test", max_phrases=1).sources
 
 
 def predict(capsys: Capture, folder: Path, content: bytes, *words: str) -> tuple[int, str, str]:
-    """The command on a file of this content."""
+    """Run `predict` on a file with this content."""
     (folder / "in.txt").write_bytes(content)
     return run(capsys, "predict", small_run(), folder / "in.txt", *words)
 
@@ -92,7 +92,7 @@ def test_errors(content: bytes, words: str, message: str, tmp_path: Path, capsys
     assert message in err
 
 
-def test_no_such_file(tmp_path: Path, capsys: Capture) -> None:
+def test_missing_file_raises(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "in.txt").write_text("on")
     message = refused(capsys, "predict", small_run(), tmp_path / "in.tx")
     assert "in.tx: no such file; did you mean" in message
@@ -123,8 +123,8 @@ def test_summaries_have_a_page_and_plots(tmp_path: Path, capsys: Capture) -> Non
     texts = ["a fire in Tromak hurts Ilda", "no fire ."]
     untrained(texts, max_source_length=6).save(tmp_path / "run")
     (tmp_path / "in.txt").write_text("a fire in Nemo hurts Sarno .\nno fire\n")
-    shown = ["--html", tmp_path / "out.html", "--attention", tmp_path / "out.png"]
-    words = ["predict", tmp_path / "run", tmp_path / "in.txt", *shown, "data.max_target_length=3"]
+    options = ["--html", tmp_path / "out.html", "--attention", tmp_path / "out.png"]
+    words = ["predict", tmp_path / "run", tmp_path / "in.txt", *options, "data.max_target_length=3"]
     assert "in.txt:1: 7 tokens, the limit is 6;" in refused(capsys, *words)
     assert (
         output(capsys, *words, "data.truncate_source=true", "search.min_length=3").count("\n") == 2
@@ -158,15 +158,15 @@ def test_lines_of_a_captioner_are_image_paths(
         (tmp_path / name).write_bytes(image)
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("a b.png\nc.jpg\n")
-    shown = ["--html", "out.html", "--attention", "out.png", "search.min_length=3"]
-    code, out, err = run(capsys, "predict", "run", "in.txt", *shown)
+    options = ["--html", "out.html", "--attention", "out.png", "search.min_length=3"]
+    code, out, err = run(capsys, "predict", "run", "in.txt", *options)
     assert (code, err) == (0, "")
     expected = [one.text for one in task.predict(["a b.png", "c.jpg"], min_length=3)]
     assert out.splitlines() == expected
     assert Path("out.html").read_text(encoding="utf-8").count("<article") == 2
     for name in ("out-1.png", "out-2.png"):
         assert Path(name).read_bytes().startswith(b"\x89PNG")
-    captioners.untrained(look="pooled").save(tmp_path / "pooled")
+    captioners.untrained(attention="pooled").save(tmp_path / "pooled")
     message = refused(capsys, "predict", "pooled", "in.txt", "--attention", "none.png")
     assert " --attention none.png: this model returns no attention weights; remove" in message
     Path("cut.png").write_bytes(Path("a b.png").read_bytes()[:60])
@@ -194,9 +194,9 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
     Path("all/list.txt").touch()
     texts = retrievers.TEXTS[:2]
     Path("in.txt").write_text("\n".join(texts))
-    shown = ["--images", "all", "--attention", "out.png"]
+    options = ["--images", "all", "--attention", "out.png"]
     words = ["predict", "run", "in.txt", "--n-best"]
-    code, out, err = run(capsys, *words, *shown, "search.beam_width=3")
+    code, out, err = run(capsys, *words, *options, "search.beam_width=3")
     assert (code, err) == (0, "")
     expected = task.predict(texts, index=task.build_index(names), n_best=3)
     assert [line.split("\t")[2] for line in out.splitlines()] == [
@@ -204,7 +204,7 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
     ]
     for name in ("out-1.png", "out-2.png"):
         assert Path(name).read_bytes().startswith(b"\x89PNG")
-    assert run(capsys, *words, *shown[:2], "search.n_best=3") == (0, out, "")
+    assert run(capsys, *words, *options[:2], "search.n_best=3") == (0, out, "")
     Path("none").mkdir()
     Path("blank.txt").write_text("\n")
     captioners.untrained().save(tmp_path / "captioner")
@@ -212,7 +212,7 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
         (["run", "in.txt"], "task retrieval needs images to search; add --images FOLDER"),
         (["run", "in.txt", "--images", "no"], "--images no: no such folder"),
         (["run", "in.txt", "--images", "none"], "--images none: no file ends in .jpg, "),
-        (["run", "blank.txt", "--images", "all"], "blank.txt:1 has no words: ''"),
+        (["run", "blank.txt", "--images", "all"], "blank.txt:1 has no tokens, got ''"),
         (["captioner", "in.txt", "--images", "all"], "--images all: task captioning does not sear"),
     ):
         assert refused(capsys, "predict", *words).startswith(f"attention-zoo: error: {message}")

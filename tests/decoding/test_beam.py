@@ -60,8 +60,8 @@ def test_beam_search_equals_reference(mode: str, width: int, penalty: str, weigh
         tables, mode, beam_width=width, length_penalty=penalty, length_penalty_weight=weight
     )
     for source in range(tables.sources):
-        want = reference_beam_search(tables, source, width, 8, penalty, weight)[:width]
-        assert_hypotheses(tables, source, result, want)
+        expected = reference_beam_search(tables, source, width, 8, penalty, weight)[:width]
+        assert_hypotheses(tables, source, result, expected)
 
 
 @pytest.mark.parametrize("penalty", sorted(PENALTIES))
@@ -103,10 +103,10 @@ def test_beam_search_equals_search() -> None:
             tables.step, tables.state(), beam_width=3, pad_token=1, min_length=3, **arguments
         )
     )
-    want = search(tables, max_length=6, beam_width=3, min_length=3)
-    np.testing.assert_allclose(result.scores, want.scores, rtol=1e-6)
+    expected = search(tables, max_length=6, beam_width=3, min_length=3)
+    np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-6)
     within = np.arange(6) < result.lengths[..., None]
-    np.testing.assert_array_equal(result.tokens, np.where(within, want.tokens, 1))
+    np.testing.assert_array_equal(result.tokens, np.where(within, expected.tokens, 1))
     with pytest.raises(ValueError, match="option 'beam_size'; did you mean"):
         beam_search(tables.step, tables.state(), beam_width=3, beam_size=3, **arguments)
 
@@ -156,7 +156,7 @@ def test_smaller_n_best_does_not_change_the_best_hypotheses() -> None:
 def test_best_hypothesis_equals_tensorflow_addons(case: str, run: str, mode: str) -> None:
     tables = {key: GOLDEN[f"{case}/{key}"] for key in ("logits", "alignments", "start_tokens")}
     second = GOLDEN.get(f"{case}/logits2")
-    want = {key: GOLDEN[f"{case}/{run}/best_{key}"] for key in ("ids", "lengths", "log_probs")}
+    expected = {key: GOLDEN[f"{case}/{run}/best_{key}"] for key in ("ids", "lengths", "log_probs")}
     weight = float(GOLDEN[f"{case}/{run}/length_penalty_weight"])
     limit, end = int(GOLDEN[f"{case}/max_steps"]), int(GOLDEN[f"{case}/end_token"])
 
@@ -183,10 +183,10 @@ def test_best_hypothesis_equals_tensorflow_addons(case: str, run: str, mode: str
         )
 
     result = to_numpy(compile_function(run_case, mode)())
-    for source, length in enumerate(want["lengths"]):
-        ids = want["ids"][source, :length].tolist()
+    for source, length in enumerate(expected["lengths"]):
+        ids = expected["ids"][source, :length].tolist()
         assert result.tokens[source, 0].tolist() == ids + [0] * (limit - length)
-        score = want["log_probs"][source] / ((5 + length) / 6) ** weight
+        score = expected["log_probs"][source] / ((5 + length) / 6) ** weight
         np.testing.assert_allclose(result.scores[source, 0], score, rtol=1e-5, atol=1e-5)
         before = [tables["start_tokens"][source], *ids[:-1]]
         attention = tables["alignments"][source, before]

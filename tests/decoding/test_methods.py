@@ -168,8 +168,8 @@ def test_diverse_beam_search_equals_reference(
     options = {"method": "diverse_beam", "groups": groups, "diversity_penalty": penalty}
     result = run(tables, mode, beam_width=width, **options)
     for source in range(200):
-        want = reference_diverse_beam_search(tables, source, width, groups, penalty)
-        assert_hypotheses(tables, source, result, want)
+        expected = reference_diverse_beam_search(tables, source, width, groups, penalty)
+        assert_hypotheses(tables, source, result, expected)
 
 
 def test_diverse_beam_search_with_one_group_is_beam_search() -> None:
@@ -266,9 +266,9 @@ def test_in_place_cache_equals_reordered_state(mode: str, width: int) -> None:
     step, state = make_cached_step(tables, width)
     options = {"batch_size": 12, "max_length": LIMIT, "beam_width": width}
     result = to_numpy(compile_function(lambda: run_search(step, state, **options), mode)())
-    want = run(tables, mode, beam_width=width)
-    np.testing.assert_array_equal(result.tokens, want.tokens)
-    np.testing.assert_allclose(result.scores, want.scores, rtol=1e-5)
+    expected = run(tables, mode, beam_width=width)
+    np.testing.assert_array_equal(result.tokens, expected.tokens)
+    np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", EDGE_MODES)
@@ -287,8 +287,9 @@ def test_ensemble_averages_probabilities(mode: str) -> None:
             tokens = result.tokens[source, rank, :length].tolist()
             for t in range(length):
                 probs = [np.exp(x.log_probs(source, tokens[:t])) for x in (one, two)]
-                want = np.log(np.mean(probs, axis=0))[tokens[t]]
-                np.testing.assert_allclose(result.token_scores[source, rank, t], want, atol=1e-4)
+                expected = np.log(np.mean(probs, axis=0))[tokens[t]]
+                score = result.token_scores[source, rank, t]
+                np.testing.assert_allclose(score, expected, atol=1e-4)
             attention = [
                 np.mean([x.attention(tokens[:t]) for x in (one, two)], 0) for t in range(length)
             ]

@@ -150,14 +150,14 @@ def test_option_equals_exhaustive_search(name: str, penalty: str) -> None:
     options = {"beam_width": WIDTH, "n_best": 2, "max_length": LIMIT, **case.options}
     result = tables.search(length_penalty=penalty, **options)
     for source in range(SOURCES):
-        want = best_two(
+        expected = best_two(
             [
                 Hypothesis(p / PENALTIES[penalty](len(prefix), 1.0), prefix, prefix[-1] == END)
                 for p, prefix in generate_sequences(tables, case, source)
             ]
         )
-        assert (result.lengths[source] > 0).sum() == len(want)
-        for rank, one in enumerate(want):
+        assert (result.lengths[source] > 0).sum() == len(expected)
+        for rank, one in enumerate(expected):
             length = len(one.tokens)
             assert tuple(result.tokens[source, rank, :length]) == one.tokens
             assert result.finished[source, rank] == one.finished

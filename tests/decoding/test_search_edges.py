@@ -81,8 +81,8 @@ def test_fewer_sequences_than_n_best_leave_empty_rows(mode: str) -> None:
 @pytest.mark.parametrize("mode", EDGE_MODES)
 def test_beam_wider_than_the_vocabulary(mode: str) -> None:
     result = run([0.0, 0.0, 0.0, 0.5], mode, beam_width=9, max_length=2)
-    want = {(3, 0)} | {(a, b) for a in (0, 1, 2) for b in (0, 1, 2, 3)}
-    assert {tuple(row) for row in result.tokens[0]} < want
+    expected = {(3, 0)} | {(a, b) for a in (0, 1, 2) for b in (0, 1, 2, 3)}
+    assert {tuple(row) for row in result.tokens[0]} < expected
     assert len({(*row, n) for row, n in zip(result.tokens[0], result.lengths[0], strict=True)}) == 9
     assert np.isfinite(result.scores).all()
     assert (np.diff(result.scores[0]) <= 0).all()
@@ -144,13 +144,13 @@ def test_scores_are_float32_for_logits_of_any_dtype(dtype: str, method: str) -> 
     mask = np.array([[True, True, False], [True, True, True]])
     options = OPTIONS | METHODS[method] | {"coverage_penalty": 0.3}
 
-    got, want = (
+    got, expected = (
         tables.search("eager", make_step_with_attention(tables, x), source_mask=mask, **options)
         for x in (dtype, "float32")
     )
     assert got.scores.dtype == got.token_scores.dtype == np.float32
-    assert got.tokens.tolist() == want.tokens.tolist()
-    np.testing.assert_allclose(got.scores, want.scores, rtol=3e-2)
+    assert got.tokens.tolist() == expected.tokens.tolist()
+    np.testing.assert_allclose(got.scores, expected.scores, rtol=3e-2)
 
 
 @pytest.mark.parametrize("mode", EDGE_MODES)
@@ -214,11 +214,11 @@ def test_one_trace_covers_all_batch_sizes_and_source_lengths(jit_compile: bool) 
     rng = np.random.default_rng(0)
     for shape in [(2, 6), (3, 9), (1, 7), (0, 6)]:
         memory = rng.normal(size=shape).astype("float32")
-        got, want = to_numpy(traced(memory)), to_numpy(search(ops.convert_to_tensor(memory)))
+        got, expected = to_numpy(traced(memory)), to_numpy(search(ops.convert_to_tensor(memory)))
         assert got.attention.shape == (shape[0], 3, 5, shape[1])
-        np.testing.assert_array_equal(got.tokens, want.tokens)
-        np.testing.assert_allclose(got.scores, want.scores, rtol=1e-5)
-        np.testing.assert_allclose(got.attention, want.attention, rtol=1e-6)
+        np.testing.assert_array_equal(got.tokens, expected.tokens)
+        np.testing.assert_allclose(got.scores, expected.scores, rtol=1e-5)
+        np.testing.assert_allclose(got.attention, expected.attention, rtol=1e-6)
     assert sum(None in shape for shape in traces) == 1
 
 

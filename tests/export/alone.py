@@ -60,7 +60,8 @@ class ExportedOutputs(dict[str, list[Any]]):
         if FULL:
             write = getattr(module, "EXPORT", export)
             folders = [write(self.task(name), folder / str(n)) for n, name in enumerate(names)]
-            self.update(zip(names, answers_alone(folders, self.batches), strict=True))
+            outputs = predict_in_tensorflow_process(folders, self.batches)
+            self.update(zip(names, outputs, strict=True))
         else:
             self.__missing__(names[0])
 
@@ -72,7 +73,7 @@ class ExportedOutputs(dict[str, list[Any]]):
 
 
 def run_exported_eagerly(module: tf.Module, batch: Batch) -> Any:
-    """Return outputs for one batch in the format of `answers_alone`."""
+    """Return outputs for one batch in the format of `predict_in_tensorflow_process`."""
     inputs = batch.values() if isinstance(batch, Mapping) else [batch]
     eager = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)
@@ -92,20 +93,22 @@ def _decoded(x: Any) -> Any:
     return x.decode() if isinstance(x, bytes) else x
 
 
-def exported(task: Any, folder: Path) -> Path:
-    """The task's export as the command writes it, of the run that the task saves."""
+def export_by_command(task: Any, folder: Path) -> Path:
+    """Save a task, export it by the command line and return the export's folder."""
     task.save(folder / "run")
     assert main(["export", str(folder / "run"), str(folder / "served")]) == 0
     return folder / "served"
 
 
-def answers_alone(folders: Sequence[Path], batches: Sequence[Batch]) -> list[list[Any]]:
-    """What each export answers to each batch of texts or of other bytes, or of several by name.
+def predict_in_tensorflow_process(
+    folders: Sequence[Path], batches: Sequence[Batch]
+) -> list[list[Any]]:
+    """Return the outputs of each export for each batch of strings, or of several inputs by name.
 
     Returns:
-        For each folder and batch its answers and their shapes, by name; or why it was refused.
+        For each folder and batch the outputs and their shapes by name, or the error message.
     """
-    given = [
+    payload = [
         {name: _printable(some) for name, some in batch.items()}
         if isinstance(batch, Mapping)
         else _printable(batch)
@@ -113,7 +116,7 @@ def answers_alone(folders: Sequence[Path], batches: Sequence[Batch]) -> list[lis
     ]
     done = subprocess.run(
         [sys.executable, "-I", "-c", ALONE, *map(str, folders)],
-        input=json.dumps(given),
+        input=json.dumps(payload),
         capture_output=True,
         text=True,
         check=False,

@@ -1,4 +1,4 @@
-"""Ids of copied words in a graph are those of training, and become these words again."""
+"""Ids of copied words in the exported graph equal those of training and decode to the words."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.usefixtures("character_tables")
     ("kind", "copies"),
     [("word", 0), ("word", 100), ("whitespace", 3), ("character", 3), ("subword", 3)],
 )
-def test_ids_are_those_of_the_data(kind: str, copies: int) -> None:
+def test_ids_equal_those_of_the_data(kind: str, copies: int) -> None:
     own, texts = tokenizer(kind, False), [*lines()[:300], "", " ".join(lines()[300:340])]
     ids, pieces, words = GraphCopies(own, copies).encode(tf.constant(texts))
-    want = encode_for_copying(own, texts, copies=copies)
-    assert ids.to_list() == want.sources
-    assert [tuple(w.decode() for w in row) for row in words.to_list()] == want.words
+    expected = encode_for_copying(own, texts, copies=copies)
+    assert ids.to_list() == expected.sources
+    assert [tuple(w.decode() for w in row) for row in words.to_list()] == expected.words
     assert [w.decode() for w in pieces[0].numpy()] == own.surfaces(texts[0])
     assert ids.dtype == tf.int32
     if copies == 3:
@@ -35,7 +35,7 @@ VOCABULARY = ["<pad>", "<unk>", "<s>", "</s>", "▁a", "▁saw", "▁."]
 
 
 def test_words_are_numbered_text_by_text() -> None:
-    """By hand: Ida is 0 and Bo 1, said twice; then Bo is 0, and 1 before it, and of three two."""
+    """By hand: out-of-vocabulary words are numbered in each text, up to the limit."""
     texts = ["Ida saw Bo . Bo saw Ida .", "a Bo", "", "1 Bo", "Bo 1 Ida Bo"]
     ids, _, words = GraphCopies(WordTokenizer(VOCABULARY), 2).encode(tf.constant(texts))
     assert ids.to_list() == [[7, 5, 8, 6, 8, 5, 7, 6], [4, 7], [], [7, 8], [7, 8, UNKNOWN, 7]]
@@ -48,7 +48,7 @@ def test_words_are_numbered_text_by_text() -> None:
     ]
 
 
-def test_ids_become_words_again() -> None:
+def test_ids_are_decoded_to_words() -> None:
     graph = GraphCopies(WordTokenizer(VOCABULARY), 2)
     _, _, words = graph.encode(tf.constant(["a Ida", "Bo 1", "a a"]))
     ids = [[[7, 4, 5], [1, 7, 8]], [[7, 8, 6], [4, 4, 3]], [[7, 4, 5], [8, 8, 6]]]
@@ -77,9 +77,9 @@ def test_no_texts_and_texts_without_words(copies: int) -> None:
         assert surfaces.shape == labels.shape == ids.to_tensor().shape
 
 
-def test_another_kind_is_refused() -> None:
-    class Own(WordTokenizer):
+def test_other_tokenizers_raise() -> None:
+    class OtherTokenizer(WordTokenizer):
         kind = "own"
 
-    with pytest.raises(ValueError, match="tokenizer Own has no export"):
-        GraphCopies(Own(VOCABULARY), 2)
+    with pytest.raises(ValueError, match="tokenizer OtherTokenizer has no export"):
+        GraphCopies(OtherTokenizer(VOCABULARY), 2)

@@ -1,4 +1,4 @@
-"""Ids computed inside a graph are the ids of the tokenizer, in every script."""
+"""Ids computed in the exported graph equal those of the tokenizer, in every script."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPACES = (" ", "  ", "\t", "\u00a0", "\u3000", "▁", "\r", " \u2009 ")
 
 @functools.cache
 def lines() -> list[str]:
-    """Words of all scripts, mixed with every sort of mark, space and symbol."""
+    """Return lines of words in all scripts, mixed with all kinds of marks, spaces and symbols."""
     rng = np.random.default_rng(0)
     lines = []
     for _ in range(LINES):
@@ -51,7 +51,7 @@ def lines() -> list[str]:
 
 @functools.cache
 def tokenizer(kind: str, lowercase: bool) -> Tokenizer:
-    """One that does not know all of the lines."""
+    """Return a tokenizer for which some words of the lines are unknown."""
     count, size = {"subword": (60, 300), "whitespace": (3000, 2000)}.get(kind, (60, 100))
     return train_tokenizer(kind, lines()[:count], size, lowercase)
 
@@ -59,21 +59,21 @@ def tokenizer(kind: str, lowercase: bool) -> Tokenizer:
 @pytest.mark.full
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("kind", ["subword", "word", "character", "whitespace"])
-def test_ids_are_those_of_the_tokenizer(kind: str, lowercase: bool) -> None:
+def test_ids_equal_the_tokenizer(kind: str, lowercase: bool) -> None:
     own = tokenizer(kind, lowercase)
     graph = GraphTokenizer(own)
     ids, pieces = tf.function(graph.encode)(tf.constant(lines()))
-    want = own.encode(lines())
-    assert ids.to_list() == want
-    flat = np.concatenate(want)
+    expected = own.encode(lines())
+    assert ids.to_list() == expected
+    flat = np.concatenate(expected)
     assert 0.01 < np.mean(flat == UNKNOWN) < 0.99
     for row in range(0, LINES, 97):
-        given = [piece.decode() for piece in pieces[row].numpy()]
-        assert given == own.surfaces(lines()[row])
+        texts = [piece.decode() for piece in pieces[row].numpy()]
+        assert texts == own.surfaces(lines()[row])
 
 
 @pytest.mark.parametrize("kind", ["subword", "word", "character", "whitespace"])
-def test_text_is_that_of_the_tokenizer(kind: str) -> None:
+def test_text_equals_the_tokenizer(kind: str) -> None:
     own = tokenizer(kind, False)
     graph = GraphTokenizer(own)
     rng = np.random.default_rng(1)
@@ -99,10 +99,11 @@ def test_text_that_is_not_utf_8_is_read_as_replacement() -> None:
     assert ids.to_list() == tokenizer("character", False).encode(["a\ufffd b"])
 
 
-def test_another_kind_is_refused() -> None:
-    class Own(Tokenizer):
+def test_other_tokenizers_raise() -> None:
+    class OtherTokenizer(Tokenizer):
         kind = "own"
 
     own = tokenizer("word", False)
-    with pytest.raises(ValueError, match=r"tokenizer Own has no export \(known: character, "):
-        GraphTokenizer(Own(own.vocabulary))
+    message = r"tokenizer OtherTokenizer has no export \(known: character, "
+    with pytest.raises(ValueError, match=message):
+        GraphTokenizer(OtherTokenizer(own.vocabulary))

@@ -1,4 +1,4 @@
-"""Words split in a graph are those of `split_words`, at the same places."""
+"""Words split in the exported graph equal those of `split_words`, with equal offsets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def split(texts: Sequence[str | bytes]) -> list[list[Word]]:
     words, starts, ends = splitting()(tf.constant(list(texts), "string"))
     assert starts.dtype == ends.dtype == tf.int32
     return [
-        [Word(word.decode(), *place) for word, *place in zip(*row, strict=True)]
+        [Word(word.decode(), *offsets) for word, *offsets in zip(*row, strict=True)]
         for row in zip(words.to_list(), starts.to_list(), ends.to_list(), strict=True)
     ]
 
@@ -49,7 +49,7 @@ def test_words_by_hand() -> None:
 
 
 @pytest.mark.full
-def test_drawn_texts_are_split_alike() -> None:
+def test_random_texts() -> None:
     rng = np.random.default_rng(0)
     texts = [
         "".join(CHARACTERS[i] for i in rng.integers(len(CHARACTERS), size=size))
@@ -59,7 +59,7 @@ def test_drawn_texts_are_split_alike() -> None:
 
 
 @pytest.mark.full
-def test_characters_of_all_blocks_are_split_alike() -> None:
+def test_characters_of_all_unicode_blocks() -> None:
     code_points = [*range(0x3100), *range(0x3100, 0xD800, 161), *range(0xE000, 0x110000, 161)]
     for around in ("{}", "a{}a", "1{}1", "😀\u200d{}"):
         text = " ".join(around.format(chr(c)) for c in code_points)
@@ -69,13 +69,13 @@ def test_characters_of_all_blocks_are_split_alike() -> None:
 @pytest.mark.full
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=4))
-def test_any_texts_are_split_alike(texts: list[str]) -> None:
+def test_arbitrary_texts(texts: list[str]) -> None:
     assert split(texts) == [split_words(text) for text in texts]
 
 
 @pytest.mark.parametrize("damaged", [b"a\xff b", b"\xe3\x81", b"x\xed\xa0\x80y"])
-def test_damage_reads_as_replacement(damaged: bytes) -> None:
-    """As TensorFlow decodes it, whose number of U+FFFD is not always Python's."""
+def test_invalid_utf_8_becomes_replacement_characters(damaged: bytes) -> None:
+    """The number of U+FFFD is TensorFlow's, which can differ from Python's."""
     text = "".join(map(chr, tf.strings.unicode_decode(damaged, "UTF-8").numpy()))
     assert "\ufffd" in text
     assert split([damaged]) == [split_words(text)]

@@ -1,4 +1,4 @@
-"""An export answers as the task does, in a process that has TensorFlow alone."""
+"""Exported models predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
 from attention_zoo.tasks import LanguageModeling, Translation
 from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
-from tests.export.alone import answers_alone, run_exported_eagerly
-from tests.tasks.test_language_modeling import TEXTS, writer
+from tests.export.alone import predict_in_tensorflow_process, run_exported_eagerly
+from tests.tasks.test_language_modeling import TEXTS, make_task
 from tests.tasks.translators import untrained
 from tests.training import custom_task
 
@@ -53,23 +53,25 @@ def served(folder: Path, texts: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def assert_same(answers: dict[str, Any], task: Translation, texts: Sequence[str]) -> None:
-    """What is served is what `predict` gives."""
+    """Assert that served outputs equal those of `predict`."""
     for row, best in enumerate(task.predict(texts)):
-        for n, want in enumerate((best, *best.alternatives)):
-            words, length = len(want.tokens), len(want.token_scores)
-            assert answers["text"][row][n] == want.text
+        for n, expected in enumerate((best, *best.alternatives)):
+            words, length = len(expected.tokens), len(expected.token_scores)
+            assert answers["text"][row][n] == expected.text
             assert answers["lengths"][row][n] == words
-            assert tuple(answers["tokens"][row][n][:words]) == want.tokens
-            assert bool(answers["finished"][row][n]) is not want.truncated
-            np.testing.assert_allclose(answers["scores"][row][n], want.score, rtol=1e-4, atol=1e-5)
+            assert tuple(answers["tokens"][row][n][:words]) == expected.tokens
+            assert bool(answers["finished"][row][n]) is not expected.truncated
+            score = answers["scores"][row][n]
+            np.testing.assert_allclose(score, expected.score, rtol=1e-4, atol=1e-5)
             scores = answers["token_scores"][row][n][:length]
-            last_bits = 1e-6 * np.abs(want.token_scores).sum()  # they are differences of sums
-            np.testing.assert_allclose(scores, want.token_scores, rtol=1e-4, atol=1e-5 + last_bits)
-            places = len(want.source_tokens)
-            assert tuple(answers["source_tokens"][row][:places]) == want.source_tokens
-            if want.attention is not None:
-                looks = np.array(answers["attention"][row][n])[:words, :places]
-                np.testing.assert_allclose(looks, want.attention, atol=1e-5)
+            last_bits = 1e-6 * np.abs(expected.token_scores).sum()  # they are differences of sums
+            bound = 1e-5 + last_bits
+            np.testing.assert_allclose(scores, expected.token_scores, rtol=1e-4, atol=bound)
+            size = len(expected.source_tokens)
+            assert tuple(answers["source_tokens"][row][:size]) == expected.source_tokens
+            if expected.attention is not None:
+                weights = np.array(answers["attention"][row][n])[:words, :size]
+                np.testing.assert_allclose(weights, expected.attention, atol=1e-5)
 
 
 def read(answers: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def exported_outputs() -> dict[str, tuple[Any, list[str], Any]]:
     tasks = {
         "translation": (translator(max_length=2), SOURCES[:2]),
         "language_modeling": (
-            replace_search(writer("word"), max_length=3, forced_tokens={1: END}),
+            replace_search(make_task("word"), max_length=3, forced_tokens={1: END}),
             TEXTS[:1],
         ),
     }
@@ -103,10 +105,10 @@ def test_the_exported_module_equals_the_task(
 
 
 @pytest.mark.full
-def test_tensorflow_alone_answers_like_the_task(tmp_path: Path) -> None:
+def test_tensorflow_process_predicts_like_the_task(tmp_path: Path) -> None:
     task = translator(beam_width=3, n_best=2, length_penalty="average")
     folder = export(task, tmp_path / "served")
-    ((answers, _),) = answers_alone([folder], [SOURCES])[0]
+    ((answers, _),) = predict_in_tensorflow_process([folder], [SOURCES])[0]
     assert_same(answers, task, SOURCES)
 
 
@@ -145,7 +147,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
-def test_every_option_is_exported(name: str, tmp_path: Path) -> None:
+def test_every_search_option_is_exported(name: str, tmp_path: Path) -> None:
     task = translator(**CASES[name])
     folder = export(task, tmp_path / "served")
     for texts in (SOURCES, SOURCES[3:]):
@@ -166,10 +168,10 @@ def test_rules_are_exported(tmp_path: Path) -> None:
     table[0, 7], table[1, 9], table[1, 3] = 1, 0, 0  # 7 9 7 9 ..., the end after a 7
     rules = [Automaton(table)]
     answers = read(served(export(task, tmp_path / "served", rules=rules), SOURCES))
-    want = task.predict(SOURCES, rules=rules)
-    assert [row[0] for row in answers["text"]] == [answer.text for answer in want]
+    expected = task.predict(SOURCES, rules=rules)
+    assert [row[0] for row in answers["text"]] == [answer.text for answer in expected]
     seven, nine = (task.target_tokenizer.tokens([one])[0] for one in (7, 9))
-    for answer in want:
+    for answer in expected:
         assert answer.tokens in [(seven,), (seven, nine, seven), (seven, nine) * 2 + (seven,)]
     with pytest.raises(ValueError, match="rules: AllowedTokens depends on the sources of a"):
         export(task, tmp_path / "new", rules=[AllowedTokens(np.ones((5, size), bool))])
@@ -200,7 +202,7 @@ def test_relative_positions_are_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_predict_refuses_is_refused(tmp_path: Path) -> None:
+def test_input_that_predict_rejects_raises(tmp_path: Path) -> None:
     task = translator("seq2seq_initial_small")
     folder = export(task, tmp_path / "served")
     long = " ".join(["cat"] * 61)
@@ -210,7 +212,7 @@ def test_what_predict_refuses_is_refused(tmp_path: Path) -> None:
         served(folder, ["a cat", long])
 
 
-def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
+def test_failed_export_leaves_no_folder(tmp_path: Path) -> None:
     task = translator("seq2seq_initial_small")
     (tmp_path / "there").mkdir()
     with pytest.raises(ValueError, match=r"there: already exists; choose another"):
@@ -226,7 +228,7 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["there"]
 
 
-def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
+def test_task_without_export_raises(tmp_path: Path) -> None:
     task = custom_task.Regression(keras.Sequential())
     with pytest.raises(ValueError, match="task regression does not support export"):
         export(task, tmp_path / "new")
@@ -242,7 +244,7 @@ def test_a_task_that_has_no_export_is_refused(tmp_path: Path) -> None:
     ],
     ids=lambda task: task.name,
 )
-def test_rules_of_tasks_without_search_are_refused(task: Any, tmp_path: Path) -> None:
+def test_rules_of_tasks_without_search_raise(task: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"rules need a search, but {task.name} has no search"):
         export(task, tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
     assert not list(tmp_path.iterdir())
@@ -260,17 +262,17 @@ WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", WRITERS)
-def test_texts_go_on(tmp_path: Path, name: str) -> None:
+def test_language_model_continues_texts(tmp_path: Path, name: str) -> None:
     kind, search = WRITERS[name]
-    task = replace_search(writer(kind), **search)
+    task = replace_search(make_task(kind), **search)
     texts = [*TEXTS[:4], "a bird"]
     answers = read(served(export(task, tmp_path / "served"), texts))
     assert_same(answers, task, texts)
 
 
 @pytest.mark.full
-def test_texts_that_leave_no_room_are_refused(tmp_path: Path) -> None:
-    folder = export(replace_search(writer(), max_length=20), tmp_path / "served")
+def test_prompts_over_the_limit_raise(tmp_path: Path) -> None:
+    folder = export(replace_search(make_task(), max_length=20), tmp_path / "served")
     for length, message in ((20, "source.*20.*limit is.*19"), (13, "could exceed max_length of")):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             served(folder, ["a cat", " ".join(["cat"] * length)])

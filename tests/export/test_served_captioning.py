@@ -1,4 +1,4 @@
-"""An exported captioner answers as the task does, in a process that has TensorFlow alone."""
+"""Exported captioners predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def task(kind: str) -> Captioning:
     if kind == "Transformer":
         return untrained("caption_transformer_small", search=two)
     return untrained(
-        look=kind, search=two if kind == "soft" else SearchOptions(max_length=5, min_length=4)
+        attention=kind, search=two if kind == "soft" else SearchOptions(max_length=5, min_length=4)
     )
 
 
@@ -36,22 +36,22 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Caption]) -> None:
     for row, best in enumerate(wants):
         found = (best, *best.alternatives)
         assert len(answers["text"][row]) == len(found)
-        for n, want in enumerate(found):
+        for n, expected in enumerate(found):
             output = {name: of_all[row][n] for name, of_all in answers.items()}
-            size = len(want.tokens)
-            assert (output["text"], output["lengths"]) == (want.text, size)
-            assert output["finished"] is not want.truncated
-            assert output["tokens"] == [*want.tokens, *[""] * (len(output["tokens"]) - size)]
-            np.testing.assert_allclose(output["scores"], want.score, rtol=1e-4, atol=1e-5)
+            size = len(expected.tokens)
+            assert (output["text"], output["lengths"]) == (expected.text, size)
+            assert output["finished"] is not expected.truncated
+            assert output["tokens"] == [*expected.tokens, *[""] * (len(output["tokens"]) - size)]
+            np.testing.assert_allclose(output["scores"], expected.score, rtol=1e-4, atol=1e-5)
             scores = np.array(output["token_scores"])
-            of = len(want.token_scores)
-            np.testing.assert_allclose(scores[:of], want.token_scores, rtol=1e-3, atol=1e-4)
+            of = len(expected.token_scores)
+            np.testing.assert_allclose(scores[:of], expected.token_scores, rtol=1e-3, atol=1e-4)
             assert not scores[of:].any()
-            if want.attention is None:
+            if expected.attention is None:
                 assert "attention" not in output
                 continue
             weights = np.array(output["attention"])
-            np.testing.assert_allclose(weights[:size], want.attention, rtol=1e-3, atol=1e-5)
+            np.testing.assert_allclose(weights[:size], expected.attention, rtol=1e-3, atol=1e-5)
             assert not weights[size:].any()
 
 
@@ -61,8 +61,8 @@ def test_exported_outputs_equal_predictions(kind: str, exported_outputs: Exporte
     wants = task(kind).predict(IMAGES)
     assert_same(several, wants)
     assert_same(one, wants[1:2])
-    assert len({want.score for want in wants}) == len(IMAGES)
-    assert max(len(want.tokens) for want in wants) > 2
+    assert len({expected.score for expected in wants}) == len(IMAGES)
+    assert max(len(expected.tokens) for expected in wants) > 2
     if kind != "pooled":
         assert shapes["attention"] == [*shapes["tokens"], 3, 3]
 
@@ -76,7 +76,7 @@ def test_no_images(kind: str, exported_outputs: ExportedOutputs) -> None:
     assert shapes.get("attention", [0, count, 0, 3, 3]) == [0, count, 0, 3, 3]
 
 
-def test_a_bad_image_is_refused(exported_outputs: ExportedOutputs) -> None:
+def test_invalid_image_raises(exported_outputs: ExportedOutputs) -> None:
     strange, cut = exported_outputs["soft"][3:]
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)

@@ -1,4 +1,4 @@
-"""An exported model of glimpses answers as the task does, in a process of TensorFlow alone."""
+"""Exported glimpse models predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from PIL import Image
 from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import GlimpseResult, Glimpses
 from attention_zoo.tasks.glimpses.export import GlimpsesModule, grey_images
-from tests.export.alone import ExportedOutputs, exported
+from tests.export.alone import ExportedOutputs, export_by_command
 from tests.layers.running import randomise
 from tests.tasks.captioners import encoded, picture
 from tests.tasks.test_glimpses import CLASSES, task_of
@@ -35,7 +35,7 @@ IMAGES = [
 ]
 """PNG, JPEG, grey PNG, one of the size of the model, grey JPEG, one with an EXIF orientation."""
 
-EXPORT = exported
+EXPORT = export_by_command
 BATCHES = [IMAGES, IMAGES[1:2], [], [IMAGES[0], b"GIF89a"], [IMAGES[0], IMAGES[0][:60]]]
 KINDS = {"grey": (1, 1), "coloured": (3, 2)}
 """Channels, and a seed of weights whose answers differ."""
@@ -45,24 +45,24 @@ KINDS = {"grey": (1, 1), "coloured": (3, 2)}
 def task(kind: str) -> Glimpses:
     """A model with random weights."""
     channels, seed = KINDS[kind]
-    made = task_of(channels)
-    randomise(made.model, seed)
-    return made
+    instance = task_of(channels)
+    randomise(instance.model, seed)
+    return instance
 
 
 def assert_same(
     answers: dict[str, Any], wants: Sequence[GlimpseResult], bound: float = 1e-4
 ) -> None:
     assert len(answers["text"]) == len(wants)
-    for row, want in enumerate(wants):
-        told = {name: of_all[row] for name, of_all in answers.items()}
-        assert (told["text"], told["tokens"]) == (want.text, list(want.tokens))
-        assert told["classes"] == sorted(CLASSES, key=lambda name: -want.probabilities[name])
-        assert told["classes"][0] == want.text
-        shares = [want.probabilities[name] for name in told["classes"]]
-        np.testing.assert_allclose(told["probabilities"], shares, rtol=bound, atol=bound / 100)
-        np.testing.assert_allclose(told["scores"], want.score, rtol=bound, atol=bound / 10)
-        np.testing.assert_allclose(told["locations"], want.locations, atol=bound)
+    for row, expected in enumerate(wants):
+        outputs = {name: of_all[row] for name, of_all in answers.items()}
+        assert (outputs["text"], outputs["tokens"]) == (expected.text, list(expected.tokens))
+        assert outputs["classes"] == sorted(CLASSES, key=lambda name: -expected.probabilities[name])
+        assert outputs["classes"][0] == expected.text
+        shares = [expected.probabilities[name] for name in outputs["classes"]]
+        np.testing.assert_allclose(outputs["probabilities"], shares, rtol=bound, atol=bound / 100)
+        np.testing.assert_allclose(outputs["scores"], expected.score, rtol=bound, atol=bound / 10)
+        np.testing.assert_allclose(outputs["locations"], expected.locations, atol=bound)
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
@@ -71,9 +71,9 @@ def test_exported_outputs_equal_predictions(kind: str, exported_outputs: Exporte
     wants = task(kind).predict(IMAGES)
     assert_same(several, wants)
     assert_same(one, wants[1:2])
-    assert len({want.text for want in wants}) > 1
-    assert len({want.tokens for want in wants}) > 2
-    assert len({tuple(want.locations[-1]) for want in wants}) == len(IMAGES)
+    assert len({expected.text for expected in wants}) > 1
+    assert len({expected.tokens for expected in wants}) > 2
+    assert len({tuple(expected.locations[-1]) for expected in wants}) == len(IMAGES)
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
@@ -89,13 +89,13 @@ def test_no_images(kind: str, exported_outputs: ExportedOutputs) -> None:
     }
 
 
-def test_a_bad_image_is_refused(exported_outputs: ExportedOutputs) -> None:
+def test_invalid_image_raises(exported_outputs: ExportedOutputs) -> None:
     strange, cut = exported_outputs["grey"][3:]
     assert "the image is neither JPEG nor PNG" in strange
     assert re.search(r"(?i)png|decode", cut)
 
 
-def test_greys_are_those_of_the_task_where_they_lie_between_two() -> None:
+def test_rounding_of_grey_values_equals_the_task() -> None:
     levels = np.stack(np.meshgrid(*[np.arange(0, 256, 3)] * 3), -1).reshape(-1, 3)
     between = levels[levels @ [299, 587, 114] % 1000 == 500][: 4 * 12 * 12]
     squares = between.reshape(4, 12, 12, 3).astype("uint8")
@@ -106,7 +106,7 @@ def test_greys_are_those_of_the_task_where_they_lie_between_two() -> None:
     np.testing.assert_array_equal(np.stack(wants)[..., 0], down + odd)  # to the even one
 
 
-def test_of_double_precision() -> None:
+def test_double_precision() -> None:
     settings = task("coloured").model.settings
     model = RecurrentAttentionModel(**settings, dtype=keras.dtype_policies.get("float64"))
     randomise(model)

@@ -1,4 +1,4 @@
-"""An exported retriever answers as the task does, in a process that has TensorFlow alone."""
+"""Exported retrievers predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.models import CrossAttentionRetriever
 from attention_zoo.tasks import Retrieval
 from attention_zoo.tasks.retrieval.export import RetrievalModule
-from tests.export.alone import ExportedOutputs, exported
+from tests.export.alone import ExportedOutputs, export_by_command
 from tests.export.test_served_glimpses import IMAGES
 from tests.layers.running import randomise
 from tests.tasks.captioners import KNOWN, SIDE
 from tests.tiers import mark_others_full
 
 TEXTS = ["a dog runs", "two  DOGS", "x ", "a red ball in the 東京 park , no zebra runs in it"]
-EXPORT = exported
+EXPORT = export_by_command
 BATCHES = [
     {"image": IMAGES, "text": TEXTS},
     {"image": IMAGES[1:2], "text": TEXTS[3:]},
@@ -43,7 +43,7 @@ FOUND = {"words attend": 2, "regions attend": 1}
 
 @functools.cache
 def task(kind: str, dtype: str = "float32") -> Retrieval:
-    """Retrievers with random weights: of words or subwords, that find two images or one."""
+    """Return a retriever with random weights, of words or subwords, with two results or one."""
     words = train_tokenizer("whitespace" if FOUND[kind] == 2 else "subword", KNOWN, 60, True)
     sizes: dict[str, Any] = {"embedding_dim": 5, "units": 6, "encoder": {"filters": [4, 5]}}
     model = CrossAttentionRetriever(
@@ -61,17 +61,17 @@ def assert_same(
     alike = own.similarities(index, texts)
     np.testing.assert_allclose(answers["similarities"], alike, rtol=bound, atol=bound)
     for row, best in enumerate(own.predict(texts, index=index)):
-        found = (best, *best.alternatives)
+        results = (best, *best.alternatives)
         size = len(best.tokens)
-        assert answers["found"][row] == [one.number for one in found]
-        scores = [one.score for one in found]
+        assert answers["found"][row] == [one.number for one in results]
+        scores = [one.score for one in results]
         np.testing.assert_allclose(answers["scores"][row], scores, rtol=bound, atol=bound)
         assert answers["lengths"][row] == size
-        told = answers["tokens"][row]
-        assert told == [*best.tokens, *[""] * (len(told) - size)]
-        for one, looks in zip(found, np.array(answers["attention"][row]), strict=True):
-            np.testing.assert_allclose(looks[:size], one.attention, rtol=bound, atol=bound)
-            assert not looks[size:].any()
+        tokens = answers["tokens"][row]
+        assert tokens == [*best.tokens, *[""] * (len(tokens) - size)]
+        for one, weights in zip(results, np.array(answers["attention"][row]), strict=True):
+            np.testing.assert_allclose(weights[:size], one.attention, rtol=bound, atol=bound)
+            assert not weights[size:].any()
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
@@ -98,7 +98,7 @@ def test_no_images_or_no_texts(kind: str, exported_outputs: ExportedOutputs) -> 
         assert shapes["attention"] == [columns, count, longest, 3, 3]
 
 
-def test_what_the_task_refuses_is_refused(exported_outputs: ExportedOutputs) -> None:
+def test_input_that_the_task_rejects_raises(exported_outputs: ExportedOutputs) -> None:
     empty, strange, cut = exported_outputs["words attend"][5:]
     assert re.search(r"text.*1.*is empty", empty)
     assert "the image is neither JPEG nor PNG" in strange
@@ -106,7 +106,7 @@ def test_what_the_task_refuses_is_refused(exported_outputs: ExportedOutputs) -> 
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
-def test_of_any_policy(policy: str) -> None:
+def test_dtype_policies(policy: str) -> None:
     own = task("words attend", policy)
     module = RetrievalModule(own)
     served = module.serve(tf.constant(IMAGES), tf.constant(TEXTS))

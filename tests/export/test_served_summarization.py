@@ -1,4 +1,4 @@
-"""An exported summarizer answers as the task does, in a process that has TensorFlow alone."""
+"""Exported summarizers predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ KINDS = ("pointer generator", "Transformer", "attention alone")
 
 
 @functools.cache
-def wanted(kind: str) -> list[Summary]:
-    """What the task answers to all texts that it takes."""
+def expected_results(kind: str) -> list[Summary]:
+    """Return the task's predictions for all valid texts."""
     return task(kind).predict([*TEXTS, LONG] if task(kind).truncate_source else TEXTS)
 
 
@@ -66,24 +66,24 @@ def assert_same(answers: dict[str, Any], wants: Sequence[Summary]) -> None:
         assert answers["source_truncated"][row] is best.source_truncated
         found = (best, *best.alternatives)
         assert len(answers["text"][row]) == len(found)
-        for n, want in enumerate(found):
+        for n, expected in enumerate(found):
             output = {
                 name: answers[name][row][n] for name in answers if not name.startswith("sour")
             }
-            assert output["text"] == want.text
-            assert output["lengths"] == len(want.tokens)
-            assert output["finished"] is not want.truncated
-            assert_row(output["tokens"], want.tokens, "")
-            assert_row(output["origins"], want.origins, -1)
-            np.testing.assert_allclose(output["scores"], want.score, rtol=1e-4, atol=1e-5)
+            assert output["text"] == expected.text
+            assert output["lengths"] == len(expected.tokens)
+            assert output["finished"] is not expected.truncated
+            assert_row(output["tokens"], expected.tokens, "")
+            assert_row(output["origins"], expected.origins, -1)
+            np.testing.assert_allclose(output["scores"], expected.score, rtol=1e-4, atol=1e-5)
             attention = np.array(output["attention"])
-            assert not attention[len(want.tokens) :].any()
+            assert not attention[len(expected.tokens) :].any()
             assert not attention[:, length:].any()
             np.testing.assert_allclose(
-                attention[: len(want.tokens), :length], want.attention, rtol=1e-3, atol=1e-5
+                attention[: len(expected.tokens), :length], expected.attention, rtol=1e-3, atol=1e-5
             )
-            assert_numbers(output["copied"], want.copied)
-            assert_numbers(output["token_scores"], want.token_scores)
+            assert_numbers(output["copied"], expected.copied)
+            assert_numbers(output["token_scores"], expected.token_scores)
 
 
 def assert_row(got: list[Any], want: Sequence[Any], nothing: Any) -> None:
@@ -98,19 +98,19 @@ def assert_numbers(got: list[float], want: Sequence[float]) -> None:
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
 def test_exported_outputs_equal_predictions(kind: str, exported_outputs: ExportedOutputs) -> None:
     (several, _), (one, _), *_ = exported_outputs[kind]
-    assert_same(several, wanted(kind)[:4])
-    assert_same(one, wanted(kind)[2:3])
+    assert_same(several, expected_results(kind)[:4])
+    assert_same(one, expected_results(kind)[2:3])
 
 
 def test_unknown_tokens_are_replaced() -> None:
-    made = task("attention alone")
-    answers, _ = run_exported_eagerly(made.export_module(), TEXTS[:2])
-    assert_same(answers, made.predict(TEXTS[:2]))
+    summarizer = task("attention alone")
+    answers, _ = run_exported_eagerly(summarizer.export_module(), TEXTS[:2])
+    assert_same(answers, summarizer.predict(TEXTS[:2]))
 
 
 @pytest.mark.full
-def test_words_that_the_vocabulary_has_not_are_copied(exported_outputs: ExportedOutputs) -> None:
-    """Such words stand in summaries, and their origins are places where they stand.
+def test_out_of_vocabulary_words_are_copied(exported_outputs: ExportedOutputs) -> None:
+    """Such words occur in summaries, and their origins are their source positions.
 
     Of an article only 4 have an id; the others are unknown.
     """
@@ -118,10 +118,10 @@ def test_words_that_the_vocabulary_has_not_are_copied(exported_outputs: Exported
     rare = 0
     for row, of_row in enumerate(answers["tokens"]):
         for n, tokens in enumerate(of_row):
-            for token, place in zip(tokens, answers["origins"][row][n], strict=True):
-                rare += place >= 0 and token in {"Tromak", "Ilse", "Vordun", "Bo", "Ada", "Cy"}
-                of_place = answers["source_tokens"][row][place]
-                assert place < 0 or token in (of_place, "<unk>")
+            for token, origin in zip(tokens, answers["origins"][row][n], strict=True):
+                rare += origin >= 0 and token in {"Tromak", "Ilse", "Vordun", "Bo", "Ada", "Cy"}
+                source_token = answers["source_tokens"][row][origin]
+                assert origin < 0 or token in (source_token, "<unk>")
     assert rare > 2
     assert (np.array(exported_outputs["attention alone"][0][0]["origins"]) == -1).all()
 
@@ -137,14 +137,15 @@ def test_no_articles(kind: str, exported_outputs: ExportedOutputs) -> None:
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
-def test_an_empty_article_is_refused(kind: str, exported_outputs: ExportedOutputs) -> None:
+def test_empty_article_raises(kind: str, exported_outputs: ExportedOutputs) -> None:
     assert re.search(r"source.*2.*is empty", exported_outputs[kind][3])
 
 
 @pytest.mark.full
-def test_a_long_article_is_cut_or_refused(exported_outputs: ExportedOutputs) -> None:
+def test_long_article_is_truncated_or_raises(exported_outputs: ExportedOutputs) -> None:
     assert re.search(r"source.*1.*27.*the limit is.*20", exported_outputs["attention alone"][-1])
     answers, _ = exported_outputs["pointer generator"][-1]
     assert answers["source_truncated"] == [False, True]
-    assert_same(answers, [wanted("pointer generator")[0], wanted("pointer generator")[4]])
+    expected = expected_results("pointer generator")
+    assert_same(answers, [expected[0], expected[4]])
     assert len(answers["source_tokens"][1]) == LIMIT

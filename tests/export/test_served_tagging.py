@@ -1,4 +1,4 @@
-"""An exported tagger answers as the task does, in a process that has TensorFlow alone."""
+"""Exported taggers predict as the task does, in a process with TensorFlow only."""
 
 from __future__ import annotations
 
@@ -101,26 +101,27 @@ def task(kind: str) -> Tagging:
 
 def assert_same(answers: dict[str, Any], wants: Sequence[TaggingResult]) -> None:
     assert len(answers["words"]) == len(wants)
-    for row, want in enumerate(wants):
-        size = len(want.words)
+    for row, expected in enumerate(wants):
+        size = len(expected.words)
         assert answers["lengths"][row] == size
-        for name, told, nothing in (
-            ("words", want.words, ""),
-            ("tags", want.tags, ""),
-            ("span_labels", [span.label for span in want.spans], ""),
-            ("offsets", want.offsets, (0, 0)),
-            ("spans", [(span.start, span.end) for span in want.spans], (0, 0)),
+        for name, expected_values, nothing in (
+            ("words", expected.words, ""),
+            ("tags", expected.tags, ""),
+            ("span_labels", [span.label for span in expected.spans], ""),
+            ("offsets", expected.offsets, (0, 0)),
+            ("spans", [(span.start, span.end) for span in expected.spans], (0, 0)),
         ):
             got = [tuple(x) if np.ndim(x) else x for x in answers[name][row]]
-            assert got == [*told, *[nothing] * (len(got) - len(told))], name
-        for name, told in (
-            ("probabilities", want.probabilities),
-            ("span_probabilities", [span.probability for span in want.spans]),
+            assert got == [*expected_values, *[nothing] * (len(got) - len(expected_values))], name
+        for name, expected_values in (
+            ("probabilities", expected.probabilities),
+            ("span_probabilities", [span.probability for span in expected.spans]),
         ):
             got = np.array(answers[name][row])
-            np.testing.assert_allclose(got[: len(told)], told, rtol=1e-4, atol=1e-6)
-            assert not got[len(told) :].any()
-        np.testing.assert_allclose(answers["scores"][row], want.score, rtol=1e-4, atol=1e-4)
+            size = len(expected_values)
+            np.testing.assert_allclose(got[:size], expected_values, rtol=1e-4, atol=1e-6)
+            assert not got[size:].any()
+        np.testing.assert_allclose(answers["scores"][row], expected.score, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
@@ -133,7 +134,7 @@ def test_exported_outputs_equal_predictions(kind: str, exported_outputs: Exporte
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
-def test_constrained_tags_keep_the_scheme(kind: str, exported_outputs: ExportedOutputs) -> None:
+def test_constrained_tags_follow_the_scheme(kind: str, exported_outputs: ExportedOutputs) -> None:
     answers, _ = exported_outputs[kind][BATCHES.index(RANDOM)]
     tags = [row[:size] for row, size in zip(answers["tags"], answers["lengths"], strict=True)]
     assert [len(row) for row in tags] == [len(text.split()) for text in RANDOM]
@@ -155,7 +156,7 @@ def test_no_sentences(kind: str, exported_outputs: ExportedOutputs) -> None:
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
-def test_what_predict_refuses_is_refused(kind: str, exported_outputs: ExportedOutputs) -> None:
+def test_input_that_predict_rejects_raises(kind: str, exported_outputs: ExportedOutputs) -> None:
     empty, long = exported_outputs[kind][-2:]
     assert re.search(r"source.*1.*is empty", empty)
     assert re.search(r"source.*0.*31.*the limit is.*30", long)
@@ -169,7 +170,7 @@ def test_more_tokens_than_places_are_refused() -> None:
         module._checks(tf.constant([2, 30]), tf.constant([2, 41]))
 
 
-def test_what_has_no_export_is_refused(tmp_path: Path) -> None:
+def test_tagger_without_export_raises(tmp_path: Path) -> None:
     own = task("subwords")
     settings = {**own.model.settings, "marks": True}
     marked = Tagging(models.RecurrentTagger(**settings), own.tokenizer)

@@ -141,9 +141,12 @@ def test_edges(tmp_path: Path) -> None:
 
 @refuses(
     ({"attention": np.zeros((12, 5))}, r"attention must have shape \(5, 12\) .* got \(12, 5\)"),
-    ({"attention": np.full((5, 12), np.nan)}, "attention must hold probabilities from 0"),
+    (
+        {"attention": np.full((5, 12), np.nan)},
+        "attention must be probabilities from 0 to 1, got values from nan",
+    ),
     ({"copied": [0.5]}, r"copied must have shape \(5,\) .* got \(1,\)"),
-    ({"copied": [2.0] * 5}, "copied must hold probabilities from 0"),
+    ({"copied": [2.0] * 5}, "copied must be probabilities from 0 to 1, got values from 2.0 to 2.0"),
     ({"origins": [0, 1, 2, 3, 12]}, r"origins must be .* below 12, .* got \[0, 1, 2, 3, 12\]"),
     ({"origins": [-2] * 5}, "or -1, one for each of 5 tokens"),
 )

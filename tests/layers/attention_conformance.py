@@ -148,8 +148,8 @@ class PaddingConformance(AttentionCase):
             garbage(x, m, fill)
             for x, m in zip((query, value, key), (QUERY_MASK, hidden, hidden), strict=True)
         ]
-        want, got = run(*clean), run(*dirty)
-        same(got, want)
+        expected, got = run(*clean), run(*dirty)
+        same(got, expected)
         assert all_finite(got)
         for gradient, mask in zip(got[1], (QUERY_MASK, hidden, hidden), strict=True):
             assert not gradient[~mask].any()
@@ -162,7 +162,7 @@ class PaddingConformance(AttentionCase):
     @pytest.mark.parametrize("pads", [1, 8, 100])
     def test_padding_does_not_affect_outputs(self, pads: int) -> None:
         layer, tensors = self.make_random(), self.tensors()
-        want, attention_weights = self.attend(
+        expected, attention_weights = self.attend(
             layer, *tensors, value_mask=VALUE_MASK, query_mask=QUERY_MASK
         )
         rng = np.random.default_rng(1)
@@ -177,7 +177,7 @@ class PaddingConformance(AttentionCase):
             value_mask=np.concatenate([VALUE_MASK, none], 1),
             query_mask=np.concatenate([QUERY_MASK, none], 1),
         )
-        close(got[:, :T], want, 1e-5)
+        close(got[:, :T], expected, 1e-5)
         close(weights[:, :T, :S], attention_weights, 1e-5)
         assert not got[:, T:].any()
         assert not weights[:, :, S:].any()

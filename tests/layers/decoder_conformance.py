@@ -100,19 +100,19 @@ class DecoderConformance(LayerConformance):
             valid = INPUTS_MASK[row]
             single, _, last = decoder(inputs[row : row + 1, valid], memory[row : row + 1])
             close(array(outputs)[row, valid], single[0], 1e-5)
-            for got, want in zip(states, last, strict=True):
-                close(got[row], want[0], 1e-5)
+            for got, expected in zip(states, last, strict=True):
+                close(got[row], expected[0], 1e-5)
 
     def test_explicit_and_implicit_masks_combine_by_and(self) -> None:
         decoder, (inputs, memory) = self.decoder(), self.tensors()
         other, hidden = np.roll(INPUTS_MASK, 1, 1), np.roll(MEMORY_MASK, 1, 1)
-        want = decoder(
+        expected = decoder(
             inputs, memory, inputs_mask=INPUTS_MASK & other, memory_mask=MEMORY_MASK & hidden
         )
         carrying = pass_mask_on(ops.convert_to_tensor(inputs), ops.convert_to_tensor(INPUTS_MASK))
         masked = pass_mask_on(ops.convert_to_tensor(memory), ops.convert_to_tensor(MEMORY_MASK))
         got = decoder(carrying, masked, inputs_mask=other, memory_mask=hidden)
-        same(got, want)
+        same(got, expected)
         same(implicit_mask(masked), MEMORY_MASK)
 
     @pytest.mark.numerics
@@ -122,9 +122,9 @@ class DecoderConformance(LayerConformance):
         run = differentiable(
             decoder, lambda x, m: decoder(x, m, inputs_mask=INPUTS_MASK, memory_mask=MEMORY_MASK)
         )
-        want = run(garbage(inputs, INPUTS_MASK, 0), garbage(memory, MEMORY_MASK, 0))
+        expected = run(garbage(inputs, INPUTS_MASK, 0), garbage(memory, MEMORY_MASK, 0))
         got = run(garbage(inputs, INPUTS_MASK, np.nan), garbage(memory, MEMORY_MASK, np.inf))
-        same(got, want)
+        same(got, expected)
         assert all_finite(got)
         assert not got[1][0][~INPUTS_MASK].any()
         assert not got[1][1][~MEMORY_MASK].any()

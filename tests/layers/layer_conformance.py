@@ -83,8 +83,8 @@ class ArgumentCase:
         if argument is None:
             return {}
         value = self.changed[argument]
-        made = inspect.isfunction(value) or inspect.isclass(value)
-        return {argument: value() if made else value}
+        is_factory = inspect.isfunction(value) or inspect.isclass(value)
+        return {argument: value() if is_factory else value}
 
 
 class LayerCase(ArgumentCase):
@@ -220,9 +220,9 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_compiled_equals_eager(self, mode: str) -> None:
         layer, tensors = self.make_random(), self.tensors()
-        want = self.apply(layer, *tensors)
+        expected = self.apply(layer, *tensors)
         got = compiled(lambda *x: self.apply(layer, *x), mode)(*tensors)
-        close(got, want, self.tolerance)
+        close(got, expected, self.tolerance)
 
     def test_functional_model_equals_eager(self) -> None:
         layer, model = self.make_functional()
@@ -240,13 +240,13 @@ class LayerConformance(ConfigurationTests, DocumentationTests):
         symbolic = [keras.KerasTensor(x.shape, str(x.dtype)) for x in tensors]
         spec = flatten(self.apply(layer, *symbolic))
         outputs = flatten(self.apply(layer, *tensors))
-        wanted = keras.dtype_policies.get(policy)
+        expected_policy = keras.dtype_policies.get(policy)
         for expected, output in zip(spec, outputs, strict=True):
             dtype = keras.backend.standardize_dtype(output.dtype)
-            assert dtype == expected.dtype == wanted.compute_dtype, "outputs: the compute dtype"
+            assert dtype == expected.dtype == expected_policy.compute_dtype, "output dtype"
             assert tuple(output.shape) == tuple(expected.shape)
             assert np.isfinite(array(output)).all(), f"{policy} overflows: compute in float32"
-        assert {v.dtype for v in layer.weights} <= {wanted.variable_dtype}
+        assert {v.dtype for v in layer.weights} <= {expected_policy.variable_dtype}
 
     @pytest.mark.every_backend
     def test_empty_batch(self) -> None:

@@ -59,9 +59,9 @@ class MaskConformance(AttentionCase):
         position = PER_TENSOR[name]
         carrying = [masked(x, first) if i == position else x for i, x in enumerate(tensors)]
         got = self.attend(layer, *carrying, **{name: second})
-        want = self.attend(layer, *tensors, **{name: first & second})
-        same(got[0], want[0])
-        same(got[1], want[1])
+        expected = self.attend(layer, *tensors, **{name: first & second})
+        same(got[0], expected[0])
+        same(got[1], expected[1])
 
     def test_all_masks_combine_by_and(self) -> None:
         layer, tensors = self.make_random(), self.tensors()
@@ -74,9 +74,9 @@ class MaskConformance(AttentionCase):
             & causal
         )
         got = self.attend(layer, *tensors, **MASKS)
-        want = self.attend(layer, *tensors, attention_mask=every)
-        close(got[0], want[0], 1e-6)
-        close(got[1], want[1], 1e-6)
+        expected = self.attend(layer, *tensors, attention_mask=every)
+        close(got[0], expected[0], 1e-6)
+        close(got[1], expected[1], 1e-6)
         assert not got[1][~every].any()
 
     @pytest.mark.parametrize("name", MASKS)
@@ -93,9 +93,9 @@ class MaskConformance(AttentionCase):
     def test_integers_are_booleans(self, name: str) -> None:
         layer, tensors = self.make_random(), self.tensors()
         got = self.attend(layer, *tensors, **{name: MASKS[name].astype("int32")})
-        want = self.attend(layer, *tensors, **{name: MASKS[name]})
-        same(got[0], want[0])
-        same(got[1], want[1])
+        expected = self.attend(layer, *tensors, **{name: MASKS[name]})
+        same(got[0], expected[0])
+        same(got[1], expected[1])
 
     @pytest.mark.parametrize("name", [*PER_TENSOR, "attention_mask"])
     def test_float_mask_is_rejected(self, name: str) -> None:
@@ -121,8 +121,8 @@ class MaskConformance(AttentionCase):
         layer, tensors = self.make_random(), self.tensors()
         one = ATTENTION_MASK[:1]
         got = self.attend(layer, *tensors, attention_mask=one)
-        want = self.attend(layer, *tensors, attention_mask=np.repeat(one, B, axis=0))
-        same(got[0], want[0])
+        expected = self.attend(layer, *tensors, attention_mask=np.repeat(one, B, axis=0))
+        same(got[0], expected[0])
 
     def test_mask_of_an_absent_tensor_is_rejected(self) -> None:
         query, value, _ = self.tensors()
@@ -161,9 +161,11 @@ class MaskConformance(AttentionCase):
         inputs = (masked(query, QUERY_MASK), masked(value, VALUE_MASK), masked(key, OTHER_MASK))
         before = [implicit_mask(x) for x in inputs]
         layer(*inputs, query_mask=np.roll(QUERY_MASK, 1, 1), value_mask=OTHER_MASK)
-        for x, mask, want in zip(inputs, before, (QUERY_MASK, VALUE_MASK, OTHER_MASK), strict=True):
+        for x, mask, expected in zip(
+            inputs, before, (QUERY_MASK, VALUE_MASK, OTHER_MASK), strict=True
+        ):
             assert implicit_mask(x) is mask
-            same(mask, want)
+            same(mask, expected)
         bare = [ops.convert_to_tensor(x) for x in self.tensors()]
         layer(*bare, query_mask=QUERY_MASK, value_mask=VALUE_MASK, key_mask=OTHER_MASK)
         assert [implicit_mask(x) for x in bare] == [None] * 3
@@ -173,10 +175,12 @@ class MaskConformance(AttentionCase):
         first, second = self.make_random(), self.make_random()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
-        want = self.attend(first, query, value, key, attention_mask=_rows(VALUE_MASK & OTHER_MASK))
+        expected = self.attend(
+            first, query, value, key, attention_mask=_rows(VALUE_MASK & OTHER_MASK)
+        )
         for layer in (first, first, second):
             got = self.attend(layer, query, shared, keys)
-            close(got[0], want[0], 1e-6)
+            close(got[0], expected[0], 1e-6)
             assert not got[1][~_rows(VALUE_MASK & OTHER_MASK)].any()
 
     def test_mask_survives_another_dtype(self) -> None:

@@ -269,8 +269,10 @@ def check_gradients(layer: Any, run: Any, tensors: list[np.ndarray]) -> None:
         direction = [rng.normal(size=x.shape) * (i in group) for i, x in enumerate(points)]
         ahead = loss([x + STEP * d for x, d in zip(points, direction, strict=True)])
         behind = loss([x - STEP * d for x, d in zip(points, direction, strict=True)])
-        want = sum(float((g * d).sum()) for g, d in zip(gradients, direction, strict=True))
-        assert (ahead - behind) / (2 * STEP) == pytest.approx(want, rel=BOUNDS[0], abs=BOUNDS[1])
+        expected = sum(float((g * d).sum()) for g, d in zip(gradients, direction, strict=True))
+        assert (ahead - behind) / (2 * STEP) == pytest.approx(
+            expected, rel=BOUNDS[0], abs=BOUNDS[1]
+        )
     for variable, value in zip(variables, points[len(tensors) :], strict=True):
         variable.assign(value)
     assert any(np.abs(x).max() > 1e-3 for x in keras.tree.flatten(outputs))

@@ -154,11 +154,11 @@ class StructureConformance(LayerConformance):
     def test_explicit_mask_is_implicit_mask(self) -> None:
         layer, tensors = self.make_random(), self.tensors()
         masks = self.masks(tensors)
-        want = self.apply(layer, *tensors, **self.named(masks))
+        expected = self.apply(layer, *tensors, **self.named(masks))
         carrying = [masked(x, mask) for x, mask in zip(tensors, masks, strict=False)]
         carrying += list(tensors[len(masks) :])
         for _ in range(2):  # the first call does not change the implicit masks
-            same(self.apply(layer, *carrying), want)
+            same(self.apply(layer, *carrying), expected)
 
     def test_explicit_and_implicit_masks_combine_by_and(self) -> None:
         layer, tensors = self.make_random(), self.tensors()
@@ -167,8 +167,8 @@ class StructureConformance(LayerConformance):
         carrying = [masked(x, mask) for x, mask in zip(tensors, first, strict=False)]
         carrying += list(tensors[len(first) :])
         got = self.apply(layer, *carrying, **self.named(second))
-        want = self.apply(layer, *tensors, **self.named(both))
-        same(got, want)
+        expected = self.apply(layer, *tensors, **self.named(both))
+        same(got, expected)
 
     def test_every_mask_has_an_effect(self) -> None:
         layer, tensors = self.make_random(), self.tensors()
@@ -235,8 +235,8 @@ class StructureConformance(LayerConformance):
             ]
             return [*hidden, *tensors[len(masks) :]]
 
-        want, got = run(*filled(0)), run(*filled(fill))
-        same(got, want)
+        expected, got = run(*filled(0)), run(*filled(fill))
+        same(got, expected)
         assert all_finite(got)
         for gradient, mask in zip(got[1], masks, strict=False):
             assert not gradient[~mask].any()
@@ -281,9 +281,9 @@ class StructureConformance(LayerConformance):
                     counts = [position.max() + 1 for position in np.nonzero(masks[number][row])]
                     x = x[(slice(None), *(slice(0, n) for n in counts))]
                 single.append(x)
-            for got, want in zip(self.apply(layer, *single), together, strict=True):
+            for got, expected in zip(self.apply(layer, *single), together, strict=True):
                 inner = tuple(slice(0, n) for n in tuple(got.shape)[1:])
-                close(array(got)[0], want[(row, *inner)], 1e-5)
+                close(array(got)[0], expected[(row, *inner)], 1e-5)
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("case", FULLY_MASKED_CASES, ids=label)

@@ -1,4 +1,4 @@
-"""The check of docstrings accepts a paper with the place in it, or this library."""
+"""The docstring check accepts a paper with section or equation, or this library."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def test_reference_is_accepted(reference: str) -> None:
 @pytest.mark.parametrize(
     "reference", ["Luong et al. 2015, arXiv 1508.04025.", "Section 3.1 of this library.", "None."]
 )
-def test_reference_without_a_place_is_refused(reference: str) -> None:
+def test_reference_without_a_section_is_reported(reference: str) -> None:
     with pytest.raises(AssertionError):
         check_docstring(documented(reference), ("Args",), formula=True)

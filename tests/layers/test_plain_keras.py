@@ -167,7 +167,7 @@ def test_attention_feature_map() -> None:
 def test_crf_export(tmp_path: Path) -> None:
     model, _ = make_tagger(tag_scheme="BIO", tags=NAMES)
     words, _ = make_sentences(3)
-    want = array(model(words)["tags"])
+    expected = array(model(words)["tags"])
     model.export(tmp_path / "saved", verbose=False)
     code = (
         "import sys, tensorflow as tf, json\n"
@@ -177,7 +177,7 @@ def test_crf_export(tmp_path: Path) -> None:
         "print(tags.numpy().tolist())"
     )
     printed = in_fresh_process(code, tmp_path / "saved", str(words.tolist()))
-    assert printed.strip() == str(want.tolist())
+    assert printed.strip() == str(expected.tolist())
 
 
 def test_crf_in_mixed_precision() -> None:

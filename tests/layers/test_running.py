@@ -42,12 +42,12 @@ def test_compiled_equals_eager(mode: str) -> None:
 
 def test_comparison_helpers_detect_differences() -> None:
     close(np.array([1.0, 100.0]), np.array([1.0, 100.00001]), 1e-6)
-    for got, want in (([1.0], [1.1]), ([1.0], [1.0, 1.0]), ([np.nan], [1.0])):
+    for got, expected in (([1.0], [1.1]), ([1.0], [1.0, 1.0]), ([np.nan], [1.0])):
         with pytest.raises(AssertionError):
-            close(np.array(got), np.array(want), 1e-6)
-    for got, want in (([1.0], [1.0 + 1e-15]), ([1.0, 1.0], [1.0]), ([np.nan], [np.nan])):
+            close(np.array(got), np.array(expected), 1e-6)
+    for got, expected in (([1.0], [1.0 + 1e-15]), ([1.0, 1.0], [1.0]), ([np.nan], [np.nan])):
         with pytest.raises(AssertionError):
-            same(np.array(got), np.array(want))
+            same(np.array(got), np.array(expected))
     with pytest.raises(ValueError, match="longer"):
         same([np.zeros(1)], [np.zeros(1), np.zeros(1)])
     assert all_finite([np.zeros(1)], np.ones(2))

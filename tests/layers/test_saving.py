@@ -29,10 +29,10 @@ import numpy as np
 for path in sorted(Path(sys.argv[1]).glob("*.keras")):
     model = keras.models.load_model(path)
     with np.load(path.with_suffix(".npz")) as data:
-        given = [data[f"in_{i}"] for i in range(len(model.inputs))]
-        wanted = [data[f"out_{i}"] for i in range(len(model.outputs))]
-    outputs = keras.tree.flatten(model(given))
-    for output, want in zip(outputs, wanted, strict=True):
+        inputs = [data[f"in_{i}"] for i in range(len(model.inputs))]
+        expected_outputs = [data[f"out_{i}"] for i in range(len(model.outputs))]
+    outputs = keras.tree.flatten(model(inputs))
+    for output, want in zip(outputs, expected_outputs, strict=True):
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(output), want, path.stem)
     print(path.stem)
 """

@@ -23,10 +23,10 @@ class TestCopyCrossEntropy(LossConformance):
 
     @pytest.mark.parametrize("mode", MODES)
     def test_equals_cross_entropy_of_log_probabilities(self, mode: str) -> None:
-        want = array(SequenceCrossEntropy()(LABELS, LOGITS))
+        expected = array(SequenceCrossEntropy()(LABELS, LOGITS))
         corrupted = np.where((LABELS != 0)[..., None], LOG_PROBS, np.float32(np.nan))
         got = array(compiled(CopyCrossEntropy(), mode)(LABELS, corrupted))
-        assert got == pytest.approx(float(want), rel=1e-6)
+        assert got == pytest.approx(float(expected), rel=1e-6)
 
     @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (2, 0)])
     def test_padding_only_gives_zero(self, shape: tuple[int, int]) -> None:
@@ -57,8 +57,10 @@ def test_total_equals_mean_times_count() -> None:
         CopyProjection(Projection(hidden, kernel), gate, weights, source),
         CopyCrossEntropy(),
     )
-    want = float(array(loss(labels, projection.log_probs(2)))) * float(array(loss.count(labels)))
-    assert float(array(loss.total(labels, projection))) == pytest.approx(want)
+    expected = float(array(loss(labels, projection.log_probs(2)))) * float(
+        array(loss.count(labels))
+    )
+    assert float(array(loss.total(labels, projection))) == pytest.approx(expected)
     with pytest.raises(ValueError, match="y_true"):
         loss.total(labels[:, :2], projection)
     with pytest.raises(ValueError, match=r"needs an ops.CopyProjection, got Projection; a model"):

@@ -81,8 +81,8 @@ class TestCRFLoss(LossConformance):
                 expected_gradients[0][row] += sign * by_emissions
                 for total, part in zip(expected_gradients[1:], shared, strict=True):
                     total += sign * part
-        for got, want in zip(gradients, expected_gradients, strict=True):
-            np.testing.assert_allclose(got, np.cos(1.0) * want, atol=1e-5)
+        for got, expected in zip(gradients, expected_gradients, strict=True):
+            np.testing.assert_allclose(got, np.cos(1.0) * expected, atol=1e-5)
 
     def test_loss_equals_hand_computed_value(self) -> None:
         """Two positions, two tags: the correct one of four sequences has probability 1/3."""

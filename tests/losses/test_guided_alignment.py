@@ -58,10 +58,10 @@ class TestGuidedAlignment(LossConformance):
 
     def test_cross_entropy_normalizes_the_reference(self) -> None:
         loss = GuidedAlignment()
-        want = float(array(loss(REFERENCE, WEIGHTS)))
-        assert float(array(loss(7 * REFERENCE, WEIGHTS))) == pytest.approx(want, rel=1e-6)
+        expected = float(array(loss(REFERENCE, WEIGHTS)))
+        assert float(array(loss(7 * REFERENCE, WEIGHTS))) == pytest.approx(expected, rel=1e-6)
         normalized = REFERENCE / np.maximum(REFERENCE.sum(-1, keepdims=True), 1)
-        assert float(array(loss(normalized, WEIGHTS))) == pytest.approx(want, rel=1e-6)
+        assert float(array(loss(normalized, WEIGHTS))) == pytest.approx(expected, rel=1e-6)
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("fill", [np.nan, np.inf])
@@ -80,8 +80,8 @@ class TestGuidedAlignment(LossConformance):
         loss = GuidedAlignment(kind)
         links, weights = (np.zeros((3, 9, 12), "float32") for _ in range(2))
         links[:, :4, :5], weights[:, :4, :5] = REFERENCE, WEIGHTS
-        want = float(array(loss(REFERENCE, WEIGHTS)))
-        assert float(array(loss(links, weights))) == pytest.approx(want, rel=1e-6)
+        expected = float(array(loss(REFERENCE, WEIGHTS)))
+        assert float(array(loss(links, weights))) == pytest.approx(expected, rel=1e-6)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_gradients_equal_finite_differences(self, kind: str) -> None:

@@ -31,10 +31,10 @@ def compute_losses(
 def test_losses_equal_hand_computed_values() -> None:
     """By text: .2 - .9 + .8, .2 - .7 + .95, .2 - .6 + .85; by image: .2 - .9 + .85 and so on."""
     text_losses, image_losses = [0.1, 0.45, 0.45], [0.15, 0.3, 0.55]
-    want = np.add(text_losses, image_losses)
-    np.testing.assert_allclose(compute_losses([7, 8, 9]), want, atol=1e-6)
+    expected = np.add(text_losses, image_losses)
+    np.testing.assert_allclose(compute_losses([7, 8, 9]), expected, atol=1e-6)
     assert float(array(HardestNegatives()(np.array([7, 8, 9]), SIMILARITIES))) == pytest.approx(
-        want.mean()
+        expected.mean()
     )
     np.testing.assert_allclose(
         compute_losses([7, 8, 9], margin=0.0), [0, 0.25 + 0.1, 0.25 + 0.35], atol=1e-6
@@ -44,8 +44,8 @@ def test_losses_equal_hand_computed_values() -> None:
 @pytest.mark.every_backend
 def test_captions_of_one_image_are_not_negatives() -> None:
     """The last two pairs have one image: the .95 and .2 between them are not negatives."""
-    want = [0.1 + 0.15, 0 + 0.3, 0.2 - 0.6 + 0.85 + 0]
-    np.testing.assert_allclose(compute_losses([7, 8, 8]), want, atol=1e-6)
+    expected = [0.1 + 0.15, 0 + 0.3, 0.2 - 0.6 + 0.85 + 0]
+    np.testing.assert_allclose(compute_losses([7, 8, 8]), expected, atol=1e-6)
 
 
 @pytest.mark.every_backend
@@ -66,8 +66,8 @@ def test_pairs_without_negatives_have_no_loss(sharpness: float | None) -> None:
 def test_sharpness_interpolates_between_mean_and_hardest() -> None:
     """Means of the negatives: rows .45, .625, .525; columns .575, .5, .525."""
     text_losses, image_losses = [0, 0.125, 0.125], [0, 0, 0.125]
-    want = np.add(text_losses, image_losses)
-    np.testing.assert_allclose(compute_losses([7, 8, 9], sharpness=1e-3), want, atol=1e-3)
+    expected = np.add(text_losses, image_losses)
+    np.testing.assert_allclose(compute_losses([7, 8, 9], sharpness=1e-3), expected, atol=1e-3)
     np.testing.assert_allclose(
         compute_losses([7, 8, 9], sharpness=1e4), compute_losses([7, 8, 9]), atol=1e-3
     )
@@ -76,8 +76,8 @@ def test_sharpness_interpolates_between_mean_and_hardest() -> None:
         [7, 8, 9], np.where([[1, 1, 1], [1, 1, 1], [0, 0, 1]], SIMILARITIES, -9), sharpness=4.0
     )
     columns = 0.2 - 0.7 + np.log((np.exp(4 * 0.8) + np.exp(4 * -9)) / 2) / 4
-    want = 0.2 - 0.7 + np.log(mean) / 4 + columns
-    assert one[1] == pytest.approx(want, abs=1e-5)
+    expected = 0.2 - 0.7 + np.log(mean) / 4 + columns
+    assert one[1] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.every_backend
@@ -86,8 +86,8 @@ def test_gradient_reaches_the_hardest_negatives() -> None:
         keras.layers.Identity(),
         lambda x: HardestNegatives(reduction="sum")(np.array([1, 2, 3]), x) / np.cos(1),
     )
-    want = np.array([[-2, 2, 0], [0, -2, 2], [2, 0, -2]])
-    np.testing.assert_allclose(run(SIMILARITIES)[1][0], want, atol=1e-6)
+    expected = np.array([[-2, 2, 0], [0, -2, 2], [2, 0, -2]])
+    np.testing.assert_allclose(run(SIMILARITIES)[1][0], expected, atol=1e-6)
 
 
 @pytest.mark.every_backend

@@ -57,13 +57,13 @@ def test_loss_and_baseline_equal_hand_computed_values() -> None:
     term = Reinforce(baseline_decay=0.5, coefficient=0.1, entropy_bonus=0.2)
     term.baseline.assign(1.0)
     inputs = [np.array(x, "float32") for x in ([3, 1], [-2, -5], [0.5, 1.5])]
-    want = -0.1 * (2 * -2 + 0 * -5) / 2 - 0.2 * 1
-    assert array(term(*inputs)) == pytest.approx(want)
+    expected = -0.1 * (2 * -2 + 0 * -5) / 2 - 0.2 * 1
+    assert array(term(*inputs)) == pytest.approx(expected)
     assert array(term.baseline) == 1
-    assert array(term(*inputs, training=True)) == pytest.approx(want)
+    assert array(term(*inputs, training=True)) == pytest.approx(expected)
     assert array(term.baseline) == pytest.approx(1.5)
-    want = -0.1 * (1.5 * -2 - 0.5 * -5) / 2 - 0.2 * 1
-    assert array(term(*inputs, training=True)) == pytest.approx(want)
+    expected = -0.1 * (1.5 * -2 - 0.5 * -5) / 2 - 0.2 * 1
+    assert array(term(*inputs, training=True)) == pytest.approx(expected)
     assert array(term.baseline) == pytest.approx(1.75)
 
 
@@ -71,10 +71,10 @@ def test_masked_examples_are_excluded_from_means() -> None:
     reward, log_probability, entropy = normal((3, 5))[0]
     mask = np.array([True, False, True, True, False])
     one, other = Reinforce(entropy_bonus=0.1), Reinforce(entropy_bonus=0.1)
-    want = one(reward[mask], log_probability[mask], entropy[mask], training=True)
+    expected = one(reward[mask], log_probability[mask], entropy[mask], training=True)
     reward[~mask] = np.inf
     masked_loss = other(reward, log_probability, entropy, mask.astype("int32"), training=True)
-    close(masked_loss, want, 1e-6)
+    close(masked_loss, expected, 1e-6)
     close(other.baseline, one.baseline, 1e-6)
     empty_loss = other(reward, log_probability, entropy, np.zeros(5, "bool"), training=True)
     assert float(empty_loss) == 0
@@ -137,10 +137,10 @@ def test_expected_gradient_is_that_of_the_expected_reward(baseline: float) -> No
     probs = softmax(SCORES.astype("float64"), MASK)
     logs = np.log(np.where(probs > 0, probs, 1))
     entropy = -(probs * logs).sum()
-    want = -probs * (REWARDS - probs @ REWARDS) + 0.3 * probs * (logs + entropy)
+    expected = -probs * (REWARDS - probs @ REWARDS) + 0.3 * probs * (logs + entropy)
     error = sample_gradients.std(0) / np.sqrt(COUNT)
-    assert (np.abs(sample_gradients.mean(0) - want) <= 5 * error + 1e-7).all()
-    assert (error < 0.02 * np.abs(want).max()).all()
+    assert (np.abs(sample_gradients.mean(0) - expected) <= 5 * error + 1e-7).all()
+    assert (error < 0.02 * np.abs(expected).max()).all()
     assert not sample_gradients[:, 3].any()
 
 
@@ -177,9 +177,9 @@ def test_gradient_over_three_steps_equals_sum_over_paths() -> None:
     term = Reinforce(entropy_bonus=0)
     term.baseline.assign(0.7)
     got = compute_path_gradients(term, ReinforceAlignment(seed=6))
-    want = [np.zeros((STEPS, REGIONS)), np.zeros((REGIONS, REGIONS))]
+    expected = [np.zeros((STEPS, REGIONS)), np.zeros((REGIONS, REGIONS))]
     for path in np.ndindex(*PATH_REWARDS.shape):
-        probability, by_first, by_follow = 1.0, *(np.zeros_like(x) for x in want)
+        probability, by_first, by_follow = 1.0, *(np.zeros_like(x) for x in expected)
         for t, region in enumerate(path):
             scores = STEP_SCORES[t] + (TRANSITION_SCORES[path[t - 1]] if t else 0.0)
             probs = softmax(scores.astype("float64"), np.True_)
@@ -187,9 +187,9 @@ def test_gradient_over_three_steps_equals_sum_over_paths() -> None:
             by_first[t] = np.eye(REGIONS)[region] - probs
             if t:
                 by_follow[path[t - 1]] += by_first[t]
-        want[0] -= probability * PATH_REWARDS[path] * by_first
-        want[1] -= probability * PATH_REWARDS[path] * by_follow
-    for sample_gradients, exact in zip(got, want, strict=True):
+        expected[0] -= probability * PATH_REWARDS[path] * by_first
+        expected[1] -= probability * PATH_REWARDS[path] * by_follow
+    for sample_gradients, exact in zip(got, expected, strict=True):
         error = sample_gradients.std(0) / np.sqrt(PATHS)
         assert (np.abs(sample_gradients.mean(0) - exact) <= 3 * error + 1e-7).all()
         assert (error < 0.03 * np.abs(exact).max()).all()

@@ -70,8 +70,8 @@ class LossConformance(ArgumentCase):
         got = self.covers()(labels, half)
         assert keras.backend.standardize_dtype(got.dtype) == "float32"
         keras.config.set_dtype_policy("float32")
-        want = array(self.covers()(labels, predictions))
-        assert array(got) == pytest.approx(float(want), rel=1e-2)
+        expected = array(self.covers()(labels, predictions))
+        assert array(got) == pytest.approx(float(expected), rel=1e-2)
 
     def test_docstring(self) -> None:
         check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Example"), True)
@@ -146,9 +146,9 @@ def test_total_equals_mean_times_count(smoothing: float) -> None:
     kernel = ops.convert_to_tensor(rng.normal(size=(4, 5)).astype("float32"))
     labels = np.array([[1, 4, 0], [2, 0, 0]])
     loss, projection = SequenceCrossEntropy(smoothing), Projection(hidden, kernel)
-    want = float(array(loss(labels, projection.logits()))) * float(array(loss.count(labels)))
+    expected = float(array(loss(labels, projection.logits()))) * float(array(loss.count(labels)))
     assert float(array(loss.total(ops.convert_to_tensor(labels), projection))) == pytest.approx(
-        want
+        expected
     )
     with pytest.raises(ValueError, match="y_true"):
         loss.total(ops.convert_to_tensor(labels[:, :2]), projection)

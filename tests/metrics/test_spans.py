@@ -1,6 +1,6 @@
 """Spans of tags: examples, golden scores of seqeval, and round trips.
 
-`golden/spans.json` was made with seqeval 1.2.2 from random tags: eight cases of 25 sentences of 0
+`golden/spans.json` was made by seqeval 1.2.2 from random tags: eight cases of 25 sentences of 0
 to 8 words for BIO, IOB1, BIOES and BMES (M is passed to seqeval as I), without types and with the
 types A and B-C. 30 % of the predicted tags are resampled, so most sentences violate their scheme.
 Scores are those of `sequence_labeling.precision_recall_fscore_support(expected, predicted,

@@ -56,9 +56,9 @@ class CaptionerConformance(GenerationConformance):
         model = self.make()
         for height, width in ((8, 8), (12, 16), (7, 5)):
             image = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), np.uint8)
-            want = model.search(image, max_length=3)
+            expected = model.search(image, max_length=3)
             result = model.compiled_search(image, max_length=3)
-            np.testing.assert_array_equal(result.tokens, array(want.tokens))
+            np.testing.assert_array_equal(result.tokens, array(expected.tokens))
             assert result.attention.shape[-1] == np.prod(model.grid_shape(image))
 
     def test_small_feature_differences_affect_outputs(self) -> None:
@@ -79,5 +79,5 @@ class CaptionerConformance(GenerationConformance):
     def test_integer_and_float_images_give_the_same_results(self) -> None:
         model = self.make()
         image = make_images(SOURCE)
-        want = model({"image": image, "target": TARGET})
-        close(model({"image": image.astype("float32"), "target": TARGET}), want, 1e-6)
+        expected = model({"image": image, "target": TARGET})
+        close(model({"image": image.astype("float32"), "target": TARGET}), expected, 1e-6)

@@ -78,12 +78,12 @@ class EncoderConformance(ExportableModelConformance):
     @pytest.mark.every_backend
     def test_padding_does_not_affect_outputs(self) -> None:
         model = self.make_deep()
-        want = select_tokens(outputs(model, TOKENS), TOKENS)
+        expected = select_tokens(outputs(model, TOKENS), TOKENS)
         for where in self.places:
             for pads in (50,) if JAX else (1, 7, 50) if FULL else (7,):
                 padded = self.padded(TOKENS, where, pads)
                 got = select_tokens(outputs(model, padded), padded)
-                for a, b in zip(got, want, strict=True):
+                for a, b in zip(got, expected, strict=True):
                     close(a, b, 1e-5)
 
     @pytest.mark.numerics

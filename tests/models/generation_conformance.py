@@ -216,12 +216,12 @@ class GenerationConformance(ModelConformance):
 
     def test_padding_does_not_affect_outputs(self, preset: str) -> None:
         model = self.make_preset(preset)
-        want = forward(model, SOURCE, TARGET)
+        expected = forward(model, SOURCE, TARGET)
         for pads in (100,) if JAX else (1, 8, 100) if FULL else (8,):
             none = np.zeros((len(SOURCE), pads), "int32")
             padded = self.padded(SOURCE, none), np.concatenate([TARGET, none], 1)
             got = forward(model, *padded)[:, : TARGET.shape[1]]
-            close(got[TARGET != 0], want[TARGET != 0], 1e-5)
+            close(got[TARGET != 0], expected[TARGET != 0], 1e-5)
 
     def test_batch_members_do_not_affect_each_other(self, preset: str) -> None:
         model = self.make_preset(preset)
@@ -237,7 +237,7 @@ class GenerationConformance(ModelConformance):
     def test_steps_equal_the_call(self, preset: str) -> None:
         """Single steps from the state, as in a search, equal the teacher-forced pass."""
         model = self.make_preset(preset)
-        want = forward(model, SOURCE, TARGET)
+        expected = forward(model, SOURCE, TARGET)
 
         def steps(source: Any, target: Any) -> Any:
             reading = model.start_decoding(source, 1, TARGET.shape[1])
@@ -251,8 +251,8 @@ class GenerationConformance(ModelConformance):
 
         got = array(quick(steps)(to_model_inputs(model, SOURCE), ops.convert_to_tensor(TARGET)))
         assert np.isneginf(got[..., [PAD, START]]).all()
-        got[..., [PAD, START]] = want[..., [PAD, START]]
-        close(got[TARGET != 0], want[TARGET != 0], 1e-5)
+        got[..., [PAD, START]] = expected[..., [PAD, START]]
+        close(got[TARGET != 0], expected[TARGET != 0], 1e-5)
 
     @pytest.mark.numerics
     def test_loss_is_computed_without_logits(self) -> None:

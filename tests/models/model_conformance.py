@@ -252,8 +252,8 @@ class ExportableModelConformance(ModelConformance):
     @pytest.mark.skipif(JAX, reason="exports need TensorFlow")
     def test_export_runs_without_this_library(self, tmp_path: Path) -> None:
         model, inputs = self.make_random(), self.all_inputs()
-        want = outputs(model, inputs, "graph")
-        for a, b in zip(served_outputs(model, inputs, tmp_path), want, strict=True):
+        expected = outputs(model, inputs, "graph")
+        for a, b in zip(served_outputs(model, inputs, tmp_path), expected, strict=True):
             close(a, b, 1e-5)
 
 

@@ -101,36 +101,36 @@ class TaggerConformance(ExportableModelConformance):
     @pytest.mark.every_backend
     def test_padding_does_not_affect_outputs(self) -> None:
         model = self.make_deep()
-        want = emissions(model, self.inputs())
+        expected = emissions(model, self.inputs())
         for where in ("right", "left", "inside") if FULL else ("inside",):
             padded, positions = self.padded(where, 7)
-            close(emissions(model, padded)[:, positions], want, 1e-5)
+            close(emissions(model, padded)[:, positions], expected, 1e-5)
 
     def test_values_at_padding_and_other_rows_do_not_affect_outputs(self) -> None:
         """Characters and features at padding have no effect."""
         model = self.make_deep()
         inputs = self.inputs()
-        want = emissions(model, inputs)
+        expected = emissions(model, inputs)
         dirty = {name: np.where(x == 0, 1, x) for name, x in inputs.items() if name != "tokens"}
         for name, x in dirty.items():
             valid = TOKEN_MASK.reshape(*TOKEN_MASK.shape, *(1,) * (x.ndim - 2))
             dirty[name] = np.where(valid, inputs[name], x)
-        close(emissions(model, {**inputs, **dirty}), want, 1e-5)
+        close(emissions(model, {**inputs, **dirty}), expected, 1e-5)
         for row in range(len(TOKENS)) if FULL else (1,):
             single = {name: x[row : row + 1, TOKEN_MASK[row]] for name, x in inputs.items()}
-            close(emissions(model, single), want[row : row + 1, TOKEN_MASK[row]], 1e-5)
+            close(emissions(model, single), expected[row : row + 1, TOKEN_MASK[row]], 1e-5)
 
     @pytest.mark.every_backend
     def test_all_inputs_affect_outputs(self) -> None:
         """Rules out constant outputs: a changed input changes outputs at other positions."""
         model = self.make_deep()
         inputs = self.inputs()
-        want = emissions(model, inputs)
+        expected = emissions(model, inputs)
         for name, x in inputs.items():
             other = x.copy()
             other[0, 0] = 1 - x[0, 0] if name == "marks" else 7
-            shifted = np.abs(emissions(model, {**inputs, name: other}) - want)
-            assert (shifted[0].max(axis=-1) > 1e-4 * np.abs(want).max()).sum() > 1, name
+            shifted = np.abs(emissions(model, {**inputs, name: other}) - expected)
+            assert (shifted[0].max(axis=-1) > 1e-4 * np.abs(expected).max()).sum() > 1, name
             assert not shifted[1:].any()
 
     # words
@@ -138,13 +138,13 @@ class TaggerConformance(ExportableModelConformance):
     @pytest.mark.every_backend
     def test_word_outputs_are_at_their_first_token(self) -> None:
         model, inputs = self.make_random(), self.inputs()
-        want = emissions(model, inputs)
+        expected = emissions(model, inputs)
         full = np.where(TOKEN_MASK, np.arange(1, 7), 0).astype("int32")
-        close(emissions(model, {**inputs, "starts": full}), want, 1e-6)
+        close(emissions(model, {**inputs, "starts": full}), expected, 1e-6)
         got = emissions(model, {**inputs, "starts": STARTS})
         for row, word in zip(*np.nonzero(STARTS), strict=True):
             np.testing.assert_allclose(
-                got[row, word], want[row, STARTS[row, word] - 1], rtol=1e-4, atol=1e-5
+                got[row, word], expected[row, STARTS[row, word] - 1], rtol=1e-4, atol=1e-5
             )
         padded, positions = self.padded("inside", 5)
         shifted = np.where(STARTS, positions[STARTS - 1] + 1, 0).astype("int32")

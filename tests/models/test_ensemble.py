@@ -36,8 +36,8 @@ class TestEnsemble:
 
     def test_probabilities_are_the_mean(self) -> None:
         models = members()
-        want = np.mean([probabilities(model) for model in models], axis=0)
-        close(probabilities(az.models.Ensemble(models)), want, 1e-6)
+        expected = np.mean([probabilities(model) for model in models], axis=0)
+        close(probabilities(az.models.Ensemble(models)), expected, 1e-6)
 
     @pytest.mark.full
     def test_search_scores_by_the_mean(self) -> None:
@@ -56,8 +56,8 @@ class TestEnsemble:
             log_probs = np.log(np.mean(parts, axis=0) + 1e-30)
             for row in range(len(tokens)):
                 n = int(result.lengths[row, rank])
-                want = log_probs[row, range(n), tokens[row, :n]]
-                close(result.token_scores[row, rank, :n], want, 1e-4)
+                expected = log_probs[row, range(n), tokens[row, :n]]
+                close(result.token_scores[row, rank, :n], expected, 1e-4)
 
     @pytest.mark.full
     def test_files(self, tmp_path: Path) -> None:

@@ -53,14 +53,14 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_search_paths_return_the_same_results(name: str) -> None:
     model = translator()
-    want = model.compiled_search(SOURCE, jit=True, **CASES[name])
+    expected = model.compiled_search(SOURCE, jit=True, **CASES[name])
     result = [model.compiled_search(SOURCE, **CASES[name])]
     if not JAX:
         result.append(model.search(SOURCE, **CASES[name]))
     for other in result:
-        np.testing.assert_array_equal(array(other.tokens), array(want.tokens))
-        close(array(other.scores), array(want.scores), 1e-5)
-        close(array(other.attention), array(want.attention), 1e-5)
+        np.testing.assert_array_equal(array(other.tokens), array(expected.tokens))
+        close(array(other.scores), array(expected.scores), 1e-5)
+        close(array(other.attention), array(expected.attention), 1e-5)
 
 
 @pytest.mark.full
@@ -128,8 +128,8 @@ def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.M
     for seed, limit, size in cases:
         inputs = options | {"seed": seed, "max_length": limit, "batch_size": size}
         result = model.compiled_search(SOURCE, **inputs)
-        want = translator().search(SOURCE, **inputs)
-        np.testing.assert_array_equal(result.tokens, array(want.tokens))
+        expected = translator().search(SOURCE, **inputs)
+        np.testing.assert_array_equal(result.tokens, array(expected.tokens))
     assert len(traced) == 1
 
 
@@ -147,8 +147,8 @@ def test_least_recently_used_searches_are_dropped(monkeypatch: pytest.MonkeyPatc
     for wrong, message in refused:
         with pytest.raises(ValueError, match=message):
             model.compiled_search(SOURCE[:1, :2], **wrong)
-    kept = [key[0] for key in model._compiled.searches]
-    assert ["prefix_tokens=(4,)" in key for key in kept] == [True, False]
+    keys = [key[0] for key in model._compiled.searches]
+    assert ["prefix_tokens=(4,)" in key for key in keys] == [True, False]
 
 
 @pytest.mark.full
@@ -158,12 +158,12 @@ def test_results_do_not_depend_on_the_global_policy(dtype: str) -> None:
         "rnnsearch_small", **VOCABULARY, units=6, embedding_dim=5, dtype=dtype
     )
     randomise(model)
-    want = model.compiled_search(SOURCE, max_length=5)
+    expected = model.compiled_search(SOURCE, max_length=5)
     model.__dict__.pop("_compiled")
     other = "mixed_bfloat16" if dtype == "float32" else "float32"
     keras.config.set_dtype_policy(other)
     result = model.compiled_search(SOURCE, max_length=5)
-    np.testing.assert_array_equal(array(result.scores), array(want.scores))
+    np.testing.assert_array_equal(array(result.scores), array(expected.scores))
 
 
 @pytest.mark.full

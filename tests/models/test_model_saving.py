@@ -26,9 +26,9 @@ import numpy as np
 for path in sorted(Path(sys.argv[1]).glob("*.keras")):
     with np.load(path.with_suffix(".npz")) as data:
         model = keras.models.load_model(path)
-        given = {key[3:]: data[key] for key in data.files if key.startswith("in.")}
-        given = given.get("", given)
-        for number, output in enumerate(keras.tree.flatten(model(given))):
+        inputs = {key[3:]: data[key] for key in data.files if key.startswith("in.")}
+        inputs = inputs.get("", inputs)
+        for number, output in enumerate(keras.tree.flatten(model(inputs))):
             want = data[f"out.{number}"]
             np.testing.assert_array_equal(keras.ops.convert_to_numpy(output), want)
         assert model.optimizer is not None and model.loss.label_smoothing == 0.1
@@ -51,10 +51,10 @@ def test_every_model_loads_in_a_fresh_process(tmp_path: Path) -> None:
         named = (
             inputs if isinstance(inputs, dict) else {"": inputs}
         )  # one tensor, or several by name
-        kept = {f"in.{name}": value for name, value in named.items()}
+        saved = {f"in.{name}": value for name, value in named.items()}
         for number, output in enumerate(keras.tree.flatten(model(inputs))):
-            kept[f"out.{number}"] = keras.ops.convert_to_numpy(output)
+            saved[f"out.{number}"] = keras.ops.convert_to_numpy(output)
         model.save(tmp_path / f"{title}.keras")
-        np.savez(tmp_path / f"{title}.npz", **kept)
+        np.savez(tmp_path / f"{title}.npz", **saved)
         expected.append(title)
     assert in_fresh_process(LOAD, tmp_path).split() == sorted(expected)

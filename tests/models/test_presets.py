@@ -102,8 +102,8 @@ def test_folder_contains_no_optimizer_state(tmp_path: Path) -> None:
     model.compile("adam", "mse")
     model.optimizer.build(model.trainable_variables)
     model.save_to_preset(tmp_path / "trained")
-    kept = [tmp_path / name / "model.weights.h5" for name in ("fresh", "trained")]
-    assert kept[0].stat().st_size == kept[1].stat().st_size
+    files = [tmp_path / name / "model.weights.h5" for name in ("fresh", "trained")]
+    assert files[0].stat().st_size == files[1].stat().st_size
     np.testing.assert_array_equal(
         az.models.from_preset(tmp_path / "trained").get_weights()[0], model.get_weights()[0]
     )

@@ -27,12 +27,12 @@ def rows(kind: str, size: int) -> np.ndarray:
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (300, 5), (1290, 5), (4096, 16), (8001, 1)])
 def test_it_is_a_stable_sort(kind: str, size: int, count: int) -> None:
     x = rows(kind, size)
-    values, places = blocked_top_k(x, count)
-    want = np.argsort(-x, axis=-1, kind="stable")[..., :count]
-    np.testing.assert_array_equal(array(values), np.take_along_axis(x, want, axis=-1))
-    np.testing.assert_array_equal(array(places), want)
+    values, positions = blocked_top_k(x, count)
+    expected = np.argsort(-x, axis=-1, kind="stable")[..., :count]
+    np.testing.assert_array_equal(array(values), np.take_along_axis(x, expected, axis=-1))
+    np.testing.assert_array_equal(array(positions), expected)
 
 
 def test_no_row() -> None:
-    values, places = blocked_top_k(np.zeros((0, 2, 2000), "float32"), 3)
-    assert values.shape == places.shape == (0, 2, 3)
+    values, positions = blocked_top_k(np.zeros((0, 2, 2000), "float32"), 3)
+    assert values.shape == positions.shape == (0, 2, 3)

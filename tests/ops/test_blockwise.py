@@ -94,8 +94,8 @@ def compare(case: tuple[tuple[int, int], MaskPattern, set[str]], mode: str) -> N
     options, x = masks(names, *lengths), tensors(*lengths)
     layer = keras.layers.Identity()
     got = differentiable(layer, run_blockwise(pattern, names, **options), mode)(*x)
-    want = differentiable(layer, run_direct(pattern, names, **options))(*x)
-    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
+    expected = differentiable(layer, run_direct(pattern, names, **options))(*x)
+    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(expected), strict=True):
         assert a.shape == b.shape
         assert np.abs(a - b).max(initial=0) <= 1e-5
 
@@ -155,8 +155,8 @@ def test_large_scores_neither_overflow_nor_underflow() -> None:
     ratio = np.exp(-np.arange(24))
     mean = (ratio * np.arange(24)).sum() / ratio.sum()
     np.testing.assert_allclose(context[0, 0, :, 0], [mean, 23 - mean, 0], rtol=1e-5, atol=1e-6)
-    want = [1000 + np.log(ratio.sum()), -977 + np.log(ratio.sum()), 3e6]
-    np.testing.assert_allclose(total[0, 0], want, rtol=1e-6)
+    expected = [1000 + np.log(ratio.sum()), -977 + np.log(ratio.sum()), 3e6]
+    np.testing.assert_allclose(total[0, 0], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-3), ("bfloat16", 1e-2)])
@@ -167,8 +167,8 @@ def test_half_precision(dtype: str, tolerance: float) -> None:
     run = differentiable(keras.layers.Identity(), run_blockwise(MaskPattern(), {"bias"}))
     context, _ = run_blockwise(MaskPattern(), {"bias"})(*rounded)
     assert keras.backend.standardize_dtype(context.dtype) == "float32"
-    got, want = run(*rounded), run(*exact)
-    close(got, want, tolerance)
+    got, expected = run(*rounded), run(*exact)
+    close(got, expected, tolerance)
 
 
 SEED = np.array([3, 7], "uint32")
@@ -240,5 +240,5 @@ def test_no_tensor_of_all_scores_is_created() -> None:
         for x in op.outputs
         if x.shape.rank
     ]
-    assert len(graphs) >= 3, "the loops of both ways were looked at"
+    assert len(graphs) >= 3, "the loops of forward and backward pass are checked"
     assert max(sizes) < length * length / 4

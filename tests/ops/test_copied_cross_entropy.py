@@ -91,11 +91,11 @@ def compute_gradients(function: Any, parts: dict[str, np.ndarray], mode: str = "
 
 def test_log_probs_and_loss_equal_reference() -> None:
     parts = make_case()
-    want, _ = oracle(parts)
+    expected, _ = oracle(parts)
     got = np.exp(array(compute_log_probs(**parts)))
-    np.testing.assert_allclose(got, want, atol=1e-6)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
     np.testing.assert_allclose(got.sum(-1), 1, atol=1e-6)
-    log_p = np.log(np.maximum(gather_labels(want), 1e-30))
+    log_p = np.log(np.maximum(gather_labels(expected), 1e-30))
     assert log_p[2, 1] == np.log(1e-30), "a word that can be neither generated nor copied"
     assert float(array(compute_loss(**parts))) == pytest.approx(-log_p[LABELS != 0].sum(), rel=1e-6)
 
@@ -117,9 +117,9 @@ def test_any_number_of_leading_axes() -> None:
 def test_loss_and_gradients_equal_those_of_the_full_distribution(mode: str) -> None:
     parts = make_case()
     parts["gate"][0, :2] = [-30.0, 30.0]
-    want, reference_gradients = compute_gradients(compute_reference_loss, parts)
+    expected, reference_gradients = compute_gradients(compute_reference_loss, parts)
     got, label_gradients = compute_gradients(compute_loss, parts, mode)
-    assert got == pytest.approx(want, rel=1e-6)
+    assert got == pytest.approx(expected, rel=1e-6)
     for name, gradient in label_gradients.items():
         np.testing.assert_allclose(
             gradient, reference_gradients[name], rtol=1e-4, atol=1e-5, err_msg=name
@@ -143,10 +143,10 @@ def test_gradients_equal_finite_differences() -> None:
 def test_p_gen_of_0_and_1(gate_value: float) -> None:
     parts = make_case()
     parts["gate"] = np.full((B, T), gate_value, "float32")
-    want, _ = oracle(parts)
+    expected, _ = oracle(parts)
     got = array(compute_log_probs(**parts))
     assert np.isfinite(got).all()
-    np.testing.assert_allclose(np.exp(got), want, atol=1e-6)
+    np.testing.assert_allclose(np.exp(got), expected, atol=1e-6)
     loss, gradients_by_name = compute_gradients(compute_loss, parts)
     assert loss == pytest.approx(float(array(compute_reference_loss(**parts))), rel=1e-5)
     assert all(np.isfinite(gradient).all() for gradient in gradients_by_name.values())
@@ -166,11 +166,11 @@ def test_tiny_weights_have_finite_gradients() -> None:
 
 def test_padding_has_no_effect() -> None:
     parts = make_case()
-    want, reference_gradients = compute_gradients(compute_loss, parts)
+    expected, reference_gradients = compute_gradients(compute_loss, parts)
     for name in ("hidden", "gate", "weights"):
         parts[name][LABELS == 0] = np.nan
     got, gradients_by_name = compute_gradients(compute_loss, parts)
-    assert got == want
+    assert got == expected
     for name, gradient in gradients_by_name.items():
         np.testing.assert_array_equal(gradient, reference_gradients[name])
     for name in ("hidden", "gate", "weights"):
@@ -185,9 +185,9 @@ def test_half_precision(dtype: str) -> None:
     parts = make_case()
     half = {name: ops.cast(part, dtype) for name, part in parts.items()}
     for function in (compute_loss, compute_log_probs):
-        got, want = function(**half), function(**parts)
+        got, expected = function(**half), function(**parts)
         assert keras.backend.standardize_dtype(got.dtype) == "float32"
-        np.testing.assert_allclose(array(got), array(want), rtol=0.03, atol=0.03)
+        np.testing.assert_allclose(array(got), array(expected), rtol=0.03, atol=0.03)
 
 
 def test_gradient_of_tiny_weights_fits_float16() -> None:
@@ -207,8 +207,8 @@ def test_copied_share_equals_reference() -> None:
     got = array(copied_share(logits, parts["gate"], parts["weights"], SOURCE, LABELS))
     possible = gather_labels(mixed) > 0
     assert not possible[2, 1]
-    want = gather_labels(copied)[possible] / gather_labels(mixed)[possible]
-    np.testing.assert_allclose(got[possible], want, atol=1e-6)
+    expected = gather_labels(copied)[possible] / gather_labels(mixed)[possible]
+    np.testing.assert_allclose(got[possible], expected, atol=1e-6)
     assert got[0, 1] == pytest.approx(1)
     assert got[2, 0] < 1e-20
 
@@ -232,7 +232,7 @@ def test_out_of_range_ids_are_unknown_tokens() -> None:
     parts = make_case()
     logits, others = parts["hidden"] @ parts["kernel"], (parts["gate"], parts["weights"])
     out_of_range = np.where(SOURCE == 7, 50, SOURCE)
-    want = copied_log_probs(logits, *others, np.where(SOURCE == 7, 1, SOURCE), C)
+    expected = copied_log_probs(logits, *others, np.where(SOURCE == 7, 1, SOURCE), C)
     np.testing.assert_array_equal(
-        array(copied_log_probs(logits, *others, out_of_range, C)), array(want)
+        array(copied_log_probs(logits, *others, out_of_range, C)), array(expected)
     )

@@ -169,8 +169,8 @@ def test_masked_values_have_no_effect(fill: float) -> None:
     def fill_masked(value: float) -> np.ndarray:
         return np.where(energies.mask[..., None], energies.emissions, np.float32(value))
 
-    want, got = run(fill_masked(0), *energies[1:4]), run(fill_masked(fill), *energies[1:4])
-    same(got, want)
+    expected, got = run(fill_masked(0), *energies[1:4]), run(fill_masked(fill), *energies[1:4])
+    same(got, expected)
     assert not got[1][0][~energies.mask].any()
 
 
@@ -204,10 +204,10 @@ def test_padding_has_no_effect(padding_side: str) -> None:
 
 def test_integer_and_broadcast_masks() -> None:
     energies = oracle.make_energies(3, 4, 2)
-    want = arrays(zoo_ops.log_partition(zoo_ops.make_chain(*energies)))
+    expected = arrays(zoo_ops.log_partition(zoo_ops.make_chain(*energies)))
     same(
         zoo_ops.log_partition(zoo_ops.make_chain(*energies[:4], energies.mask.astype("int32"))),
-        want,
+        expected,
     )
     broadcast = zoo_ops.log_partition(zoo_ops.make_chain(*energies[:4], energies.mask[2:]))
     all_rows = np.repeat(energies.mask[2:], 3, axis=0)
@@ -289,5 +289,7 @@ def test_dynamic_shapes() -> None:
     for shape in ((3, 4, 3), (2, 0, 3), (0, 2, 3)):
         energies = oracle.make_energies(*shape)
         extra = np.zeros(shape[:2], "int32"), np.ones(shape, "bool")
-        for got, want in zip(run(*energies, *extra), compute_all(*energies, *extra), strict=True):
-            np.testing.assert_allclose(array(got), array(want), atol=1e-5)
+        for got, expected in zip(
+            run(*energies, *extra), compute_all(*energies, *extra), strict=True
+        ):
+            np.testing.assert_allclose(array(got), array(expected), atol=1e-5)

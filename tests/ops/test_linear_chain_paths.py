@@ -152,5 +152,5 @@ def test_dynamic_shapes() -> None:
     for shape in ((3, 4, 3), (2, 0, 3), (0, 2, 3)):
         energies = oracle.make_energies(*shape)
         inputs = energies.emissions, energies.transitions, energies.mask
-        for got, want in zip(run_dynamic(*inputs), run(*inputs), strict=True):
-            np.testing.assert_allclose(array(got), array(want), atol=1e-5)
+        for got, expected in zip(run_dynamic(*inputs), run(*inputs), strict=True):
+            np.testing.assert_allclose(array(got), array(expected), atol=1e-5)

@@ -31,8 +31,8 @@ def make_expected_mask(pattern: MaskPattern, steps: int, sources: int) -> np.nda
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 def test_mask(pattern: MaskPattern) -> None:
     mask = pattern.mask(ops.arange(9), ops.arange(12))
-    want = make_expected_mask(pattern, 9, 12)
-    assert (np.ones((9, 12), "bool") if mask is None else array(mask)).tolist() == want.tolist()
+    expected = make_expected_mask(pattern, 9, 12)
+    assert (np.ones((9, 12), "bool") if mask is None else array(mask)).tolist() == expected.tolist()
     assert (mask is None) == (pattern == MaskPattern())
 
 

@@ -103,7 +103,7 @@ def test_masked_positions_are_moved_to_either_end(mode: str) -> None:
 
 def test_fully_masked_rows_get_one_valid_position() -> None:
     mask = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 1]], "bool")
-    want = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 1]], "bool")
-    np.testing.assert_array_equal(array(unmask_empty_rows(ops.convert_to_tensor(mask))), want)
+    expected = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 1]], "bool")
+    np.testing.assert_array_equal(array(unmask_empty_rows(ops.convert_to_tensor(mask))), expected)
     for shape in ((0, 3), (2, 0)):
         assert unmask_empty_rows(ops.zeros(shape, "bool")).shape == shape

@@ -54,11 +54,11 @@ def test_stretch_and_shrink_equal_reference(steps: int, sources: int, max_distan
     got = stretch(ops.convert_to_tensor(x), steps, sources)
     np.testing.assert_array_equal(array(got), x[..., columns])
     wide = np.random.default_rng(1).normal(size=(2, 3, distances_in_order.size)).astype("float32")
-    want = np.zeros(x.shape)
+    expected = np.zeros(x.shape)
     for column, column_index in enumerate(columns):
-        want[..., column_index] += wide[..., column]
+        expected[..., column_index] += wide[..., column]
     got = shrink(ops.convert_to_tensor(wide), max_distance, steps, sources)
-    np.testing.assert_allclose(array(got), want, atol=1e-6)
+    np.testing.assert_allclose(array(got), expected, atol=1e-6)
 
 
 def test_distances_equal_hand_computed_values() -> None:
@@ -77,8 +77,8 @@ def test_angles_and_sinusoids_equal_hand_computed_values() -> None:
     positions = ops.convert_to_tensor([0, 5])
     got = angles(positions, 4, 100.0, "float32")
     np.testing.assert_allclose(array(got), [[0, 0], [5, 0.5]], rtol=1e-6)
-    want = [0, 1, 0, 1], [math.sin(5), math.cos(5), math.sin(0.5), math.cos(0.5)]
-    np.testing.assert_allclose(array(sinusoids(got, 4)), want, atol=1e-6)
+    expected = [0, 1, 0, 1], [math.sin(5), math.cos(5), math.sin(0.5), math.cos(0.5)]
+    np.testing.assert_allclose(array(sinusoids(got, 4)), expected, atol=1e-6)
     odd_width = array(sinusoids(angles(positions, 3, 100.0, "float32"), 3))
     rate = 100 ** (-2 / 3)
     np.testing.assert_allclose(
@@ -114,8 +114,8 @@ def test_slopes_of_other_head_counts(heads: int) -> None:
     """Slopes of the lower power of two, then every second one of the higher power."""
     below = 2 ** math.floor(math.log2(heads))
     above = linear_slopes(2 * below)
-    want = linear_slopes(below) + [above[i] for i in range(0, 2 * (heads - below), 2)]
-    np.testing.assert_allclose(linear_slopes(heads), want, rtol=1e-12)
+    expected = linear_slopes(below) + [above[i] for i in range(0, 2 * (heads - below), 2)]
+    np.testing.assert_allclose(linear_slopes(heads), expected, rtol=1e-12)
     assert len(set(linear_slopes(heads))) == heads
 
 
@@ -135,10 +135,10 @@ def reference_bucket(distance: int, buckets: int, max_distance: int) -> int:
 )
 def test_buckets_equal_exact_reference(buckets: int, max_distance: int) -> None:
     table = distance_buckets(buckets, max_distance)
-    want = [
+    expected = [
         reference_bucket(distance, buckets, max_distance) for distance in range(max_distance + 1)
     ]
-    assert table.tolist() == want
+    assert table.tolist() == expected
     assert table[-1] == buckets - 1
     assert (np.diff(table) >= 0).all()
 

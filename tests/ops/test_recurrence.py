@@ -55,9 +55,9 @@ def test_scan_equals_a_loop(mode: str, length: int) -> None:
     state, (totals, products) = compiled(decaying_sum, mode)(
         ops.convert_to_tensor(inputs), ops.convert_to_tensor(start)
     )
-    want, last = reference_decaying_sum(inputs, start)
-    close(totals, want, 1e-6)
-    close(products["product"], want * inputs, 1e-6)
+    expected, last = reference_decaying_sum(inputs, start)
+    close(totals, expected, 1e-6)
+    close(products["product"], expected * inputs, 1e-6)
     close(state["total"], last, 1e-6)
     assert int(array(state["count"])) == length
 

@@ -13,10 +13,10 @@ def test_oracle(shape: tuple[int, int, int], width: int) -> None:
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
     got = array(sliding_windows(x, width))
     assert got.shape == (*shape[:2], width * shape[2])
-    for place in range(shape[1]):
+    for position in range(shape[1]):
         for number in range(width):
-            source = place - (width - 1) // 2 + number
+            source = position - (width - 1) // 2 + number
             inside = 0 <= source < shape[1]
-            want = x[:, source] if inside else np.zeros_like(x[:, place])
-            part = got[:, place, number * shape[2] : (number + 1) * shape[2]]
-            np.testing.assert_array_equal(part, want)
+            expected = x[:, source] if inside else np.zeros_like(x[:, position])
+            part = got[:, position, number * shape[2] : (number + 1) * shape[2]]
+            np.testing.assert_array_equal(part, expected)

@@ -12,33 +12,31 @@ from attention_zoo.ops import at_least_float32, masked_softmax
 from tests.layers.attention_case import softmax
 from tests.layers.running import MODES, array, compiled, differentiable, double_precision
 
-COMPILED = compiled(masked_softmax, MODES[1])
-
-
+COMPILED = compiled(masked_softmax, MODES[1])  # as a graph (XLA on JAX)
 LOWEST = np.finfo("float32").min
 
 
+# With a finite mask value, masked positions would share the weight of the lowest scores.
 @example(np.full((2, 5), LOWEST), np.array([[0, 1, 1, 1, 1], [1, 0, 0, 0, 0]], "bool"))
 @given(
     hnp.arrays("float32", (2, 5), elements=st.floats(width=32, allow_nan=False)),
     hnp.arrays("bool", (2, 5)),
 )
-def test_rows_sum_to_one_for_any_scores(scores: np.ndarray, mask: np.ndarray) -> None:
-    """All finite and infinite float32; an unmasked infinite score may give NaN."""
+def test_rows_sum_to_one_for_finite_scores(scores: np.ndarray, mask: np.ndarray) -> None:
+    """Masked scores may be infinite; rows with an infinite unmasked score are not checked."""
     weights = array(COMPILED(scores, mask))
     assert not weights[~mask].any()
-    sane = np.isfinite(np.where(mask, scores, 0)).all(-1)
-    np.testing.assert_allclose(weights[sane].sum(-1), mask[sane].any(-1), atol=1e-6)
-    assert (weights[sane] >= 0).all()
-    want = softmax(scores[sane].astype("float64"), mask[sane])
-    np.testing.assert_allclose(weights[sane], want, atol=1e-6)
+    is_finite = np.isfinite(np.where(mask, scores, 0)).all(-1)
+    np.testing.assert_allclose(weights[is_finite].sum(-1), mask[is_finite].any(-1), atol=1e-6)
+    assert (weights[is_finite] >= 0).all()
+    expected = softmax(scores[is_finite].astype("float64"), mask[is_finite])
+    np.testing.assert_allclose(weights[is_finite], expected, atol=1e-6)
 
 
 def test_precision_is_at_least_float32() -> None:
-    for dtype, want in (("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32")):
-        assert (
-            keras.backend.standardize_dtype(masked_softmax(ops.zeros((1, 2), dtype)).dtype) == want
-        )
+    for dtype in ("float16", "bfloat16", "float32"):
+        weights = masked_softmax(ops.zeros((1, 2), dtype))
+        assert keras.backend.standardize_dtype(weights.dtype) == "float32"
     with double_precision():
         x = ops.zeros((1, 2), "float64")
         assert keras.backend.standardize_dtype(at_least_float32(x).dtype) == "float64"
@@ -55,10 +53,11 @@ def test_rows_of_length_one_and_zero() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_fully_masked_rows_have_no_gradient(mode: str) -> None:
+def test_masked_scores_have_no_gradient(mode: str) -> None:
     mask = np.array([[False, False], [True, False]])
     scores = np.array([[np.nan, np.inf], [1.0, -np.inf]], "float32")
     layer = keras.layers.Identity()
     weights, (gradient,), _ = differentiable(layer, lambda x: masked_softmax(x, mask), mode)(scores)
     assert weights.tolist() == [[0, 0], [1, 0]]
+    # The one unmasked weight is 1 whatever its score.
     assert gradient.tolist() == [[0, 0], [0, 0]]

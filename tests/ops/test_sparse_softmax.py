@@ -102,8 +102,8 @@ def test_published_figures() -> None:
     weight, (by_alpha,), _ = first(np.float32(1.33))
     assert weight == pytest.approx(0.0460, abs=5e-5)
     assert by_alpha / np.cos(1) == pytest.approx(-0.2562, abs=5e-5)
-    want = [[0.0460, 0.3276, 0.6264], [0.0026, 0.1012, 0.8963]]
-    np.testing.assert_allclose(array(entmax(rows, None, 1.33)), want, atol=5e-5)
+    expected = [[0.0460, 0.3276, 0.6264], [0.0026, 0.1012, 0.8963]]
+    np.testing.assert_allclose(array(entmax(rows, None, 1.33)), expected, atol=5e-5)
 
 
 def test_by_hand() -> None:
@@ -150,8 +150,8 @@ def test_gradient_is_the_jacobian(alpha: float, mode: str) -> None:
     run = differentiable(NOTHING, lambda x: entmax(x, mask, alpha), mode)
     weights, (gradient,), _ = run(scores)
     probe = np.cos(np.arange(48) + 1.0).reshape(6, 8)
-    want = [jacobian(w, alpha) @ p for w, p in zip(weights, probe, strict=True)]
-    np.testing.assert_allclose(gradient, want, atol=2e-6)
+    expected = [jacobian(w, alpha) @ p for w, p in zip(weights, probe, strict=True)]
+    np.testing.assert_allclose(gradient, expected, atol=2e-6)
     assert not gradient[weights == 0].any()
 
 
@@ -169,31 +169,31 @@ def test_gradients_are_finite_differences(alpha: float) -> None:
     step = 1e-5
     slope = (total(scores, at + step) - total(scores, at - step)) / (2 * step)
     assert by_alpha == pytest.approx(slope, rel=bound, abs=bound / 10)
-    for place in ((0, 0), (1, 4), (2, 8), (3, 1)):
+    for index in ((0, 0), (1, 4), (2, 8), (3, 1)):
         shift = np.zeros_like(scores)
-        shift[place] = step
+        shift[index] = step
         slope = (total(scores + shift, at) - total(scores - shift, at)) / (2 * step)
-        assert by_scores[place] == pytest.approx(slope, rel=bound, abs=bound / 10)
+        assert by_scores[index] == pytest.approx(slope, rel=bound, abs=bound / 10)
 
 
 @pytest.mark.parametrize("alpha", [1.3, 1.5, 2.0])
 @pytest.mark.parametrize("spread", [1e-6, 1e-3, 0.1, 1, 10, 1000])
 def test_long_rows(alpha: float, spread: float) -> None:
-    """From 20 000 places that weigh the same to one that has it all."""
+    """From 20 000 positions with equal weights to one position with weight 1."""
     scores = spread * np.random.default_rng(5).normal(size=(2, 20000))
     scores = scores.astype("float32")
     run = differentiable(NOTHING, lambda x: entmax(x, None, alpha))
     weights, (gradient,), _ = run(scores)
-    want = oracle(scores, np.True_, alpha)
+    expected = oracle(scores, np.True_, alpha)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
-    np.testing.assert_allclose(weights, want, atol=1e-6 * want.max())
+    np.testing.assert_allclose(weights, expected, atol=1e-6 * expected.max())
     assert np.isfinite(gradient).all()
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_edges_are_finite(alpha: float, mode: str) -> None:
-    """Rows without anything, of one place, of ties, of a score on the edge of the support."""
+    """Rows that are empty, of one position, with ties, and with a score at the edge."""
     edge = -1 / (alpha - 1)
     scores = np.array(
         [[1, np.nan, np.inf], [np.inf, 1e5, np.nan], [2, 2, 2], [0, edge, edge], [1e5, -1e5, 1e5]],
@@ -202,8 +202,8 @@ def test_edges_are_finite(alpha: float, mode: str) -> None:
     mask = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]], "bool")
     run = differentiable(NOTHING, lambda x: entmax(x, mask, alpha), mode)
     weights, (gradient,), _ = run(scores)
-    want = [[0, 0, 0], [0, 1, 0], [1 / 3, 1 / 3, 1 / 3], [1, 0, 0], [0.5, 0, 0.5]]
-    np.testing.assert_allclose(weights, want, atol=1e-6)
+    expected = [[0, 0, 0], [0, 1, 0], [1 / 3, 1 / 3, 1 / 3], [1, 0, 0], [0.5, 0, 0.5]]
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
     assert np.isfinite(gradient).all()
     assert not gradient[~mask].any()
     assert np.abs(gradient[1]).max() < 1e-6
@@ -240,11 +240,11 @@ def test_lengths_known_only_at_run_time() -> None:
         return [*alphas, hardmax(x, mask), ops.cast(top_k_mask(x, mask, 2), "float32")]
 
     graph = with_dynamic_shapes(run, (None, None), ((None, None), "bool"))
-    for rows, places in ((2, 5), (1, 1), (3, 40), (2, 0), (0, 4)):
-        x = np.random.default_rng(rows).normal(size=(rows, places)).astype("float32")
-        mask = np.ones((rows, places), "bool")
-        for got, want in zip(graph(x, mask), run(x, mask), strict=True):
-            np.testing.assert_allclose(array(got), array(want), atol=1e-6)
+    for rows, positions in ((2, 5), (1, 1), (3, 40), (2, 0), (0, 4)):
+        x = np.random.default_rng(rows).normal(size=(rows, positions)).astype("float32")
+        mask = np.ones((rows, positions), "bool")
+        for got, expected in zip(graph(x, mask), run(x, mask), strict=True):
+            np.testing.assert_allclose(array(got), array(expected), atol=1e-6)
 
 
 @settings(max_examples=300 if FULL else 50)
@@ -253,14 +253,16 @@ def test_lengths_known_only_at_run_time() -> None:
     mask=hnp.arrays("bool", (2, 6)),
     count=st.integers(1, 8),
 )
-def test_keep_greatest(scores: np.ndarray, mask: np.ndarray, count: int) -> None:
-    """Of equals the first; never more than asked, fewer only where there are no more."""
-    kept = array(top_k_mask(scores, mask, count))
-    assert kept.sum(-1).tolist() == np.minimum(mask.sum(-1), count).tolist()
+def test_top_k_mask_selects_the_largest_scores(
+    scores: np.ndarray, mask: np.ndarray, count: int
+) -> None:
+    """Of equal scores the first are selected; fewer than `count` only if fewer are unmasked."""
+    selected = array(top_k_mask(scores, mask, count))
+    assert selected.sum(-1).tolist() == np.minimum(mask.sum(-1), count).tolist()
     for row in range(2):
-        places = [j for j in range(6) if mask[row, j]]
-        best = sorted(places, key=lambda j: -scores[row, j])[:count]
-        assert np.flatnonzero(kept[row]).tolist() == sorted(best)
+        positions = [j for j in range(6) if mask[row, j]]
+        best = sorted(positions, key=lambda j: -scores[row, j])[:count]
+        assert np.flatnonzero(selected[row]).tolist() == sorted(best)
 
 
 def test_hardmax_takes_the_first_of_equals_that_is_allowed() -> None:

@@ -53,13 +53,13 @@ def test_allowed_sequences_are_those_of_spans(scheme: str) -> None:
     names = TAGS[scheme]
     constraints = tag_constraints(scheme, names)
     for length in range(4):
-        want = list_valid_sequences(scheme, length)
+        expected = list_valid_sequences(scheme, length)
         got = {
             tuple(names[tag] for tag in tags)
             for tags in itertools.product(range(len(names)), repeat=length)
             if constraints.find_first_violation(tags) is None
         }
-        assert got == want
+        assert got == expected
 
 
 def test_constraints_equal_hand_computed_values() -> None:

@@ -1,4 +1,4 @@
-"""Untrained captioners: what they say is nonsense, and the same every time."""
+"""Captioners with fixed random weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attention_zoo.tasks import Captioning
 
 KNOWN = ["a Dog runs .", "two dogs run in the park", "a red ball"]
 SIDE = 12
-"""Of the squares that are read, in pixels; their grids are 3 x 3."""
+"""Side of the resized images in pixels; their grids are 3 x 3."""
 
 SIZES: dict[str, dict[str, Any]] = {
     "show_attend_tell_small": {"units": 8, "attention_units": 6},
@@ -29,34 +29,34 @@ def with_normal_weights(model: Any) -> Any:
 
 
 def untrained(
-    preset: str = "show_attend_tell_small", look: str = "soft", **task: Any
+    preset: str = "show_attend_tell_small", attention: str = "soft", **task: Any
 ) -> Captioning:
-    """A captioner with the vocabulary of `KNOWN`, and normal weights."""
+    """Return a captioner with the vocabulary of `KNOWN` and normal random weights."""
     tokenizer = train_tokenizer("whitespace", KNOWN, 60, lowercase=True)
     sizes = {"embedding_dim": 8, "encoder": {"kind": "cnn", "filters": [4, 6]}, **SIZES[preset]}
     if preset.startswith("show"):
-        sizes["attention"] = {"kind": look}
-    made = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
-    made = with_normal_weights(made)
-    return Captioning(made, tokenizer, **{"image_size": SIDE, "max_target_length": 8, **task})
+        sizes["attention"] = {"kind": attention}
+    model = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
+    model = with_normal_weights(model)
+    return Captioning(model, tokenizer, **{"image_size": SIDE, "max_target_length": 8, **task})
 
 
 def picture(seed: int, height: int = 20, width: int = 15) -> np.ndarray:
-    """Coarse patches of random colours, `(height, width, 3)`."""
+    """Return an image of coarse patches with random colours, `(height, width, 3)`."""
     patches = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), np.uint8)
     return np.asarray(Image.fromarray(patches).resize((width, height), Image.Resampling.NEAREST))
 
 
 def encoded(image: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
-    """The image as a file holds it; grey if it has one channel."""
+    """Return the image as an encoded file; greyscale if it has one channel."""
     file = io.BytesIO()
     Image.fromarray(image.squeeze()).save(file, kind, **options)
     return file.getvalue()
 
 
 def captioned(count: int = 4, side: int = SIDE, **parts: Any) -> CaptionedImages:
-    """Pictures, each with all captions of `KNOWN`."""
+    """Return images that have all captions of `KNOWN`."""
     images = np.stack([picture(seed, side, side) for seed in range(count)])
     names = [f"{row}.png" for row in range(count)]
-    given = {"captions": [tuple(KNOWN)] * count, "names": names, "origin": "test images", **parts}
-    return CaptionedImages(images, **given)
+    fields = {"captions": [tuple(KNOWN)] * count, "names": names, "origin": "test images", **parts}
+    return CaptionedImages(images, **fields)

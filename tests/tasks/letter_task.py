@@ -136,8 +136,10 @@ class Letters(Task):
 
             @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
             def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-                kept = [tf.strings.regex_replace(text, f"[^{letter}]", "") for letter in LABELS]
-                counts = tf.stack([tf.cast(tf.strings.length(x), "float32") for x in kept], axis=1)
+                letters = [tf.strings.regex_replace(text, f"[^{letter}]", "") for letter in LABELS]
+                counts = tf.stack(
+                    [tf.cast(tf.strings.length(x), "float32") for x in letters], axis=1
+                )
                 return {"text": tf.gather(LABELS, tf.argmax(self.model(counts), axis=-1))}
 
         return Served(self.model)

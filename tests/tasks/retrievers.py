@@ -1,4 +1,4 @@
-"""Untrained retrievers: what they find is chance, and the same every time."""
+"""Retrievers with fixed random weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TINY: dict[str, Any] = {"embedding_dim": 5, "units": 6, "encoder": {"filters": [
 
 
 def untrained(tokenizer: Any = TOKENIZER, **options: Any) -> Retrieval:
-    """A retriever with the vocabulary of `TEXTS`, and random weights."""
+    """Return a retriever with the vocabulary of `TEXTS` and random weights."""
     model = models.CrossAttentionRetriever(tokenizer.vocabulary_size, **{**TINY, **options})
     randomise(model)
     return Retrieval(model, tokenizer, image_size=16, max_target_length=12)

@@ -1,4 +1,4 @@
-"""Untrained summarizers: their answers are nonsense, and the same every time."""
+"""Summarizers with fixed random weights."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def untrained(
     model: dict[str, Any] | None = None,
     **task: Any,
 ) -> Summarization:
-    """A summarizer with the vocabulary of these texts, and normal weights."""
+    """Return a summarizer with the vocabulary of these texts and normal random weights."""
     tokenizer = train_tokenizer("word", texts)
     sizes = {"embedding_dim": 8, "units": 8, "copies": 3, **(model or {})}
-    made = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
-    return Summarization(with_normal_weights(made), tokenizer, **task)
+    untrained_model = models.from_preset(preset, vocabulary_size=tokenizer.vocabulary_size, **sizes)
+    return Summarization(with_normal_weights(untrained_model), tokenizer, **task)

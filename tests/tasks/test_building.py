@@ -31,19 +31,19 @@ def recipe(shared: bool, **model: object) -> Recipe:
     return Recipe(tokenizer=options, model={**TINY, **model})
 
 
-def test_both_sides_have_one_vocabulary_where_it_is_shared() -> None:
+def test_shared_vocabulary() -> None:
     task = build_task(recipe(True, tie="all"), PAIRS)
     text = "ein Hund, two dogs"
     assert task.source_tokenizer.encode([text]) == task.target_tokenizer.encode([text])
     assert task.model.source_embedding is task.model.target_embedding
 
 
-def test_two_vocabularies_are_not_tied() -> None:
+def test_tying_of_separate_vocabularies_raises() -> None:
     with pytest.raises(ValueError, match="model: tie='all' requires one vocabulary"):
         build_task(recipe(False, tie="all"), PAIRS)
 
 
-def test_options_of_layers_are_merged_into_the_presets() -> None:
+def test_nested_options_are_merged_into_the_preset() -> None:
     base = {"preset": "transformer_base", "layer": {"activation": "gelu"}}
     settings = build_task(recipe(False, **base), PAIRS).model.settings
     assert settings["layer"] == {"norm_first": False, "activation": "gelu"}
@@ -65,7 +65,7 @@ def summarization(data: TextPairCorpus | None = None, **model: object) -> Recipe
     return recipe_of("summarization", preset, data, TokenizerOptions(), **model)
 
 
-def test_a_summarizer_has_one_vocabulary_of_both_sides_and_may_copy() -> None:
+def test_summarizer_shares_one_vocabulary_and_can_copy() -> None:
     task = build_task(summarization(copies=5), REPORTS)
     assert task.tokenizer.kind == "word"
     words = ["▁a", "▁fire", "▁in", "▁no", "▁none", "▁Tromak"]
@@ -79,7 +79,7 @@ def test_a_summarizer_has_one_vocabulary_of_both_sides_and_may_copy() -> None:
     assert settings["coverage"] == {"from_step": 7, "weight": 1.0}
 
 
-def test_a_model_that_sums_up_nothing_is_refused() -> None:
+def test_model_that_cannot_summarize_raises() -> None:
     gpt = {"preset": "gpt_tiny", "num_layers": 1}
     with pytest.raises(
         ValueError, match=r"model\.preset=gpt_tiny: model must be a models.CopyingMixin"
@@ -87,7 +87,7 @@ def test_a_model_that_sums_up_nothing_is_refused() -> None:
         build_task(summarization(**gpt), REPORTS)
 
 
-def test_a_translation_has_no_source_to_cut() -> None:
+def test_truncate_source_is_unknown_to_translation() -> None:
     with pytest.raises(ValueError, match=r"data\.truncate_source=true: task translation has no "):
         Recipe(data=Dates(truncate_source=True))
 
@@ -99,7 +99,7 @@ def captioning(preset: str = "show_attend_tell_small", **model: object) -> Recip
 
 
 @pytest.mark.full
-def test_a_captioner_has_the_words_of_its_captions_and_the_limits_of_its_data() -> None:
+def test_captioner_has_vocabulary_and_limits_of_its_data() -> None:
     data = captioned(2, captions=[("A dog", "a dog runs"), ("two cats",)])
     task = build_task(captioning(attention={"kind": "hard"}), data)
     assert sorted(task.tokenizer.vocabulary[4:]) == ["▁a", "▁dog"]
@@ -116,13 +116,13 @@ def language_model(preset: str = "gpt_tiny", **model: object) -> Recipe:
     return recipe_of("language_modeling", preset, data, num_layers=1, **model)
 
 
-def test_a_language_model_has_one_vocabulary_and_the_limit_of_its_data() -> None:
+def test_language_model_has_vocabulary_and_limit_of_its_data() -> None:
     task = build_task(language_model(max_length=40), LINES)
     assert task.model.settings["vocabulary_size"] == task.tokenizer.vocabulary_size == 4 + 4
     assert (task.max_length, task.longest) == (30, 30)
 
 
-def test_a_model_that_does_not_write_on_is_refused() -> None:
+def test_model_that_is_no_language_model_raises() -> None:
     with pytest.raises(ValueError, match="vocabulary_size: determined by the data"):
         build_task(language_model(vocabulary_size=9), LINES)
     with pytest.raises(ValueError, match="Transformer has no argument 'vocabulary_size'"):
@@ -131,7 +131,7 @@ def test_a_model_that_does_not_write_on_is_refused() -> None:
         build_task(language_model(max_length=20), LINES).make_batches(LINES, 2, 1)
 
 
-def test_a_masked_language_model_reads_the_mask_too() -> None:
+def test_vocabulary_of_a_masked_language_model_includes_the_mask() -> None:
     data = DateLines(max_length=30)
     recipe = recipe_of("masked_language_modeling", "bert_tiny", data, num_layers=1)
     task = build_task(recipe, LINES)
@@ -158,7 +158,7 @@ def tagging(model: dict[str, Any] | None = None, **tokenizer: Any) -> Recipe:
     )
 
 
-def test_a_tagger_has_the_words_the_characters_and_the_tags_of_its_data() -> None:
+def test_tagger_has_vocabulary_characters_and_tags_of_its_data() -> None:
     task = build_task(tagging(), SENTENCES)
     assert task.tokenizer.kind == "whitespace"
     assert task.tokenizer.vocabulary[4:] == ["▁Ida", "▁a", "▁lamp", "▁saw"]
@@ -169,7 +169,7 @@ def test_a_tagger_has_the_words_the_characters_and_the_tags_of_its_data() -> Non
     assert (task.scheme, task.max_length) == ("BIO", 9)
 
 
-def test_what_may_be_a_list_may_be_one_in_a_recipe() -> None:
+def test_list_arguments_accept_a_single_value_in_a_recipe() -> None:
     task = build_task(tagging({"units": [4, 6]}), SENTENCES)
     assert [encoder.units for encoder in task.model.encoders] == [4, 6]
     with pytest.raises(ValueError, match=r"model\.units: expected int, got 'wide'"):
@@ -178,7 +178,7 @@ def test_what_may_be_a_list_may_be_one_in_a_recipe() -> None:
         build_task(tagging({"embedding_dim": [4]}), SENTENCES)
 
 
-def test_words_of_a_tagger_that_are_rare_are_unknown() -> None:
+def test_rare_words_of_a_tagger_are_unknown() -> None:
     task = build_task(tagging(min_count=2, lowercase=True), SENTENCES)
     assert task.tokenizer.vocabulary[4:] == ["▁ida"]
     with pytest.raises(
@@ -187,14 +187,14 @@ def test_words_of_a_tagger_that_are_rare_are_unknown() -> None:
         build_task(tagging({"characters": None}, kind="subword", min_count=2), SENTENCES)
 
 
-def test_a_tagger_without_characters_takes_any_tokenizer() -> None:
+def test_tagger_without_characters_accepts_any_tokenizer() -> None:
     task = build_task(tagging({"characters": None}, kind="subword"), SENTENCES)
     assert (task.characters, task.tokenizer.kind) == (None, "subword")
     with pytest.raises(ValueError, match="got subword instead of whitespace"):
         build_task(tagging(kind="subword"), SENTENCES)
 
 
-def test_words_begin_with_vectors_of_a_file(
+def test_word_vectors_are_read_from_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "vectors.txt"
@@ -206,10 +206,10 @@ def test_words_begin_with_vectors_of_a_file(
     assert f"{path}: vectors of 1 of 8 tokens" in capsys.readouterr().out
 
 
-def test_what_the_data_decide_of_a_tagger_is_refused() -> None:
-    given = {"characters": {**SMALL, "vocabulary_size": 9}}
+def test_tagger_arguments_determined_by_the_data_raise() -> None:
+    options = {"characters": {**SMALL, "vocabulary_size": 9}}
     with pytest.raises(ValueError, match=r"characters\.vocabulary_size: determined by the data"):
-        build_task(tagging(given), SENTENCES)
+        build_task(tagging(options), SENTENCES)
     with pytest.raises(ValueError, match=r"model\.tags: determined by the data"):
         build_task(tagging({"tags": ["O"]}), SENTENCES)
     broken = TaggedSentences([("a",)], [("I-ORG",)], "here")
@@ -217,7 +217,7 @@ def test_what_the_data_decide_of_a_tagger_is_refused() -> None:
         build_task(tagging({"head": {"kind": "crf", "tag_scheme": "BIO"}}), broken)
 
 
-def test_a_berts_preset_makes_a_tagger_around_it() -> None:
+def test_preset_of_bert_builds_a_tagger() -> None:
     small = {"num_layers": 1, "num_heads": 2, "max_length": 6, "dropout": 0.0}
     recipe = tagging(kind="character", lowercase=True)
     recipe.model = {"preset": "bert_tiny", "embedding_dim": 4, "units": 4, **small}

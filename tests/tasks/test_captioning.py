@@ -1,4 +1,4 @@
-"""Images in, captions out: where each word looked, limits, figures, files."""
+"""Captioning: attention over the image, limits, batches and evaluation."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ IMAGES = [picture(seed) for seed in range(5)]
 
 
 @functools.cache
-def captioner(look: str = "soft") -> Captioning:
-    return untrained(look=look, search=SearchOptions(beam_width=2, n_best=2))
+def captioner(attention: str = "soft") -> Captioning:
+    return untrained(attention=attention, search=SearchOptions(beam_width=2, n_best=2))
 
 
 def assert_same(one: Caption, other: Caption) -> None:
@@ -31,11 +31,11 @@ def assert_same(one: Caption, other: Caption) -> None:
     np.testing.assert_array_equal(one.image, other.image)
 
 
-def test_paths_bytes_and_arrays_are_the_same(tmp_path: Path) -> None:
+def test_paths_bytes_and_arrays_give_equal_captions(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(encoded(IMAGES[0]))
-    given = [IMAGES[0], path, str(path), path.read_bytes()]
-    first, *others = captioner().predict(given, batch_size=4)
+    images = [IMAGES[0], path, str(path), path.read_bytes()]
+    first, *others = captioner().predict(images, batch_size=4)
     np.testing.assert_array_equal(first.image, read_image(IMAGES[0], SIDE))
     for other in others:
         assert_same(first, other)
@@ -44,7 +44,7 @@ def test_paths_bytes_and_arrays_are_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_every_word_says_where_it_looked() -> None:
+def test_attention_and_scores_of_words() -> None:
     for answer in captioner().predict(IMAGES, min_length=3):
         assert len(answer.alternatives) == 1
         assert answer.score >= answer.alternatives[0].score
@@ -59,8 +59,8 @@ def test_every_word_says_where_it_looked() -> None:
 
 
 @pytest.mark.full
-def test_looks_lie_as_the_grid_does() -> None:
-    """The first look again, by the layers, over a grid that is wider than it is high."""
+def test_attention_has_the_shape_of_the_feature_grid() -> None:
+    """The first attention step equals that of the layers, for a grid wider than high."""
     task = captioner()
     image = read_image(IMAGES[0], (8, 24))
     result = task.model.compiled_search(image[None], SearchOptions(max_length=3))
@@ -68,20 +68,20 @@ def test_looks_lie_as_the_grid_does() -> None:
     model = task.model
     encoded = model.encode(image[None], training=False)
     trace = model.start_decoding(image[None], 1, 4)
-    looked = trace.step(np.array([[2]]), trace.state).attention
+    expected = trace.step(np.array([[2]]), trace.state).attention
     assert answer.attention.shape[1:] == encoded.memory.shape[1:3] == (2, 6)
-    np.testing.assert_allclose(answer.attention[0].ravel(), np.ravel(looked), atol=1e-5)
+    np.testing.assert_allclose(answer.attention[0].ravel(), np.ravel(expected), atol=1e-5)
 
 
 @pytest.mark.full
-def test_who_looks_at_no_place_shows_none() -> None:
+def test_pooled_baseline_has_no_attention() -> None:
     answer = captioner("pooled").predict(IMAGES[:1])[0]
     assert answer.attention is None
     assert answer.alternatives[0].attention is None
     assert answer.tokens
 
 
-def test_a_caption_is_limited_without_being_asked() -> None:
+def test_default_max_length() -> None:
     task = captioner()
     assert task.search_options().max_length == 8
     assert task.search_options(max_length=4).max_length == 4
@@ -101,11 +101,11 @@ IMAGE = IMAGES[0]
     ([IMAGE], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
     ([IMAGE], {"max_length_ratio": 1.0}, "an image has no length; give max_length"),
 )
-def test_bad_input(images: Any, options: Any) -> None:
+def test_invalid_input_raises(images: Any, options: Any) -> None:
     captioner().predict(images, **options)
 
 
-def test_sources_are_checked_by_their_places(tmp_path: Path) -> None:
+def test_invalid_sources_are_located(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(encoded(IMAGE))
     captioner().check_sources([str(path)], ["in.txt:1"])
@@ -120,7 +120,7 @@ def test_sources_are_checked_by_their_places(tmp_path: Path) -> None:
         captioner().check_sources(["no.png"])
 
 
-def test_what_cannot_be_a_task() -> None:
+def test_unsuitable_models_and_tokenizers_raise() -> None:
     tokenizer = train_tokenizer("whitespace", KNOWN)
     model = models.from_preset("gpt_tiny", vocabulary_size=20, units=8, num_heads=2, num_layers=1)
     with pytest.raises(ValueError, match=r"model must be a models.Captioner, such as .*, got GPT"):
@@ -133,18 +133,18 @@ def test_what_cannot_be_a_task() -> None:
         Captioning(grids, train_tokenizer("whitespace", ["a a"]))
 
 
-def test_batches_have_each_caption_beside_its_image_and_leave_long_ones_out() -> None:
+def test_batches_pair_captions_with_images_and_drop_long_captions() -> None:
     long = " ".join(["dogs"] * 8)  # with its end token one over the limit
     examples = captioned(3, captions=[("a ball", "two dogs run"), (long,), (long, "a dog")])
     batches = captioner().make_batches(examples, 2, seed=1)
     assert len(batches) == 3
-    found = {}
+    image_of_caption = {}
     for row in range(3):
         batch, labels = batches.batch(np.array([row]))
         (image,) = (n for n, one in enumerate(examples.images) if (batch["image"][0] == one).all())
-        found[captioner().tokenizer.decode(labels[0])] = image
+        image_of_caption[captioner().tokenizer.decode(labels[0])] = image
         assert batch["target"][0, 0] == 2
-    assert found == {"a ball": 0, "two dogs run": 0, "a dog": 2}
+    assert image_of_caption == {"a ball": 0, "two dogs run": 0, "a dog": 2}
     assert sorted(batches.examples(0) + batches.examples(1)) == [1, 1, 3]
     kept = captioner().filter_by_length(examples)
     assert kept.names == ["0.png", "2.png"]
@@ -157,10 +157,10 @@ def test_batches_have_each_caption_beside_its_image_and_leave_long_ones_out() ->
 def test_evaluate_agrees_with_predict() -> None:
     examples = captioned()
     answers = captioner().predict(list(examples.images))
-    said = [("x", answers[0].text.upper()), ("x",), ("x  y",), (f" {answers[3].text} ",)]
+    references = [("x", answers[0].text.upper()), ("x",), ("x  y",), (f" {answers[3].text} ",)]
     box = {answers[0].tokens[0]: (0.0, 0.0, 1 / 3, 2 / 3)}
     boxes = [box, {}, {}, {"nothing": (0.0, 0.0, 1.0, 1.0)}]
-    report = captioner().evaluate(replace(examples, captions=said, boxes=boxes))
+    report = captioner().evaluate(replace(examples, captions=references, boxes=boxes))
     assert report["exact_match"] == 50
     assert report["images"] == 4
     assert report["truncated"] == sum(answer.truncated for answer in answers)
@@ -176,7 +176,7 @@ def test_evaluate_agrees_with_predict() -> None:
 
 
 @pytest.mark.full
-def test_looks_are_not_measured_of_who_has_none() -> None:
+def test_no_attention_metrics_without_attention() -> None:
     report = captioner("pooled").evaluate(captioned(2, boxes=[{}, {}]))
     assert "mass_in_boxes" not in report
     assert report["bleu1"] > 0

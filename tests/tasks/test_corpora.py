@@ -1,4 +1,4 @@
-"""Each kind of corpus reads its splits, and says what it misses."""
+"""Corpora: splits, formats, limits and errors for missing files or names."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def corpus(kind: str, **options: object) -> Corpus:
     ],
 )
 def test_sizes_and_splits(kind: str, column: str, option: str) -> None:
-    made = corpus(kind, size=30, validation_size=7, test_size=5, **{option: 1})
-    splits = {split: made.read(split) for split in made.splits}
+    instance = corpus(kind, size=30, validation_size=7, test_size=5, **{option: 1})
+    splits = {split: instance.read(split) for split in instance.splits}
     sizes = {"train": 30, "validation": 7, "test": 5, "long": 5}
     unseen = {"unseen": 5} if kind == "reports" else {}
     assert {split: len(examples) for split, examples in splits.items()} == sizes | unseen
@@ -87,12 +87,12 @@ def test_parallel(tmp_path: Path) -> None:
         for kind in ("conll", "jsonl", "text", "tsv")
     ),
 )
-def test_a_missing_file_or_name_is_named(kind: str) -> None:
+def test_missing_file_or_name_raises(kind: str) -> None:
     corpus(kind).read("test")
 
 
 @pytest.mark.parametrize("kind", CORPORA)
-def test_unknown_split(kind: str) -> None:
+def test_unknown_split_raises(kind: str) -> None:
     with pytest.raises(ValueError, match="unknown split; did you mean 'train'"):
         corpus(kind).read("trian")
 
@@ -147,7 +147,7 @@ def test_conll2003(tfds: Any, tmp_path: Path) -> None:
     assert found.locations() == ["conll2003 dev:1", "conll2003 dev:3"]
 
 
-def test_a_set_with_a_bad_row(tfds: Any, tmp_path: Path) -> None:
+def test_dataset_with_an_invalid_row(tfds: Any, tmp_path: Path) -> None:
     rows = {"dialogue": ["", "A: hi\nB: no"], "summary": ["none", "B is not there"]}
     options = {"name": "samsum", "source": "dialogue", "target": "summary"}
     with tfds.testing.mock_data(as_dataset_fn=make_mock_dataset(rows)):
@@ -164,14 +164,14 @@ def test_examples_fit_the_task() -> None:
 
 
 @pytest.mark.parametrize("kind", CORPORA)
-def test_limits_are_at_least_one(kind: str) -> None:
+def test_limits_below_one_raise(kind: str) -> None:
     for name in CORPORA[kind].limits:
         with pytest.raises(ValueError, match=f"data.{name} must be at least 1, got 0"):
             corpus(kind, **{name: 0})
 
 
 @pytest.mark.parametrize("task", TASKS.names())
-def test_examples_have_what_the_training_loop_reads(task: str) -> None:
+def test_examples_have_the_attributes_that_training_needs(task: str) -> None:
     """All tasks have a generated corpus, except for those of other tests."""
     corpora = TASKS.get(task).corpora
     kinds = [kind for name in corpora.names() if (kind := corpora.get(name)).generated]

@@ -33,7 +33,7 @@ def install(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_command_takes_an_installed_task(tmp_path: Path) -> None:
+def test_every_command_accepts_an_installed_task(tmp_path: Path) -> None:
     install(tmp_path / "installed")
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     (tmp_path / "texts").write_text("aab\nabbb\n")
@@ -60,7 +60,7 @@ def test_every_command_takes_an_installed_task(tmp_path: Path) -> None:
     assert [text.decode() for text in texts] == predictions.split()
 
 
-def test_an_entry_point_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_entry_point_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("letters", "no_such_module", base.ENTRY_POINTS)
     monkeypatch.setattr(base, "entry_points", lambda group: [point])
     registry = base.TaskRegistry("task")

@@ -1,4 +1,4 @@
-"""What images are of, told from glimpses."""
+"""Classification of images from glimpses."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def images(count: int = 5, channels: int = 1, seed: int = 0) -> np.ndarray:
 
 
 def examples(**changes: Any) -> LabelledImages:
-    given = {
+    fields = {
         "images": images(),
         "labels": np.array([0, 2, 1, 0, 2], "int32"),
         "classes": CLASSES,
         "names": list("abcde"),
         "origin": "a test",
     }
-    return LabelledImages(**{**given, **changes})
+    return LabelledImages(**{**fields, **changes})
 
 
 def test_fields_of_a_prediction() -> None:
@@ -52,7 +52,7 @@ def test_fields_of_a_prediction() -> None:
         np.testing.assert_array_equal(answer.image, image)
 
 
-def test_colours_become_grey_where_the_model_sees_none(tmp_path: Path) -> None:
+def test_colour_images_become_grey_for_a_greyscale_model(tmp_path: Path) -> None:
     task = task_of()
     Image.new("RGB", (12, 12), (200, 100, 0)).save(tmp_path / "a.png")
     (answer,) = task.predict([tmp_path / "a.png"])
@@ -77,10 +77,11 @@ def test_batches_and_loss() -> None:
 
 
 def test_evaluate_agrees_with_predict() -> None:
-    task, given = task_of(), examples()
-    said = [answer.text for answer in task.predict(list(given.images))]
-    right = np.mean([one == CLASSES[label] for one, label in zip(said, given.labels, strict=True)])
-    report = task.evaluate(given)
+    task, corpus = task_of(), examples()
+    predictions = [answer.text for answer in task.predict(list(corpus.images))]
+    classes = [CLASSES[label] for label in corpus.labels]
+    right = np.mean([one == name for one, name in zip(predictions, classes, strict=True)])
+    report = task.evaluate(corpus)
     assert report["images"] == 5
     assert report["accuracy"] == pytest.approx(100 * right)
     assert report["error"] == pytest.approx(100 - 100 * right)
@@ -106,5 +107,5 @@ def test_evaluate_agrees_with_predict() -> None:
         r"^model must be a models\.RecurrentAttentionModel, got RNNSearch",
     ),
 )
-def test_bad_input(call: Any) -> None:
+def test_invalid_input_raises(call: Any) -> None:
     call(task_of())

@@ -1,4 +1,4 @@
-"""Corpora of images read their splits, resized, and say what they miss."""
+"""Image corpora: splits, resizing, and errors for missing files."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ def test_scenes_sizes_and_splits() -> None:
     sizes = {split: len(corpus) for split, corpus in found.items()}
     assert sizes == {"train": 5, "validation": 3, "test": 2, "unseen": 2}
     for split, corpus in found.items():
-        whole = generate_scenes(len(corpus), split, 4)
-        assert corpus.boxes == whole.boxes
-        told = [{*captions} for captions in corpus.captions]
+        full = generate_scenes(len(corpus), split, 4)
+        assert corpus.boxes == full.boxes
+        caption_sets = [{*captions} for captions in corpus.captions]
         if split == "train":
-            assert [len(part) for part in told] == [min(4, len(known)) for known in whole.captions]
-            assert all(a <= {*b} for a, b in zip(told, whole.captions, strict=True))
+            sizes = [min(4, len(all_captions)) for all_captions in full.captions]
+            assert [len(part) for part in caption_sets] == sizes
+            assert all(a <= {*b} for a, b in zip(caption_sets, full.captions, strict=True))
         else:
-            assert corpus.captions == whole.captions
-        expected = [read_image(image, 32) for image in whole.images]
+            assert corpus.captions == full.captions
+        expected = [read_image(image, 32) for image in full.images]
         np.testing.assert_array_equal(corpus.images, expected)
 
 
-def test_pictures_of_so_many_things_with_so_many_captions() -> None:
-    """All captions where fewer are there than wanted."""
+def test_numbers_of_things_and_captions() -> None:
+    """An image with fewer captions keeps all of them."""
     scenes = Scenes(
         size=9, validation_size=1, test_size=4, min_things=1, max_things=2, max_captions=3
     )
@@ -51,7 +52,7 @@ def test_pictures_of_so_many_things_with_so_many_captions() -> None:
 
 
 def test_captions_of_a_folder_and_of_a_zip(tmp_path: Path) -> None:
-    """Images are where their captions are, if no other place is named."""
+    """By default, images are in the folder of the captions."""
     (tmp_path / "train").mkdir()
     raw = {"a.png": encoded(picture(1)), "b.jpg": encoded(picture(2), "JPEG")}
     with zipfile.ZipFile(tmp_path / "test.zip", "w") as archive:
@@ -84,8 +85,8 @@ def test_coco(tmp_path: Path) -> None:
     notes = [{"image_id": 7, "caption": text} for text in ("a dog", "two dogs")]
     content = {"images": [{"id": 7, "file_name": "a.png"}], "annotations": notes}
     (tmp_path / "dev.json").write_text(json.dumps(content))
-    places = {"validation": "dev.json", "validation_images": "images"}
-    corpus = Coco(**{name: str(tmp_path / place) for name, place in places.items()})
+    paths = {"validation": "dev.json", "validation_images": "images"}
+    corpus = Coco(**{name: str(tmp_path / place) for name, place in paths.items()})
     found = corpus.read("validation")
     assert found.captions == [("a dog", "two dogs")]
     assert found.images.shape == (1, 224, 224, 3)
@@ -112,15 +113,15 @@ def test_captioning_reads_captions() -> None:
             Recipe(data=corpus)
 
 
-def test_copies_of_training_are_scattered_elsewhere() -> None:
+def test_copies_of_training_images_have_other_positions() -> None:
     sizes = {"size": 3, "validation_size": 2, "image_size": 40, "scattered": "translated"}
     one, three = (GeneratedDigits(**sizes, copies=n) for n in (1, 3))
     corpus = three.read("train")
     assert (corpus.images.shape, corpus.names) == ((9, 40, 40, 1), ["1", "2", "3"] * 3)
     np.testing.assert_array_equal(corpus.labels, np.tile(one.read("train").labels, 3))
-    shown = corpus.images[::3].astype("int64")  # the first one, wherever it is
-    assert len(set(shown.sum((1, 2, 3)).tolist())) == 1
-    assert len({image.tobytes() for image in shown}) == 3
+    copies = corpus.images[::3].astype("int64")  # copies of the first image
+    assert len(set(copies.sum((1, 2, 3)).tolist())) == 1
+    assert len({image.tobytes() for image in copies}) == 3
     np.testing.assert_array_equal(three.read("validation").images, one.read("validation").images)
     with pytest.raises(ValueError, match="copies=2: copies are identical with scattered=nowhere"):
         GeneratedDigits(copies=2)
@@ -152,7 +153,7 @@ def test_digits_are_scattered() -> None:
 
 
 def digit_files(path: Path) -> Path:
-    """Ten images in a folder for each class."""
+    """Write ten images in a folder for each class."""
     digits = GeneratedDigits(size=10).read("train")
     for number, (image, label) in enumerate(zip(digits.images, digits.labels, strict=True)):
         (path / str(label)).mkdir(exist_ok=True)
@@ -160,7 +161,7 @@ def digit_files(path: Path) -> Path:
     return path
 
 
-def test_folders_of_digits_are_scattered_as_large_as_they_are(tmp_path: Path) -> None:
+def test_digits_from_folders_are_scattered_at_their_size(tmp_path: Path) -> None:
     options = {"train": str(digit_files(tmp_path)), "image_size": 60}
     plain = ClassFolders(**options | {"image_size": 28}).read("train")
     moved = ClassFolders(**options, scattered="translated", copies=2).read("train")
@@ -174,9 +175,11 @@ def test_classes_tfds(tfds: Any, tmp_path: Path) -> None:
     rows = [(4, 4), (4, 0), (5, 3)]
 
     def images(builder: Any, *given: Any, **named: Any) -> Any:
-        made = {"image": [np.ones((*size, 1), np.uint8) for size in rows], "label": [3, 1, 2]}
+        columns = {"image": [np.ones((*size, 1), np.uint8) for size in rows], "label": [3, 1, 2]}
         signature = {name: tf.TensorSpec(None, kind) for name, kind in KINDS.items()}
-        parts = [dict(zip(made, row, strict=True)) for row in zip(*made.values(), strict=True)]
+        parts = [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ]
         return tf.data.Dataset.from_generator(lambda: iter(parts), output_signature=signature)
 
     with tfds.testing.mock_data(as_dataset_fn=images):
@@ -187,7 +190,7 @@ def test_classes_tfds(tfds: Any, tmp_path: Path) -> None:
     assert (found.images.shape, found.labels.tolist(), found.skipped) == ((2, 6, 6, 1), [3, 2], 1)
 
 
-def test_the_last_arrays_may_be_held_out(tmp_path: Path) -> None:
+def test_last_arrays_can_be_held_out(tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (5, 4, 4), np.uint8)
     np.savez(tmp_path / "all.npz", x_train=images, y_train=np.arange(5))
     corpus = Arrays(train=str(tmp_path / "all.npz"), image_size=4, held_out=2)
@@ -197,8 +200,8 @@ def test_the_last_arrays_may_be_held_out(tmp_path: Path) -> None:
         "validation": [3, 4],
     }
     np.testing.assert_array_equal(found["validation"].images[..., 0], images[3:])
-    told = {split: one.origin.partition("all.npz")[2] for split, one in found.items()}
-    assert told == {"train": ", images 1 to 3", "validation": ", images 4 to 5"}
+    origins = {split: one.origin.partition("all.npz")[2] for split, one in found.items()}
+    assert origins == {"train": ", images 1 to 3", "validation": ", images 4 to 5"}
     corpus.held_out = 5
     with pytest.raises(ValueError, match=r"held_out must be .* got 5 of 5 images of data\.train"):
         corpus.read("train")

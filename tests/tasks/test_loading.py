@@ -1,4 +1,4 @@
-"""`load` finds a task in a run, an entry of the zoo or on the hub, and says when there is none."""
+"""`load` finds a task in a run folder, the zoo or the hub, or raises."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_run_and_checkpoint_folders() -> None:
     assert tasks.find_task_folder(run) == best
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_never_loaded(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_skipped_and_never_loaded(tmp_path: Path) -> None:
     run = copy_of_small_run(tmp_path)
     last, before = (run / "checkpoints" / f"step-{step:08d}" for step in (40, 20))
     weights = last / "model" / "model.weights.h5"
@@ -41,7 +41,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_never_loaded(tmp_path: Path) ->
         tasks.load(before)
 
 
-def test_no_run(tmp_path: Path) -> None:
+def test_folder_without_a_task_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere: no such folder; train a model"):
         tasks.load(tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"not a run folder .*; pass one that"):
@@ -55,13 +55,13 @@ def test_no_run(tmp_path: Path) -> None:
         tasks.load(tmp_path)
 
 
-def test_task_of_another_kind(tmp_path: Path) -> None:
+def test_unknown_task_raises(tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text('{"task": "translate"}')
     with pytest.raises(ValueError, match="unknown task 'translate'; did you mean 'translation'"):
         tasks.load(tmp_path)
 
 
-def test_task_file_of_a_newer_version(tmp_path: Path) -> None:
+def test_task_file_of_a_newer_version_raises(tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text('{"format_version": 2, "task": "translation"}')
     with pytest.raises(ValueError, match=r"task\.json has format_version 2, .* reads up to 1"):
         tasks.load(tmp_path)

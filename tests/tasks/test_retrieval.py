@@ -1,4 +1,4 @@
-"""Texts and images that find each other: the answers, the figures, the files and the training."""
+"""Retrieval: predictions, recall, batches and training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TASK = untrained()
 INDEX = TASK.build_index(SCENES)
 
 
-def test_an_index_holds_images_and_names(tmp_path: Path) -> None:
+def test_index_has_images_names_and_regions(tmp_path: Path) -> None:
     import tensorflow as tf
 
     assert (len(INDEX), INDEX.names) == (4, tuple(SCENES.names))
@@ -36,19 +36,20 @@ def test_an_index_holds_images_and_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
-def test_a_text_finds_the_images_that_are_most_like_it(direction: str) -> None:
+def test_predict_returns_the_most_similar_images(direction: str) -> None:
     task = untrained(direction=direction)
     index = task.build_index(SCENES)
     texts = [TEXTS[3], "a green"]
-    alike = task.similarities(index, texts)
-    assert alike.shape == (4, 2)
+    similarities = task.similarities(index, texts)
+    assert similarities.shape == (4, 2)
     answers = task.predict(texts, index=index, n_best=2, batch_size=1)
     for column, answer in enumerate(answers):
-        found = [answer, *answer.alternatives]
-        best = np.argsort(-alike[:, column])[:2]
-        assert [one.number for one in found] == best.tolist()
-        np.testing.assert_allclose([one.score for one in found], alike[best, column], atol=1e-6)
-        for one in found:
+        results = [answer, *answer.alternatives]
+        best = np.argsort(-similarities[:, column])[:2]
+        assert [one.number for one in results] == best.tolist()
+        scores = [one.score for one in results]
+        np.testing.assert_allclose(scores, similarities[best, column], atol=1e-6)
+        for one in results:
             assert one.text == SCENES.names[one.number]
             assert (one.source, one.source_tokens) == (texts[column], tuple(texts[column].split()))
             np.testing.assert_array_equal(one.image, SCENES.images[one.number])
@@ -58,7 +59,7 @@ def test_a_text_finds_the_images_that_are_most_like_it(direction: str) -> None:
         )
 
 
-def test_how_many_are_found() -> None:
+def test_number_of_results() -> None:
     (one,) = TASK.predict([TEXTS[0]], index=INDEX)
     assert one.alternatives == ()
     (many,) = TASK.predict([TEXTS[0]], index=INDEX, n_best=9)
@@ -70,23 +71,24 @@ def test_how_many_are_found() -> None:
     assert strange.unknown == (1,)
 
 
-def test_evaluate_is_recall_of_all_captions() -> None:
+def test_evaluate_computes_recall_of_all_captions() -> None:
     owners = np.repeat(np.arange(4), [len(texts) for texts in SCENES.captions])
-    want = az.metrics.recall_at_k(TASK.similarities(INDEX, TEXTS), owners)
+    expected = az.metrics.recall_at_k(TASK.similarities(INDEX, TEXTS), owners)
     report = TASK.evaluate(SCENES)
     assert (report["images"], report["texts"]) == (4, len(TEXTS))
-    assert report["image_recall1"] == want.image[1]
-    assert report["text_recall5"] == want.text[5]
-    assert report["recall_sum"] == pytest.approx(sum([*want.image.values(), *want.text.values()]))
-    assert report["text_median_rank"] == want.text_median_rank
+    assert report["image_recall1"] == expected.image[1]
+    assert report["text_recall5"] == expected.text[5]
+    recalls = [*expected.image.values(), *expected.text.values()]
+    assert report["recall_sum"] == pytest.approx(sum(recalls))
+    assert report["text_median_rank"] == expected.text_median_rank
     assert set(Retrieval.metric_names) < set(report)
     assert 0 < report["mass_in_boxes"] < 1
     assert 0 < report["area_of_boxes"] < 1
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
-def test_looks_that_are_spread_evenly_have_the_mass_of_the_area(direction: str) -> None:
-    """Regions of no bias and kernel are 0, and so nothing is liker than anything else."""
+def test_uniform_attention_has_the_mass_of_the_box_area(direction: str) -> None:
+    """With a zero kernel and bias, all regions are 0 and all similarities are equal."""
     task = untrained(direction=direction)
     task.model.input_projection.set_weights(
         [0 * weight for weight in task.model.input_projection.get_weights()]
@@ -114,10 +116,10 @@ def test_batches_and_limits() -> None:
 
 
 @pytest.mark.full
-def test_a_recipe_trains_it(tmp_path: Path) -> None:
-    """The corpora of captions are its own, it is judged by recall, and evaluate measures it."""
+def test_training_from_a_recipe(tmp_path: Path) -> None:
+    """The corpora are those of captioning, the monitor is the recall, and `evaluate` reports it."""
     assert Retrieval.corpora is Captioning.corpora
-    page = f"""
+    text = f"""
 task: retrieval
 run: {tmp_path / "run"}
 data: {{corpus: scenes, size: 12, validation_size: 4, test_size: 3, image_size: 16, min_things: 2,
@@ -128,7 +130,7 @@ model: {{preset: cross_attention_retriever_small, embedding_dim: 4, units: 4, dr
 training: {{steps: 2, batch_size: 8, evaluate_every: 2, monitor: recall_sum, learning_rate: 0.001}}
 """
     recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(page)
+    recipe.write_text(text)
     result = training.fit(recipe)
     assert result.step == 2
     assert isinstance(result.task, Retrieval)
@@ -168,6 +170,6 @@ training: {{steps: 2, batch_size: 8, evaluate_every: 2, monitor: recall_sum, lea
         "the tokenizer has 5 tokens, but the model's vocab",
     ),
 )
-def test_misuse(call: Any) -> None:
+def test_invalid_input_raises(call: Any) -> None:
     TASK.check_sources(["a"], ["stdin:1"])
     call()

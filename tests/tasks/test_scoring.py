@@ -1,4 +1,4 @@
-"""The report of an evaluation agrees with counting by hand."""
+"""Reports of evaluations equal those counted by hand."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_groups_add_up() -> None:
     assert second["exact_match"] == pytest.approx(100)
 
 
-def test_no_sentence() -> None:
+def test_empty_corpus() -> None:
     with pytest.raises(ValueError, match="at least one"):
         score_translations([], [], [])
 
 
-def test_summaries_are_scored_by_their_best_reference_and_beside_the_lead() -> None:
+def test_summaries_are_scored_by_the_best_reference_and_compared_with_the_lead() -> None:
     sources = ["All is well . Fire in Tromak hurts 12 .", "A storm comes . x y z x y z"]
     references = [("fire in Tromak hurts 12", "Tromak burns"), ("a storm comes",)]
     report = score_summaries(["Tromak burns", "x y z x y z"], references, sources)
@@ -47,7 +47,7 @@ def test_summaries_are_scored_by_their_best_reference_and_beside_the_lead() -> N
         score_summaries([], [], [])
 
 
-def test_summaries_without_capitals_are_compared_without() -> None:
+def test_lowercase_summaries_are_compared_in_lowercase() -> None:
     report = score_summaries(["fire in tromak"], [("Fire in Tromak",)], ["x"], cased=False)
     assert (report["exact_match"], report["rouge1"]) == (100, 100)
     assert not [name for name in report if name.startswith("facts")]

@@ -1,4 +1,4 @@
-"""Texts in, summaries out: copied words, where they came from, limits, figures, files."""
+"""Summarization: copied words and their origins, limits, evaluation and the commands."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def pairs(sources: list[str] = TEXTS, targets: list[str] | None = None) -> TextP
 
 
 def token(text: str) -> int:
-    """The id of the last token of a text."""
+    """Return the id of the last token of a text."""
     return int(summarizer().tokenizer.encode([text])[0][-1])
 
 
-def test_an_id_that_no_word_of_the_article_has_is_unknown() -> None:
+def test_copy_id_without_a_source_word_is_unknown() -> None:
     task = summarizer()
     size = task.tokenizer.vocabulary_size
     ids = {0: size, 1: size + 2}
@@ -56,8 +56,8 @@ def test_an_id_that_no_word_of_the_article_has_is_unknown() -> None:
 
 
 @pytest.mark.full
-def test_every_token_says_where_it_came_from() -> None:
-    seen = set()
+def test_attention_copy_probabilities_and_origins_of_tokens() -> None:
+    copied_cases = set()
     for text, answer in zip(TEXTS, summarizer().predict(TEXTS), strict=True):
         assert "".join(answer.source_tokens) == text.replace(" ", "")
         assert len(answer.alternatives) == 1
@@ -71,16 +71,16 @@ def test_every_token_says_where_it_came_from() -> None:
             for label, share, origin in zip(one.tokens, one.copied, one.origins, strict=True):
                 assert (origin >= 0) == (share >= 0.5)
                 assert origin < 0 or label in (one.source_tokens[origin], "<unk>")
-                seen.add(origin >= 0)
-    assert seen == {True, False}
+                copied_cases.add(origin >= 0)
+    assert copied_cases == {True, False}
 
 
 @pytest.mark.full
-def test_unknown_words_are_written_as_they_stand_in_the_source() -> None:
+def test_copied_words_are_spelled_as_in_the_source() -> None:
     task = summarizer()
     size = task.model.vocabulary_size
-    wanted = [size + 3, token("("), size + 2, size, 1, size + 1]
-    options = {"forced_tokens": dict(enumerate(wanted)), "max_length": 7}
+    forced_ids = [size + 3, token("("), size + 2, size, 1, size + 1]
+    options = {"forced_tokens": dict(enumerate(forced_ids)), "max_length": 7}
     (answer,) = task.predict(TEXTS[:1], **options)
     assert answer.tokens[:6] == ("Belvik", "(", "Nemo", "Tromak", "<unk>", "Sarno")
     assert answer.text.startswith("Belvik (Nemo Tromak <unk> Sarno")
@@ -91,10 +91,10 @@ def test_unknown_words_are_written_as_they_stand_in_the_source() -> None:
     assert [many.source_tokens[at] for at in many.unknown] == ["Tidur"]
 
 
-def test_without_copies_nothing_is_copied() -> None:
+def test_model_without_copies_copies_nothing() -> None:
     task = summarizer(copies=0)
-    given = {"forced_tokens": {0: 1, 1: 5}, "max_length": 4, "min_length": 4}
-    (answer,) = task.predict(TEXTS[:1], replace_unknown=True, **given)
+    options = {"forced_tokens": {0: 1, 1: 5}, "max_length": 4, "min_length": 4}
+    (answer,) = task.predict(TEXTS[:1], replace_unknown=True, **options)
     assert set(answer.copied) == {0.0}
     assert set(answer.origins) == {-1}
     assert answer.unknown == (3, 6, 8, 12)
@@ -105,7 +105,7 @@ def test_without_copies_nothing_is_copied() -> None:
 
 
 @pytest.mark.full
-def test_a_summary_is_limited_without_being_asked() -> None:
+def test_default_max_length() -> None:
     task = summarizer()
     assert task.search_options().max_length == 9
     assert task.search_options(max_length=4).max_length == 4
@@ -116,7 +116,7 @@ def test_a_summary_is_limited_without_being_asked() -> None:
 
 
 @pytest.mark.full
-def test_long_sources_are_cut_on_request_and_the_answer_says_so(
+def test_truncate_source_truncates_and_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     task = summarizer()
@@ -138,7 +138,7 @@ def test_long_sources_are_cut_on_request_and_the_answer_says_so(
 
 
 @pytest.mark.full
-def test_rules_hold_for_all_texts_and_no_ngram_comes_twice() -> None:
+def test_rules_and_no_repeat_ngram_apply_to_all_texts() -> None:
     task = summarizer()
     size = task.model.vocabulary_size
     for ids, texts in (((5, 6), TEXTS), ((size, size + 1), [TEXTS[0], TEXTS[2]])):
@@ -161,11 +161,11 @@ def test_rules_hold_for_all_texts_and_no_ngram_comes_twice() -> None:
         "min_length must be at most max_length, got min_length=10, max_length=9",
     ),
 )
-def test_bad_input(texts: Any, options: Any) -> None:
+def test_invalid_input_raises(texts: Any, options: Any) -> None:
     summarizer().predict(texts, **options)
 
 
-def test_what_cannot_be_a_task() -> None:
+def test_unsuitable_models_and_tokenizers_raise() -> None:
     tokenizer = train_tokenizer("word", KNOWN)
     model = models.from_preset("gpt_tiny", vocabulary_size=20, units=8, num_heads=2, num_layers=1)
     with pytest.raises(
@@ -176,7 +176,7 @@ def test_what_cannot_be_a_task() -> None:
         Summarization(summarizer().model, train_tokenizer("word", ["a b c"]))
 
 
-def test_batches_have_ids_of_unknown_words_and_leave_long_pairs_out() -> None:
+def test_batches_have_copy_ids_and_drop_long_pairs() -> None:
     task = summarizer()
     size, fire = task.model.vocabulary_size, token("fire")
     long = " ".join(["fire"] * 9)  # with its end token one over the limit
@@ -206,11 +206,12 @@ def test_evaluate_agrees_with_predict() -> None:
     assert report["rouge1"] >= 50
     assert report["sentences"] == 4
     assert report["truncated"] == sum(answer.truncated for answer in answers)
-    taken = [place >= 0 for answer in answers for place in answer.origins]
-    assert report["copied_tokens"] == pytest.approx(100 * np.mean(taken))
+    is_copied = [origin >= 0 for answer in answers for origin in answer.origins]
+    assert report["copied_tokens"] == pytest.approx(100 * np.mean(is_copied))
     assert set(task.metric_names) < report.keys()
-    several = TextPairs(TEXTS, ["x"] * 4, "here", references=[("x", a.text) for a in answers])
-    assert task.evaluate(several)["exact_match"] == 100
+    references = [("x", answer.text) for answer in answers]
+    with_references = TextPairs(TEXTS, ["x"] * 4, "here", references=references)
+    assert task.evaluate(with_references)["exact_match"] == 100
 
 
 def test_evaluate_counts_copied_tokens() -> None:
@@ -220,12 +221,12 @@ def test_evaluate_counts_copied_tokens() -> None:
     assert report["copied_tokens"] == 100
 
 
-def test_evaluate_names_the_pair_that_is_too_long() -> None:
+def test_evaluate_locates_a_pair_over_the_limit() -> None:
     with pytest.raises(ValueError, match="test pairs, pair 2: 51 tokens, the limit is 50"):
         summarizer().evaluate(pairs(["a", " ".join(["fire"] * 51)], ["x", "y"]))
 
 
-PAGE = """\
+RECIPE = """\
 task: summarization
 data: {corpus: reports, size: 400, validation_size: 16, test_size: 16, max_events: 1}
 tokenizer: {kind: whitespace, vocabulary_size: 600}
@@ -235,11 +236,11 @@ training: {steps: 60, evaluate_every: 60, batch_size: 16, learning_rate: 0.01}
 
 
 @pytest.mark.slow
-def test_reports_are_learnt_and_names_that_were_never_seen_are_copied(
+def test_training_on_reports_copies_unseen_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the commands of docs/summarization.md."""
-    (tmp_path / "small.yaml").write_text(PAGE)
+    """Runs the commands of docs/summarization.md."""
+    (tmp_path / "small.yaml").write_text(RECIPE)
     run = str(tmp_path / "run")
     assert main(["train", str(tmp_path / "small.yaml"), f"run={run}"]) == 0
     articles = generate_reports(2, "unseen", max_events=1).sources
@@ -255,11 +256,11 @@ def test_reports_are_learnt_and_names_that_were_never_seen_are_copied(
     for name in ("attention-1.png", "attention-2.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert main(evaluate) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     report = json.loads((tmp_path / "run" / "results.json").read_text())["evaluations"][0]
-    figures = report["metrics"]
-    assert figures["facts"] > 15  # no name or figure is in the vocabulary
-    assert figures["copied_tokens"] > 20
-    assert figures["rouge1"] > 30
-    assert ["facts", f"{figures['facts']:.4f}"] in [line.split() for line in shown.splitlines()]
-    assert "metric rouge1" in shown
+    metrics = report["metrics"]
+    assert metrics["facts"] > 15  # no name or number is in the vocabulary
+    assert metrics["copied_tokens"] > 20
+    assert metrics["rouge1"] > 30
+    assert ["facts", f"{metrics['facts']:.4f}"] in [line.split() for line in output.splitlines()]
+    assert "metric rouge1" in output

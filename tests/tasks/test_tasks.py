@@ -43,10 +43,12 @@ CASES = {
     ),
     "summarization": Case(test_summarization.summarizer, [*test_summarization.TEXTS, "no fire"]),
     "language_modeling": Case(
-        test_language_modeling.writer, [*test_language_modeling.TEXTS, "the cat"], {"max_length": 9}
+        test_language_modeling.make_task,
+        [*test_language_modeling.TEXTS, "the cat"],
+        {"max_length": 9},
     ),
     "masked_language_modeling": Case(
-        test_masked_language_modeling.teller,
+        test_masked_language_modeling.make_task,
         [*test_masked_language_modeling.MASKED, f"{' '.join(['cat'] * 12)} {MASK}"],
     ),
     "tagging": Case(
@@ -98,7 +100,7 @@ def test_predictions_keep_the_order_and_do_not_depend_on_the_batch(name: str) ->
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nothing_in_nothing_out(name: str) -> None:
+def test_no_inputs(name: str) -> None:
     make, _, options = CASES[name]
     assert make().predict([], **options) == []
 
@@ -106,7 +108,7 @@ def test_nothing_in_nothing_out(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["translation", "language_modeling", pytest.param("captioning", marks=pytest.mark.full)]
 )
-def test_rules_hold_for_all_inputs(name: str) -> None:
+def test_rules_apply_to_all_inputs(name: str) -> None:
     make, inputs, _ = CASES[name]
     task = make()
     tokenizer = task.target_tokenizer if name == "translation" else task.tokenizer
@@ -134,7 +136,7 @@ def test_results_as_json_values(name: str) -> None:
         np.testing.assert_allclose(content["attention"], result.attention, rtol=1e-6)
 
 
-def test_earlier_names_in_a_task_file_are_read(tmp_path: Path) -> None:
+def test_earlier_names_in_a_task_file_are_accepted(tmp_path: Path) -> None:
     task = CASES["summarization"].make()
     options = task.options | {"truncate_source": True}
     content = {"task": "summarization", "search": task.search.as_dict(), **options}
@@ -164,7 +166,7 @@ def test_save_and_load(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_damaged_task_file_is_refused(name: str, tmp_path: Path) -> None:
+def test_damaged_task_file_raises(name: str, tmp_path: Path) -> None:
     task = CASES[name].make()
     task.save(tmp_path)
     path = tmp_path / "task.json"

@@ -1,4 +1,4 @@
-"""Strings in, strings out: order, independence of the batch, limits, n-best, files."""
+"""Translation: attention, prefixes, rules, limits, n-best and evaluation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_attention_has_a_row_for_each_token_and_sums_to_one() -> None:
             np.testing.assert_allclose(one.attention.sum(-1), 1, atol=1e-5)
 
 
-def test_prefixes_begin_the_answers() -> None:
+def test_predictions_begin_with_the_prefixes() -> None:
     prefixes = ["ein Hund", "", "Katze Katze Katze", "der"]
     answers = translator().predict(SOURCES, prefixes=prefixes, max_length=4, beam_width=2)
     for prefix, answer in zip(prefixes, answers, strict=True):
@@ -47,7 +47,7 @@ def test_prefixes_begin_the_answers() -> None:
     assert answers[1].text == free.text
 
 
-def test_bad_prefixes_are_refused() -> None:
+def test_invalid_prefixes_raise() -> None:
     for wrong in (["one"], "four", [None] * 4):
         with pytest.raises(ValueError, match="prefixes must have one text for each of the 4 texts"):
             translator().predict(SOURCES, prefixes=wrong)
@@ -59,29 +59,29 @@ def test_bad_prefixes_are_refused() -> None:
         translator().predict(texts, prefixes=["der", "ein Hund sah"], max_length_ratio=1)
 
 
-def test_rules_that_differ_by_source_are_refused() -> None:
+def test_rules_that_differ_by_source_raise() -> None:
     size = translator().target_tokenizer.vocabulary_size
     with pytest.raises(ValueError, match="rules: AllowedTokens depends on the sources of a"):
         translator().predict(SOURCES, rules=[AllowedTokens(np.ones((4, size), bool))])
 
 
 @pytest.mark.full
-def test_few_shapes_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_is_compiled_for_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     task = untrained("rnnsearch_small", SOURCES, TARGETS)
     shapes = []
     search = task.model.compiled_search
 
-    def counted(source: np.ndarray, *rest: object, **given: object) -> object:
+    def record_shape(source: np.ndarray, *rest: object, **given: object) -> object:
         shapes.append(source.shape)
         return search(source, *rest, **given)
 
-    monkeypatch.setattr(task.model, "compiled_search", counted)
+    monkeypatch.setattr(task.model, "compiled_search", record_shape)
     task.predict([" ".join(["cat"] * length) for length in range(1, 17)] * 3, max_length=2)
     assert shapes == [(32, 8), (32, 16)]  # 24 texts in each, filled up to a power of two
 
 
 @pytest.mark.full
-def test_xla_answers_alike() -> None:
+def test_xla_gives_equal_predictions() -> None:
     options = {"beam_width": 3, "n_best": 2, "max_length": 5, "max_length_ratio": 2}
     answers, compiled = (translator().predict(SOURCES, jit=jit, **options) for jit in (False, True))
     for one, other in zip(answers, compiled, strict=True):
@@ -99,7 +99,7 @@ def test_n_best_is_ordered_and_distinct() -> None:
     assert all(not one.alternatives for one in answer.alternatives)
 
 
-def test_an_answer_without_an_end_is_marked_as_cut() -> None:
+def test_prediction_without_end_token_is_truncated() -> None:
     answers = translator().predict(SOURCES, beam_width=2, max_length=1)
     for answer in answers:
         assert answer.truncated is (len(answer.tokens) == 1)
@@ -129,7 +129,7 @@ def test_unknown_characters() -> None:
         "^prefix of source 0 has a token at position 2 but max_length is 2",
     ),
 )
-def test_bad_input(texts: Any, options: Any) -> None:
+def test_invalid_input_raises(texts: Any, options: Any) -> None:
     translator().predict(texts, **options)
 
 
@@ -145,12 +145,12 @@ def test_evaluate_agrees_with_predict() -> None:
     assert set(task.metric_names) < report.keys()
 
 
-def test_evaluate_names_the_pair_that_is_too_long() -> None:
+def test_evaluate_locates_a_pair_over_the_limit() -> None:
     with pytest.raises(ValueError, match="test pairs, pair 2: 21 tokens, the limit is 20"):
         translator().evaluate(pairs(["a", " ".join(["cat"] * 21)], ["x", "y"]))
 
 
-def test_batches_leave_long_pairs_out() -> None:
+def test_batches_drop_long_pairs() -> None:
     task = translator()
     long = " ".join(["Katze"] * 20)  # with its end token one over the limit
     assert len(task.make_batches(pairs(["a cat"] * 2, ["eine Katze", long]), 2, seed=1)) == 1
@@ -158,12 +158,12 @@ def test_batches_leave_long_pairs_out() -> None:
         task.make_batches(pairs(["a cat"], [long]), 2, seed=1)
 
 
-def test_a_model_without_attention_has_none_to_show() -> None:
+def test_model_without_attention_has_no_weights() -> None:
     (answer,) = translator("seq2seq_initial_small").predict(["a cat"])
     assert answer.attention is None
 
 
-def test_search_options_override_keeps_the_rest() -> None:
+def test_override_of_search_options_changes_nothing_else() -> None:
     options = SearchOptions(beam_width=3, length_penalty="gnmt")
     assert options.override(n_best=2) == SearchOptions(
         beam_width=3, n_best=2, length_penalty="gnmt"
@@ -171,7 +171,7 @@ def test_search_options_override_keeps_the_rest() -> None:
 
 
 @pytest.mark.full
-def test_the_word_most_looked_at_replaces_an_unknown_one() -> None:
+def test_word_with_the_largest_weight_replaces_an_unknown_word() -> None:
     options = {"forced_tokens": {0: 1, 2: 1}, "min_length": 4, "beam_width": 2, "n_best": 2}
     text = "a dog saw the cat"
     (plain,) = translator().predict([text], **options)
@@ -179,14 +179,16 @@ def test_the_word_most_looked_at_replaces_an_unknown_one() -> None:
     pairs = zip((plain, *plain.alternatives), (copied, *copied.alternatives), strict=True)
     for one, other in pairs:
         assert one.attention is not None
-        looked_at = [text.split()[place] for place in one.attention.argmax(-1)]
-        want = [looked_at[at] if at in (0, 2) else token for at, token in enumerate(one.tokens)]
+        most_attended = [text.split()[position] for position in one.attention.argmax(-1)]
+        expected = [
+            most_attended[at] if at in (0, 2) else token for at, token in enumerate(one.tokens)
+        ]
         assert one.tokens[0] == one.tokens[2] == "<unk>"
-        assert list(other.tokens) == want
-        assert other.text == " ".join(want)
+        assert list(other.tokens) == expected
+        assert other.text == " ".join(expected)
 
 
-def test_a_model_that_looks_nowhere_cannot_replace() -> None:
+def test_replace_unknown_needs_attention() -> None:
     with pytest.raises(
         ValueError, match=r"^replace_unknown needs attention, but step returns attention=None: s"
     ):

@@ -1,4 +1,4 @@
-"""Untrained translators: their answers are nonsense, and the same every time."""
+"""Translators with fixed random weights."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def untrained(
     vocabulary_size: int = 8000,
     **task: Any,
 ) -> Translation:
-    """A translator with the vocabularies of these texts, and normal weights.
+    """Return a translator with the vocabularies of these texts and normal random weights.
 
-    Sums of many of them are kept small: at the full size, an error of the last bit in a weight
-    comes out as another word.
+    The weights are scaled so that sums of many stay small: otherwise a rounding error in a weight
+    could change a predicted word.
     """
     source, target = (train_tokenizer(kind, texts, vocabulary_size) for texts in (sources, targets))
     few = {"num_layers": 2} if preset.startswith("transformer") else {}

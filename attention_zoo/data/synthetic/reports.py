@@ -5,17 +5,17 @@
 
 The summary has one sentence for each event that happened, in order of first mention ("voters of
 Nimun choose Klavon Drirok with 5310 votes . fire in Jorus hurts 4121 ."). Distractors describe
-events of the same kinds, with other names and figures, that are long past, only planned or not
-true. Some events are described in two sentences with others between them. Some contain a figure
-that turned out to be wrong. So neither the position nor single words identify the relevant
-sentences, and a report may contain several events of one kind.
+events of the same kinds, with other names and numbers, that are long past, planned or false. Some
+events are described by two sentences, which other sentences may separate. Some descriptions also
+contain a wrong number and its correction. So neither the position nor single words identify the
+relevant sentences, and a report may contain several events of one kind.
 
-In training, names and figures are common with probability 3/4, otherwise rare. A hundred are
-common: a small vocabulary contains them, and a model can learn to generate them. About 31,000 are
-rare: most are not in the vocabulary and have to be copied. `test` and `long` contain only common
-names and figures. `unseen` contains names and figures that never occur in training. Words and
-punctuation marks are separated by spaces, so that a tokenizer of kind "whitespace" has whole
-figures as words.
+In `train` and `validation`, names and numbers are common with probability 3/4, otherwise rare. A
+hundred are common: a small vocabulary contains them, and a model can learn to generate them. About
+31,000 are rare: most are not in the vocabulary and have to be copied. `test` and `long` contain
+only common names and numbers. `unseen` contains names and numbers that never occur in training.
+Words and punctuation marks are separated by spaces, so that a tokenizer of kind "whitespace" has
+whole numbers as words.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPLITS = {
     "long": range(80, 90),
     "unseen": range(90, 100),
 }
-"""The hash values, out of 100, of each split."""
+"""The hash buckets (0 to 99) of each split."""
 
 MAX_EVENTS = 5  # maximum number of events outside of `long`
 
@@ -48,13 +48,13 @@ STRIDE = 7919  # coprime to both sizes, so that consecutive numbers give distant
 
 
 class Values(NamedTuple):
-    """Names or figures, by number.
+    """A set of generated names or numbers, indexed from 0.
 
     Attributes:
         size: number of values.
-        common: values with a number below this are common.
-        unseen: values with this number or a larger one never occur in training.
-        format: function from a number to its value.
+        common: values with an index below this are common.
+        unseen: values from this index on occur only in `unseen`.
+        format: function from an index to its value.
     """
 
     size: int
@@ -78,7 +78,7 @@ class Values(NamedTuple):
 
 
 def make_name(number: int) -> str:
-    """Return the name with a number below `NAMES`; all names are different."""
+    """Return the name with an index below `NAMES`; all names are different."""
     syllables = []
     for choices in reversed(NAME_PARTS):
         number, index = divmod(number, len(choices))
@@ -119,6 +119,7 @@ def generate_reports(
 
     def sample(events: int, randbelow: RandomBelow) -> Candidate:
         report, summary = _sample_report(events, VALUE_KINDS.get(split, "any"), randbelow)
+        # The value is created only if the report's hash falls into the split.
         return report, lambda: (report, summary)
 
     part_range = PartRange("events", min_events, max_events, limit=MAX_EVENTS)

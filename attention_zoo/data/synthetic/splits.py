@@ -17,7 +17,7 @@ SPLITS = {
     "test": range(80, 90),
     "long": range(90, 100),
 }
-"""The hash values, out of 100, of each split."""
+"""The hash buckets (0 to 99) of each split."""
 
 Candidate = tuple[str, Callable[[], tuple[Any, Any]]]
 """The text to hash, and a function that returns key and value, called if the split matches."""

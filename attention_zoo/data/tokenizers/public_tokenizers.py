@@ -1,6 +1,6 @@
 """Tokenizers of public checkpoints, loaded from the files that `transformers` saves.
 
-They are used as released; nothing is learned. GPT-2 has no padding or start token. Its ids are
+They are not trained here. GPT-2 has no padding or start token. Its ids are
 shifted to make room for this library's special tokens: see `ByteTokenizer`.
 """
 
@@ -26,10 +26,10 @@ PUBLIC_TOKENIZERS = Registry("tokenizer")
 
 
 class PublicTokenizer(EngineTokenizer):
-    """Base class of the tokenizers of public checkpoints; load one with `load_tokenizer`.
+    """Base class of the tokenizers of public checkpoints, loaded by `data.load_tokenizer`.
 
     Args:
-        engine: a `Tokenizer` of Hugging Face's `tokenizers`.
+        engine: the `tokenizers.Tokenizer` that does the work; its ids are those of the checkpoint.
 
     Attributes:
         pad, unknown, start, end, mask: token ids; mask is None if there is no mask token.
@@ -61,8 +61,8 @@ class PublicTokenizer(EngineTokenizer):
     ) -> str:
         """Return the text of the ids up to the end token, without padding and start tokens.
 
-        With `past_end`, decoding continues after an end token, which is part of the text then.
-        `copied` is ignored.
+        With `past_end`, end tokens do not stop decoding and are part of the text. `copied` is
+        accepted for compatibility with `Tokenizer.decode` and ignored.
         """
         engine_ids = []
         for token_id in map(int, ids):
@@ -78,7 +78,7 @@ class PublicTokenizer(EngineTokenizer):
         return [self._get_label(self._check_id(int(token_id))) for token_id in ids]
 
     def decode_one(self, token_id: int) -> str:
-        """Return the text that one id adds, with a mark for a space."""
+        """Return the text that one id adds, with "▁" for a space."""
         if token_id in (self.pad, self.start, self.end):
             return ""
         return self._get_surface(self._check_id(token_id))
@@ -90,11 +90,11 @@ class PublicTokenizer(EngineTokenizer):
         (folder / FILE).write_text(self._engine.to_str(pretty=True) + "\n", encoding="utf-8")
 
     def from_engine_id(self, token_id: int) -> int:
-        """Convert a token id of the engine to the id in this library."""
+        """Convert a token id of the checkpoint to the id in this library."""
         return token_id
 
     def to_engine_id(self, token_id: int) -> int:
-        """Convert a token id of this library to the engine's id, negative if it has none."""
+        """Convert a token id of this library to the checkpoint's id, negative if it has none."""
         return token_id
 
     def _get_label(self, token_id: int) -> str:
@@ -106,7 +106,9 @@ class PublicTokenizer(EngineTokenizer):
     def _get_special_id(self, token: str) -> int:
         token_id = self._engine.token_to_id(token)
         if token_id is None:
-            raise ValueError(f"the vocabulary has no {token}, which this kind of tokenizer needs")
+            raise ValueError(
+                f"the vocabulary has no {token}, which a {self.kind} tokenizer requires"
+            )
         return int(token_id)
 
 
@@ -134,7 +136,9 @@ class WordPieceTokenizer(PublicTokenizer):
 
 @PUBLIC_TOKENIZERS.register("BPE")
 class ByteTokenizer(PublicTokenizer):
-    """Byte-level BPE tokenizer of GPT-2, which has no unknown tokens.
+    """Byte-level BPE tokenizer of GPT-2.
+
+    It can encode any text, so the unknown token (1) never occurs.
 
     The library's four special tokens come first: id i of GPT-2 is i + 4 here. The exception is
     `<|endoftext|>`, the last id of GPT-2, which is the end token 3 here.
@@ -191,7 +195,7 @@ def load_public_tokenizer(folder: Path) -> PublicTokenizer:
     """Load the tokenizer of a public checkpoint.
 
     Args:
-        folder: with `tokenizer.json`, or `vocab.txt`, or `vocab.json` and `merges.txt`.
+        folder: folder with `tokenizer.json`, or `vocab.txt`, or `vocab.json` and `merges.txt`.
 
     Raises:
         ValueError: the files are damaged, or the kind of tokenizer is not supported.
@@ -232,14 +236,14 @@ def _add_tokens(engine: Any, folder: Path) -> tokenizers.Tokenizer:
     path = folder / "added_tokens.json"
     added = _read_json(path) if path.is_file() else {}
     if added is None:
-        raise ValueError(f"{path.name} in the same folder is damaged; copy it again")
+        raise ValueError(f"{path} is damaged; copy it again")
     for token, number in sorted(added.items(), key=lambda item: item[1]):
         if engine.token_to_id(token) is None:
             engine.add_tokens([AddedToken(token, normalized=True)])
         if engine.token_to_id(token) != number:
             raise ValueError(
                 f"{path.name}: the id of {token!r} must be {engine.token_to_id(token)}, got"
-                f" {number}; number added tokens from the vocabulary size"
+                f" {number}; give added tokens consecutive ids, starting with the vocabulary size"
             )
     return tokenizers.Tokenizer.from_str(engine.to_str())
 
@@ -249,7 +253,7 @@ READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
     "vocab.txt": _read_vocabulary,
     "merges.txt": _read_merges,
 }
-"""Readers by the name of their main file, in order of preference."""
+"""Functions that read a tokenizer from a folder, by file name, in order of preference."""
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -22,8 +22,9 @@ from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, State, Tensor
 
 NOT_SYMBOLIC = (
-    "prepare and attend work inside the call of a layer or model: on the symbolic tensors of a "
-    "functional model their weights would be lost; call the layer itself instead"
+    "prepare and attend got a symbolic tensor (KerasTensor): a functional model would not track "
+    "the layer's weights; call the layer itself, or call prepare and attend inside the call of a "
+    "layer or model"
 )
 
 
@@ -40,6 +41,10 @@ class Attention(BaseLayer):
         units: number of hidden units of the score, if it is given by name and has a hidden layer.
         dropout: dropout rate of the weights, in [0, 1).
         seed: seed of the dropout, an integer or None.
+
+    Raises:
+        ValueError: score and alignment exclude each other: local alignments need a score that has
+            no state and compares query and key (`excluded_pairs.EXCLUDED_PAIRS`).
 
     A multi-head subclass sets `heads` to the number of heads, splits them in `prepare` and
     `project_query`, and concatenates them in `project_output`.
@@ -65,13 +70,13 @@ class Attention(BaseLayer):
 
     Masking:
         A masked position has weight exactly 0; its content (even NaN) affects no output and no
-        gradient. Masked queries and fully masked rows have context 0 and weights 0. The context
-        carries the query's mask. The implicit masks of the inputs are not modified.
+        gradient. Masked queries and fully masked rows have context 0 and weights 0. The Keras mask
+        of the context is the query mask. The implicit masks of the inputs are not modified.
 
     Cost:
         O(T S) scores (see the score for the cost of each), O(T S Dv) for the weighted sum; O(T S)
-        memory. From static T S = 2^22 on, softmax attention with an inner-product score is computed
-        blockwise in O(T + S) memory, unless the weights are returned.
+        memory. If T and S are static and T S >= 2^22, softmax attention with the score "dot" or
+        "scaled_dot" is computed blockwise in O(T + S) memory, unless weights or state are returned.
 
     Example:
         >>> import numpy as np
@@ -88,8 +93,8 @@ class Attention(BaseLayer):
     """
 
     heads: int | None = None
-    mask_pattern = zoo_ops.FULL_ATTENTION  # an enclosing layer may restrict it
-    built_shapes: tuple[Shape, ...] = ()  # of query, value and key
+    mask_pattern = zoo_ops.FULL_ATTENTION  # WindowedAttention sets a window
+    built_shapes: tuple[Shape, ...] = ()  # shapes of query, value and key in `build`
 
     def __init__(
         self,
@@ -151,8 +156,8 @@ class Attention(BaseLayer):
         pattern = self.mask_pattern._replace(causal=use_causal_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)  # (B, T, Dq)
 
-        # Keys (B, [H], S, K) and values (B, [H], S, V), then the four steps, with axis [H] only if
-        # there are several heads: score, mask, align, weighted sum.
+        # Prepare keys (B, [H], S, K) and values (B, [H], S, V); only multi-head layers have axis
+        # [H]. Then score, mask, align, sum.
         memory = self.prepare(value, key, value_mask, num_queries)
         projected = self.project_query(query)  # (B, [H], T, K)
         masks = AttentionMasks(query_mask, memory.mask, attention_mask, pattern)
@@ -189,8 +194,9 @@ class Attention(BaseLayer):
         Args:
             value: `(B, S, Dv)`. key: `(B, S, Dk)` or None.
             value_mask: `(B, S)` or None; combined by AND with the value's implicit Keras mask.
-            num_queries: number of attention steps, None if unknown. If all their windows together
-                have fewer than S positions, each step projects the keys of its own window instead.
+            num_queries: number of attention steps, None if unknown. With a local alignment, if
+                that many windows together have fewer than S positions, each step projects the keys
+                of its own window instead.
         """
         values, keys, mask = self.zero_masked_memory(value, key, value_mask)
         if not self.alignment.has_precompute:
@@ -250,7 +256,7 @@ class Attention(BaseLayer):
             state: from `initial_state` or the previous step, leaves `(B, ...)` or `(B, N, ...)`.
             noise: from `sample_noise`, leaves `(B, [H], S)` or `(B, [H], N, S)`. In a loop over
                 time, sample it before the loop.
-            training: passed to the alignment.
+            training: passed to the alignment; dropout is applied through `noise`.
 
         Returns:
             Context `(B, Dv)`, weights `(B, [H], S)` before dropout, and the next state. If the
@@ -280,7 +286,10 @@ class Attention(BaseLayer):
         return context, weights, state
 
     def sample_noise(self, memory: Memory, num_steps: Tensor, training: bool) -> Noise | None:
-        """Sample the noise for `num_steps` attention steps; None at inference or without noise."""
+        """Sample dropout mask and alignment noise of `num_steps` attention steps.
+
+        The result is None at inference, or if there is neither.
+        """
         if not training:
             return None
         like = self.weights_like(memory)
@@ -289,9 +298,9 @@ class Attention(BaseLayer):
         dtype = keras.backend.standardize_dtype(like.dtype)
         dropout_mask = None
         if self.dropout:  # indexed by position, so that the blockwise path drops the same weights
-            heads = math.prod(rows[1:]) * rows[0]
+            num_rows = math.prod(rows[1:]) * rows[0]
             seed = self.seed_generator.next()
-            dropout_mask = zoo_ops.dropout_mask(seed, self.dropout, heads, shape[-2:])
+            dropout_mask = zoo_ops.dropout_mask(seed, self.dropout, num_rows, shape[-2:])
             dropout_mask = ops.cast(ops.reshape(dropout_mask, shape), dtype)
         noise = self.alignment.sample_noise(shape, dtype)
         return None if dropout_mask is None and noise is None else Noise(dropout_mask, noise)
@@ -301,7 +310,7 @@ class Attention(BaseLayer):
         return query
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State) -> Tensor:
-        """Compute the scores of queries and projected keys; `state` is that of the score."""
+        """Compute the scores of queries and projected keys; `state` is the score's state."""
         return self.score.compute_scores(query, keys, *([state] if state else []))
 
     def project_output(self, context: Tensor, query: Tensor, row_mask: Tensor | None) -> Tensor:

@@ -69,12 +69,12 @@ def _files(folder: Path) -> list[Path]:
     if not index.is_file():
         pickled = sorted(path.name for path in folder.glob("*.bin"))
         hint = (
-            f"; {pickled[0]} is pickled Python, which is never loaded: save the model again with"
+            f"; {pickled[0]} is pickled Python code and is never loaded: save the model again with"
             " save_pretrained(..., safe_serialization=True)"
             if pickled
-            else ""
+            else "; pass a folder saved by save_pretrained"
         )
-        raise ValueError(f"{folder}: holds no {FILE}{hint}")
+        raise ValueError(f"{folder}: contains no {FILE}{hint}")
     try:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
         if not all(Path(name).name == name for name in names):

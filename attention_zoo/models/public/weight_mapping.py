@@ -14,12 +14,13 @@ Array = np.ndarray
 
 
 class WeightMapping(NamedTuple):
-    """Mapping of a tensor to weights.
+    """Mapping of a checkpoint tensor to model weights.
 
-    name: of the tensor.
-    shape: expected shape of the tensor.
-    weights: to assign, one for each part.
-    parts: function that splits the tensor into one part for each weight.
+    Attributes:
+        name: tensor name.
+        shape: expected tensor shape.
+        weights: variables to assign, one per part.
+        parts: function that splits the tensor into one array per weight.
     """
 
     name: str
@@ -39,18 +40,21 @@ def map_table(name: str, weight: Any) -> WeightMapping:
 
 
 def map_kernel(name: str, weight: Any, inputs: int = 1) -> WeightMapping:
-    """Map a kernel stored as outputs by inputs; the weight's first `inputs` axes are inputs."""
+    """Map a PyTorch linear weight `(outputs, inputs)` to a kernel, which is its transpose.
+
+    The first `inputs` axes of the kernel are input axes.
+    """
     rows, columns = math.prod(weight.shape[:inputs]), math.prod(weight.shape[inputs:])
     return WeightMapping(name, (columns, rows), [weight], lambda x: [x.T])
 
 
 def map_dense(name: str, layer: Any) -> list[WeightMapping]:
-    """Map a dense layer."""
+    """Map weight and bias of a dense layer."""
     return [map_kernel(f"{name}.weight", layer.kernel), map_vector(f"{name}.bias", layer.bias)]
 
 
 def map_norm(name: str, layer: Any) -> list[WeightMapping]:
-    """Map a layer normalization."""
+    """Map weight and bias of a layer normalization to gamma and beta."""
     return [map_vector(f"{name}.weight", layer.gamma), map_vector(f"{name}.bias", layer.beta)]
 
 
@@ -60,13 +64,13 @@ def assign_weights(
     folder: Path,
     ignored: Sequence[str] = (),
 ) -> None:
-    """Assign all tensors to weights.
+    """Assign the tensors of a checkpoint to the model's weights.
 
     Args:
         mappings: mappings of all weights of the model.
-        tensors: by name.
-        folder: of the checkpoint, for messages.
-        ignored: patterns of names of tensors that the model does not use.
+        tensors: tensors of the checkpoint by name.
+        folder: checkpoint folder, for error messages.
+        ignored: regular expressions of tensor names that the model does not use.
 
     Raises:
         ValueError: a tensor is missing, has another shape, or is not used.
@@ -88,6 +92,6 @@ def assign_weights(
         unused.discard(mapping.name)
     if unused:
         raise ValueError(
-            f"{folder}: the model has no weight for tensor {min(unused)}"
-            + (f" and {len(unused) - 1} more" if len(unused) > 1 else "")
+            f"{folder}: the model has no weight for {len(unused)} of the tensors, such as"
+            f" {min(unused)}; use a checkpoint of this architecture"
         )

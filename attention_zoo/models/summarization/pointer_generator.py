@@ -28,8 +28,9 @@ from attention_zoo.typing import Tensor
 class StepConstants(NamedTuple):
     """Inputs of a step that are the same at every step.
 
-    memory: the source with projected keys. kernels: those of the cell. use_coverage: 1 if the
-    attention uses its coverage, else 0; None without coverage.
+    memory: encoder outputs prepared for attention. kernels: kernels of the LSTM cell.
+    use_coverage: 1.0 if coverage is enabled in this step, else 0.0; None for a model without
+    coverage.
     """
 
     memory: Memory
@@ -46,7 +47,10 @@ class State(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """Outputs of a step: x, the cell's input; s, its state [h; c]; the context h*; the weights."""
+    """Outputs of a step.
+
+    merged: x, input of the LSTM cell. state: [h; c]. context: h*. weights: attention weights.
+    """
 
     merged: Tensor
     state: Tensor
@@ -59,23 +63,28 @@ class StepResult(NamedTuple):
 class PointerGenerator(CopyingMixin, keras.Model):
     """Bidirectional LSTM encoder and LSTM decoder that attends, then generates or copies.
 
-    `x_t = W_m [E[y_{t-1}]; h*_{t-1}]`, `s_t = LSTM(x_t, s_{t-1})`, `h*_t = attend(s_t)`,
-    `z_t = ([s_t; h*_t] V + b) V' + b'`, `P(w) = p_gen softmax(z_t)_w + (1 - p_gen) copied_t(w)`
+    `x_t = W_m [E[y_{t-1}]; h*_{t-1}]`, `h_t, c_t = LSTM(x_t, h_{t-1}, c_{t-1})`,
+    `h*_t = attend([h_t; c_t])`, `z_t = ([h_t; h*_t] W_1 + b_1) W_2 + b_2`,
+    `P(w) = p_gen softmax(z_t)_w + (1 - p_gen) copied_t(w)`
 
     Args:
         vocabulary_size: V, shared by source and target, including the 4 special tokens.
         embedding_dim: width of the shared embedding.
-        units: of each direction of the encoder and of the decoder.
-        copies: C, ids for out-of-vocabulary words of a source, V and up; with 0 nothing is copied.
-        coverage: None, or any of "from_step" (0), the training step from which attention uses its
-            coverage (the sum of its previous weights), and "weight" (1.0) of the coverage loss from
-            then on.
+        units: hidden units of the decoder and of each encoder direction.
+        copies: C, maximum number of distinct out-of-vocabulary words of a source that can be
+            copied; they have the ids V .. V + C - 1. With 0, nothing is copied.
+        coverage: None, or a dictionary with "from_step" (default 0), the first training step that
+            uses coverage (the sum of the previous attention weights), and "weight" (default 1.0),
+            the weight of the coverage loss.
         dropout: dropout rate on embeddings and readout.
 
     Call arguments:
-        inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
-        training: enables dropout, adds the coverage loss and counts a step.
-        project: if False, return the `ops.CopyProjection` that computes the log probabilities.
+        inputs: `{"source": (B, S), "target": (B, T)}`, integers; `target` begins with the start
+            token (2).
+        training: enables dropout, adds the coverage loss and advances the step counter of the
+            coverage.
+        project: if False, return an `ops.CopyProjection`, from which the loss computes the log
+            probabilities.
 
     Returns:
         Log probabilities `(B, T, V + C)` of the tokens after each target token, in float32; logits
@@ -87,11 +96,9 @@ class PointerGenerator(CopyingMixin, keras.Model):
     Reference:
         See et al. 2017, arXiv 1704.04368, section 2 and equations 1 to 13, with the authors' code:
         attention and gate use both h and c of the decoder, W_m projects the decoder's input, and
-        the gate uses x_t. w_c of the coverage is initialized to 0, so that the attention
-        does not jump when coverage is enabled.
+        the gate uses x_t. The coverage kernel w_c is initialized to 0, so that enabling coverage
+        does not change the attention weights at first.
     """
-
-    # layers
 
     def __init__(
         self,
@@ -143,8 +150,6 @@ class PointerGenerator(CopyingMixin, keras.Model):
             self.switch.build()
         self.built = True
 
-    # computation
-
     def decode_teacher_forced(
         self, source: Tensor, target: Tensor, training: bool = False
     ) -> DecoderOutput:
@@ -154,6 +159,7 @@ class PointerGenerator(CopyingMixin, keras.Model):
         mask = ops.not_equal(target, PAD)
         steps = {"hoisted": ops.swapaxes(hoisted, 0, 1), "mask": ops.transpose(mask)[..., None]}
 
+        # `scan` expects (state, outputs), in this order.
         def step(state: State, step_inputs: dict[str, Tensor]) -> tuple[State, StepResult]:
             results, next_state = self._step(step_inputs["hoisted"], state, constants, training)
             select = partial(ops.where, step_inputs["mask"])
@@ -188,7 +194,7 @@ class PointerGenerator(CopyingMixin, keras.Model):
         return make_stepper(self.cell, self.settings["embedding_dim"], training)
 
     def _hoist(self, embedded: Tensor) -> Tensor:
-        """Return the part of `W_m [E[y]; h*]` that does not depend on the previous step."""
+        """Return the embedding's part of `W_m [E[y]; h*]`, computed for all steps at once."""
         kernel = ops.cast(self.merge.kernel, embedded.dtype)[: embedded.shape[-1]]
         return ops.matmul(embedded, kernel) + ops.cast(self.merge.bias, embedded.dtype)
 
@@ -218,7 +224,7 @@ class PointerGenerator(CopyingMixin, keras.Model):
         return StepResult(*(ops.zeros(shape, self.compute_dtype) for shape in shapes))
 
     def _compute_readout(self, results: StepResult) -> Tensor:
-        """Return the readout `[s; h*] V + b`, where s is h without c."""
+        """Return the readout `[h; h*] W_1 + b_1`."""
         h = results.state[..., : self.settings["units"]]
         return self.readout(ops.concatenate([h, results.context], axis=-1))
 
@@ -244,9 +250,10 @@ class PointerGenerator(CopyingMixin, keras.Model):
 
 
 class CoverageSwitch(keras.layers.Layer):
-    """Counter of training steps that enables coverage: 0.0 before `from_step`, then 1.0.
+    """Switch that enables coverage from a training step on.
 
-    At inference coverage is enabled if training has reached that step.
+    It counts the training steps; `advance` returns 0.0 before `from_step` and 1.0 from then on. At
+    inference, coverage is enabled if training has reached that step.
 
     Args:
         from_step: first step with coverage, counted from 0.

@@ -29,7 +29,7 @@ from attention_zoo.tasks.text_inputs import (
 )
 
 FIRST = (1, 5, 10)
-"""The values of k in recall at k."""
+"""The k of recall at k."""
 
 
 @TASKS.register("retrieval")
@@ -91,11 +91,11 @@ class Retrieval(ImageTextTask):
 
         Args:
             images: paths, encoded images or arrays `(H, W, 3)`, see `data.read_image`; or a corpus.
-            names: name of each image; by default its path, or "image" and its number from 0.
-                A corpus has its own names.
+            names: name of each image. By default those of the corpus, or the image's path, or
+                "image" and its number from 0.
 
         Raises:
-            ValueError: if there is no image, one cannot be read, or the number of names differs.
+            ValueError: if `images` is empty, an image is invalid, or the number of names differs.
         """
         if isinstance(images, CaptionedImages):
             names, images = names or images.names, list(images.images)
@@ -219,7 +219,7 @@ class Retrieval(ImageTextTask):
         )
 
     def predict_example(self, examples: CaptionedImages, row: int) -> tuple[RetrievalResult, str]:
-        """Return the images that the first caption of an image retrieves, and their names."""
+        """Return the result for an image's first caption, and a line with the retrieved names."""
         text = examples.captions[row][0]
         (result,) = self.predict([text], index=self.build_index(examples), n_best=2)
         names = [result.text, *(other.text for other in result.alternatives)]
@@ -230,14 +230,14 @@ class Retrieval(ImageTextTask):
     def evaluate(self, examples: CaptionedImages, **search_overrides: Any) -> dict[str, Any]:
         """Compute recall at 1, 5 and 10 of images by caption and of captions by image.
 
-        All captions count, including those over the limit. If two images have the same caption, at
-        most one of them can be retrieved by it.
+        All captions are evaluated, including those longer than `max_target_length`. Two images with
+        the same caption get the same ranking, so at most one of them is correct at rank 1.
 
         Returns:
-            `images`, `texts`, `image_recall1`, 5 and 10 (image retrieval by text, in percent),
-            `text_recall1`, 5 and 10 (retrieval of any of an image's texts, in percent),
-            `recall_sum` (the sum of all six, by which Lee et al. 2018 choose a checkpoint),
-            `image_median_rank` and `text_median_rank`. If the corpus has boxes, also
+            `images`, `texts`, `image_recall1`, `image_recall5` and `image_recall10` (text queries,
+            in percent), `text_recall1`, `text_recall5` and `text_recall10` (image queries; any text
+            of the image is correct), `recall_sum` (sum of the six, used for model selection in Lee
+            et al. 2018), `image_median_rank` and `text_median_rank`. If the corpus has boxes, also
             `mass_in_boxes`, the mean attention mass inside the box of the object that a word names,
             and `area_of_boxes`, the same for uniform attention.
         """

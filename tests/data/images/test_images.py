@@ -1,4 +1,4 @@
-"""Images are read, refused by name, and read by a graph pixel by pixel alike."""
+"""Images: decoding, errors by name, and equal pixels from the TensorFlow graph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def encoded(image: Any, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def png(width: int, height: int) -> bytes:
-    """A PNG that says it has these sides, and has next to nothing in it."""
+    """Return a PNG whose header has this size, almost without data."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         code = struct.pack(">I", zlib.crc32(kind + data))
@@ -43,7 +43,7 @@ def png(width: int, height: int) -> bytes:
 
 
 def jpeg(width: int, height: int) -> bytes:
-    """A JPEG whose header says that it has these sides."""
+    """Return a JPEG whose header has this size."""
     raw = bytearray(encoded(COLOURS, "JPEG"))
     at = raw.index(b"\xff\xc0") + 5
     raw[at : at + 4] = struct.pack(">HH", height, width)
@@ -63,7 +63,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_pillow_decodes_is_read(name: str) -> None:
+def test_formats_of_pillow_are_read(name: str) -> None:
     found, expected = (
         read_image(GOOD[name]),
         np.asarray(Image.open(io.BytesIO(GOOD[name])).convert("RGB")),
@@ -94,7 +94,7 @@ def graphs() -> dict[Any, Any]:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_graph_gives_the_same_pixels(graphs: dict[Any, Any], name: str) -> None:
+def test_graph_returns_equal_pixels(graphs: dict[Any, Any], name: str) -> None:
     for size in SIZES:
         found = graphs[size](GOOD[name])
         expected = read_image(GOOD[name], size)
@@ -104,7 +104,7 @@ def test_a_graph_gives_the_same_pixels(graphs: dict[Any, Any], name: str) -> Non
         assert expected.dtype == found.dtype == np.uint8
 
 
-def test_the_graph_reads_a_batch() -> None:
+def test_graph_reads_a_batch() -> None:
     raw = tf.constant([GOOD["PNG"], GOOD["grey JPEG"]])
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -116,7 +116,7 @@ def test_the_graph_reads_a_batch() -> None:
     assert batch(raw[:0]).shape[0] == 0
 
 
-def test_a_graph_image_is_read_outside_of_a_graph() -> None:
+def test_graph_image_works_eagerly() -> None:
     expected = read_image(GOOD["PNG"], 6)
     np.testing.assert_array_equal(graph_image(tf.constant(GOOD["PNG"]), 6).numpy(), expected)
 
@@ -128,11 +128,11 @@ def test_resizing_averages_and_rounds() -> None:
     assert np.abs(read_image(fine.astype(np.uint8), 4).astype(int) - 127).max() <= 2
 
 
-def test_an_image_of_the_size_is_not_resized() -> None:
+def test_image_of_the_requested_size_is_unchanged() -> None:
     assert resize_image(SMOOTH, SMOOTH.shape[:2]) is SMOOTH
 
 
-def test_arrays_are_taken_as_they_are() -> None:
+def test_arrays_are_not_decoded() -> None:
     np.testing.assert_array_equal(read_image(SMOOTH), SMOOTH)
     grey = SMOOTH[..., 0]
     for array in (grey, grey[..., None]):
@@ -140,7 +140,7 @@ def test_arrays_are_taken_as_they_are() -> None:
     np.testing.assert_array_equal(read_image(SMOOTH, (9, 7)), read_image(GOOD["PNG"], (9, 7)))
 
 
-def test_a_path_is_read(tmp_path: Any) -> None:
+def test_paths_are_read(tmp_path: Any) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(GOOD["JPEG"])
     for source in (path, str(path)):
@@ -148,7 +148,7 @@ def test_a_path_is_read(tmp_path: Any) -> None:
 
 
 def tags(orientation: int, endian: str = "<") -> bytes:
-    """EXIF data with a directory of several entries."""
+    """Return EXIF data with a directory of several entries."""
     exif = Image.Exif()
     exif.endian = endian
     exif[0x010F] = "a maker"
@@ -162,7 +162,7 @@ def turned(orientation: int, kind: str, endian: str = "<") -> bytes:
 
 
 def late_tags(orientation: int) -> bytes:
-    """A PNG whose tags stand behind its pixels."""
+    """Return a PNG whose tags follow its pixels."""
     data = tags(orientation).removeprefix(b"Exif\0\0")
     sums = struct.pack(">I", zlib.crc32(b"eXIf" + data))
     plain = encoded(COLOURS)
@@ -170,7 +170,7 @@ def late_tags(orientation: int) -> bytes:
 
 
 def raw_profile(orientation: int) -> bytes:
-    """A PNG whose tags are text, as older programs write them."""
+    """Return a PNG with tags as text, as older programs write them."""
     data = tags(orientation)
     info = PngInfo()
     info.add_text("Raw profile type exif", f"\nexif\n{len(data):8}\n{data.hex()}\n")
@@ -182,13 +182,13 @@ def xmp(orientation: int) -> bytes:
 
 
 def damaged_tags(orientation: int) -> bytes:
-    """A JPEG whose EXIF data begin with swapped bytes, which Pillow accepts."""
+    """Return a JPEG whose EXIF data begin with swapped bytes, which Pillow accepts."""
     data = tags(orientation, ">").replace(b"MM\0*", b"MM*\0")
     return encoded(COLOURS, "JPEG", exif=data)
 
 
 def many_scans(count: int) -> bytes:
-    """A progressive JPEG whose last scan comes so many times more."""
+    """Return a progressive JPEG whose last scan is repeated `count` times."""
     raw = encoded(COLOURS, "JPEG", progressive=True)
     last = raw[raw.rindex(b"\xff\xda") : -2]
     return raw[:-2] + last * count + raw[-2:]
@@ -232,7 +232,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_images_are_refused_by_name(tmp_path: Any, name: str) -> None:
+def test_invalid_images_raise_by_name(tmp_path: Any, name: str) -> None:
     source, message = BAD[name]
     with pytest.raises(ValueError, match=f"^image 3: .*{message}") as caught:
         read_image(source, 8, where="image 3")
@@ -252,7 +252,7 @@ REFUSED += ["palette alpha", "16 bit", "bomb", "long", "JPEG bomb", "scans"]
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_graph_refuses_what_it_can_see(graphs: dict[Any, Any], name: str) -> None:
+def test_graph_rejects_invalid_images(graphs: dict[Any, Any], name: str) -> None:
     if name == "palette alpha":  # which the docstring says
         assert graphs[8](BAD[name][0]).shape == (8, 8, 3)
         return
@@ -268,10 +268,8 @@ LAYOUTS = ["JPEG <", "JPEG >", "PNG <", "PNG >", "late PNG"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_images_are_rotated_as_their_exif_orientation_says(
-    graphs: dict[Any, Any], layout: str
-) -> None:
-    """In Python and in a graph as by Pillow, for all orientations."""
+def test_images_are_rotated_by_their_exif_orientation(graphs: dict[Any, Any], layout: str) -> None:
+    """All orientations, in Python and in a graph, equal those of Pillow."""
     kind, _, endian = layout.partition(" ")
     upright = read_image(encoded(COLOURS, "PNG" if kind == "late" else kind))
     for orientation in range(1, 9):
@@ -289,16 +287,14 @@ def test_images_are_rotated_as_their_exif_orientation_says(
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 300])
-def test_orientations_that_do_not_exist_count_as_upright(
-    graphs: dict[Any, Any], orientation: int
-) -> None:
+def test_invalid_orientations_are_ignored(graphs: dict[Any, Any], orientation: int) -> None:
     raw = turned(orientation, "JPEG")
     np.testing.assert_array_equal(read_image(raw), read_image(GOOD["JPEG"]))
     np.testing.assert_array_equal(graphs[None](raw).numpy(), read_image(GOOD["JPEG"]))
 
 
-def test_a_jpeg_is_searched_up_to_its_scan() -> None:
-    """Other segments and fill bytes come before the tags; what follows the scan is no tag."""
+def test_orientation_is_read_before_the_scan_only() -> None:
+    """Other segments and fill bytes may precede the tags; data after the scan are ignored."""
     raw, data = GOOD["JPEG"], tags(6)
     segment = b"\xff\xe1" + struct.pack(">H", len(data) + 2) + data
     other = b"\xff\xe1\0\x06abcd\xff\xfe\0\x03a\xff\xff"
@@ -307,7 +303,7 @@ def test_a_jpeg_is_searched_up_to_its_scan() -> None:
     assert int(exif_orientation(raw[:-2] + segment + raw[-2:])) == 1
 
 
-def test_no_more_segments_are_searched_than_photographs_have(monkeypatch: Any) -> None:
+def test_number_of_searched_segments_is_limited(monkeypatch: Any) -> None:
     raw, search = turned(6, "JPEG"), exif_orientation.python_function
     assert int(search(tf.constant(raw))) == 6
     monkeypatch.setattr(graph_orientation, "MAX_SEGMENTS", 3)
@@ -323,20 +319,20 @@ def test_exif_data_of_any_length_gives_an_orientation() -> None:
         assert {*found} == {1, 6}
 
 
-def test_an_upright_image_and_one_of_broken_tags_are_read() -> None:
+def test_images_without_or_with_damaged_tags_are_read() -> None:
     broken = encoded(COLOURS, "JPEG", exif=b"Exif\0\0nonsense")
     for raw in (turned(1, "JPEG"), broken, late_tags(1), raw_profile(1), many_scans(20)):
         assert read_image(raw).shape == (17, 31, 3)
 
 
-def test_missing_files_are_refused(tmp_path: Any) -> None:
+def test_missing_files_raise(tmp_path: Any) -> None:
     with pytest.raises(ValueError, match=r"none\.jpg: No such file"):
         read_image(tmp_path / "none.jpg")
     with pytest.raises(ValueError, match="Is a directory"):
         read_image(tmp_path)
 
 
-def test_a_file_of_too_many_bytes_is_not_read(monkeypatch: Any, tmp_path: Any) -> None:
+def test_file_over_the_size_limit_raises(monkeypatch: Any, tmp_path: Any) -> None:
     (tmp_path / "a.png").write_bytes(GOOD["PNG"])
     monkeypatch.setattr(images, "MAX_BYTES", len(GOOD["PNG"]))
     assert read_image(tmp_path / "a.png").shape == (17, 31, 3)
@@ -346,7 +342,7 @@ def test_a_file_of_too_many_bytes_is_not_read(monkeypatch: Any, tmp_path: Any) -
 
 
 @pytest.mark.parametrize("size", [0, -3, (4,), (4, 0), (4, 4, 3), 2.5, "44"])
-def test_a_size_that_is_none_is_refused(size: Any) -> None:
+def test_invalid_image_size_raises(size: Any) -> None:
     with pytest.raises(ValueError, match="expected one side or"):
         read_image(SMOOTH, size)
     with pytest.raises(ValueError, match="expected one side or"):
@@ -361,8 +357,8 @@ def test_an_enormous_size_is_refused(size: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["PNG", "JPEG"])
-def test_whatever_byte_is_wrong_there_is_an_image_or_one_line(name: str) -> None:
-    """Of a PNG every damage is found, but for that of what is no part of the picture."""
+def test_any_damaged_byte_gives_an_image_or_a_one_line_error(name: str) -> None:
+    """All damage of a PNG is found, except in chunks that are not part of the image."""
     rng, good, refused = np.random.default_rng(0), GOOD[name], list[str]()
     for _ in range(100):
         damaged = bytearray(good)
@@ -374,10 +370,10 @@ def test_whatever_byte_is_wrong_there_is_an_image_or_one_line(name: str) -> None
         else:
             assert name == "JPEG" or (found == read_image(good)).all()
     assert len(refused) > 10
-    assert [said for said in refused if not re.match(r"the image: .*\Z", said)] == []
+    assert [text for text in refused if not re.match(r"the image: .*\Z", text)] == []
 
 
 @pytest.mark.parametrize("length", [8, 15, 16, 25, 26, 40])
-def test_a_graph_refuses_a_png_that_ends_early(length: int) -> None:
+def test_graph_rejects_a_truncated_png(length: int) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         graph_image(GOOD["PNG"][:length], None)

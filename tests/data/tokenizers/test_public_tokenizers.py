@@ -1,4 +1,4 @@
-"""Public tokenizers give the ids that `transformers` gives, but for the library's own."""
+"""Public tokenizers return the ids of `transformers`, except for special tokens of this library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def expected(folder: Path) -> dict[str, Any]:
 
 
 def check(folder: Path) -> PublicTokenizer:
-    """Ids and texts are those of the released tokenizer."""
+    """Assert that ids and texts equal those of the released tokenizer."""
     tokenizer, want = load_tokenizer(folder), expected(folder)
     assert isinstance(tokenizer, PublicTokenizer)
     found = tokenizer.encode(want["texts"])
@@ -35,7 +35,7 @@ def check(folder: Path) -> PublicTokenizer:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_ids_are_those_of_transformers(family: str, tmp_path: Path) -> None:
+def test_ids_equal_transformers(family: str, tmp_path: Path) -> None:
     tokenizer = check(GOLDEN / family)
     tokenizer.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
@@ -48,7 +48,7 @@ def test_ids_are_those_of_transformers(family: str, tmp_path: Path) -> None:
 
 @pytest.mark.zoo
 @pytest.mark.parametrize("family", FAMILIES)
-def test_ids_are_those_of_transformers_now(family: str, tmp_path: Path) -> None:
+def test_ids_equal_installed_transformers(family: str, tmp_path: Path) -> None:
     check(written_by_transformers(family, tmp_path))
 
 
@@ -88,7 +88,7 @@ def test_bytes() -> None:
     assert all(label and "\ufffd" not in label for label in tokenizer.tokens(three))
 
 
-def test_case_is_what_the_settings_say(tmp_path: Path) -> None:
+def test_lowercasing_follows_the_settings(tmp_path: Path) -> None:
     shutil.copy(GOLDEN / "bert" / "vocab.txt", tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     tokenizer = load_tokenizer(tmp_path)
@@ -101,7 +101,7 @@ def test_all_tokenizers_name_their_special_tokens() -> None:
     assert (ours.pad, ours.unknown, ours.start, ours.end, ours.mask) == (0, 1, 2, 3, None)
 
 
-def test_mistakes(tmp_path: Path) -> None:
+def test_damaged_files_raise(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(GOLDEN / "bert")
     with pytest.raises(ValueError, match=r"write encode\(\[text\]\)"):
         tokenizer.encode("one text")
@@ -120,7 +120,7 @@ def test_mistakes(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_added_tokens_stand_behind_the_vocabulary(tmp_path: Path) -> None:
+def test_added_tokens_follow_the_vocabulary(tmp_path: Path) -> None:
     shutil.copy(GOLDEN / "bert" / "vocab.txt", tmp_path)
     size = expected(GOLDEN / "bert")["size"]
     added = tmp_path / "added_tokens.json"
@@ -131,14 +131,16 @@ def test_added_tokens_stand_behind_the_vocabulary(tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "again")
     assert load_tokenizer(tmp_path / "again").encode(["<later>"]) == [[size + 1]]
     added.write_text(json.dumps({"<first>": size + 1}))
-    with pytest.raises(ValueError, match=f"id of '<first>' must be {size}, got {size + 1}; number"):
+    with pytest.raises(ValueError, match=f"id of '<first>' must be {size}, got {size + 1}; give"):
         load_tokenizer(tmp_path)
     added.write_text("[1, 2")
-    with pytest.raises(ValueError, match=r"vocab.txt: added_tokens.json in .* is damaged"):
+    with pytest.raises(
+        ValueError, match=r"vocab.txt: .*added_tokens.json is damaged; copy it again"
+    ):
         load_tokenizer(tmp_path)
 
 
-def test_kinds_that_are_not_known(tmp_path: Path) -> None:
+def test_unknown_kinds_raise(tmp_path: Path) -> None:
     import tokenizers
 
     engine = tokenizers.Tokenizer(tokenizers.models.Unigram([("a", -1.0)], None, False))
@@ -147,7 +149,7 @@ def test_kinds_that_are_not_known(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_more_tokens_than_were_released_are_refused(tmp_path: Path) -> None:
+def test_tokens_added_to_a_released_vocabulary_raise(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(GOLDEN / "gpt2")
     tokenizer._engine.add_tokens(["more"])
     tokenizer.save(tmp_path)

@@ -157,14 +157,14 @@ def test_top_k_by_hand() -> None:
     """Of the allowed scores log 1, log 4, log 4 and log 2 the best two, the first of the equals."""
     scores = np.log(np.array([[1.0, 4.0, 9.0, 4.0, 2.0]], "float32"))
     mask = np.array([[True, True, False, True, True]])
-    for k, want in (
+    for k, expected in (
         (1, [0, 1, 0, 0, 0]),
         (2, [0, 1 / 2, 0, 1 / 2, 0]),
         (3, [0, 4 / 10, 0, 4 / 10, 2 / 10]),
         (9, [1 / 11, 4 / 11, 0, 4 / 11, 2 / 11]),
     ):
         weights, _ = TopKAlignment(k)(scores, mask=mask)
-        np.testing.assert_allclose(array(weights)[0], want, atol=1e-6)
+        np.testing.assert_allclose(array(weights)[0], expected, atol=1e-6)
 
 
 def test_sigmoid_by_hand() -> None:
@@ -181,10 +181,10 @@ def test_learned_alpha_may_reach_its_limits() -> None:
     layer.build((5, 9))
     run = differentiable(layer, lambda x: layer(x)[0])
     ends = {-200.0: softmax(scores.astype("float64"), np.True_), 200.0: entmax(scores, np.True_, 2)}
-    for logit, want in ends.items():
+    for logit, expected in ends.items():
         layer.alpha_logit.assign(logit)
         weights, (by_scores,), (by_logit,) = run(scores)
-        np.testing.assert_allclose(weights, want, atol=5e-6)
+        np.testing.assert_allclose(weights, expected, atol=5e-6)
         assert np.isfinite(by_scores).all()
         assert np.isfinite(by_logit)
 
@@ -200,8 +200,8 @@ def test_lengths_may_change_from_batch_to_batch(name: str) -> None:
     for steps, sources in ((3, 11), (2, 5), (1, 1)):
         inputs = [rng.normal(size=(2, n, 4)).astype("float32") for n in (steps, sources)]
         assert np.isfinite(model.train_on_batch(inputs, inputs[0]))
-        want = readout(layer(*[ops.convert_to_tensor(x) for x in inputs]))
-        np.testing.assert_allclose(model.predict_on_batch(inputs), array(want), atol=1e-6)
+        expected = readout(layer(*[ops.convert_to_tensor(x) for x in inputs]))
+        np.testing.assert_allclose(model.predict_on_batch(inputs), array(expected), atol=1e-6)
 
 
 class TestLocalMonotonicAlignment(AlignmentConformance):

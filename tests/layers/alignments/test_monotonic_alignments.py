@@ -229,8 +229,8 @@ def test_noise_is_added_to_scores() -> None:
     scores, noise = (rng.normal(size=(3, 5)).astype("float32") for _ in range(2))
     state = layer.initial_state(scores)
     got, _ = layer(scores, state=state, noise=noise, training=True)
-    want, _ = layer(scores + noise, state=state)
-    close(got, want, 1e-6)
+    expected, _ = layer(scores + noise, state=state)
+    close(got, expected, 1e-6)
 
 
 def test_chunks_by_hand() -> None:

@@ -126,11 +126,11 @@ def test_dropout_and_noise_of_one_seed_differ(kind: type) -> None:
 def test_inference_does_not_sample(kind: type) -> None:
     layer = Attention("dot", kind(), dropout=0.5)
     query, value = normal((3, 5, 4), (3, 7, 4))
-    want, attention_weights = layer(query, value, return_attention_scores=True)
+    expected, attention_weights = layer(query, value, return_attention_scores=True)
     scores = np.einsum("btd,bsd->bts", query, value)
     same(attention_weights, hard(scores, np.True_))
     for training in (None, False):
-        same(layer(query, value, training=training), want)
+        same(layer(query, value, training=training), expected)
     memory = layer.prepare(ops.convert_to_tensor(value))
     assert layer.sample_noise(memory, 5, False) is None
 
@@ -200,9 +200,9 @@ def test_decoder_state_contains_the_sampled_position(feeding: bool) -> None:
     """8 steps over 5 positions, and 4 over 3: masked steps do not sample."""
     _, state = uniform_decoder("reinforce", feeding, 8)
     choice = ReinforceAlignment.choice(state.alignments[0])
-    want = np.array([8 * np.log(5), 4 * np.log(3)])
-    close(choice.log_probability, -want, 1e-6)
-    close(choice.entropy, want, 1e-6)
+    expected = np.array([8 * np.log(5), 4 * np.log(3)])
+    close(choice.log_probability, -expected, 1e-6)
+    close(choice.entropy, expected, 1e-6)
 
 
 def test_straight_through_by_hand() -> None:
@@ -235,8 +235,8 @@ def test_forward_is_hard_and_backward_is_soft(mode: str) -> None:
         weights, (gradient,), _ = run(scores)
         gradients.append(gradient)
         noisy = scores.astype("float64") + noise
-        want = hard(noisy, mask) if align is through else softmax(noisy / 0.7, mask)
-        np.testing.assert_allclose(weights, want, atol=2e-7)
+        expected = hard(noisy, mask) if align is through else softmax(noisy / 0.7, mask)
+        np.testing.assert_allclose(weights, expected, atol=2e-7)
     np.testing.assert_allclose(*gradients, rtol=1e-6)
     assert np.abs(gradients[0]).max() > 0.01
 
@@ -318,8 +318,10 @@ def test_state_accumulates_over_all_steps(mode: str) -> None:
     mask = valid[:, :, None] & memory[:, None]
     close(context, array(weights) @ value, 1e-6)
     assert (array(weights).sum(-1) == mask.any(-1)).all()
-    for got, want in zip(of_alignment, expected_state(scores, mask, array(weights)), strict=True):
-        close(got, want.sum(1), 1e-5)
+    for got, expected in zip(
+        of_alignment, expected_state(scores, mask, array(weights)), strict=True
+    ):
+        close(got, expected.sum(1), 1e-5)
     choice = layer.alignment.choice(((), of_alignment))
     close(choice.entropy, expected_state(scores, mask, array(weights))[1].sum((1, 2)), 1e-5)
     assert not array(choice.log_probability)[2].any()
@@ -340,8 +342,8 @@ def test_single_steps_accumulate_the_same_state() -> None:
             ops.convert_to_tensor(query[:, t]), memory, running, now, True
         )
         same(row, array(weights)[:, t])
-    for got, want in zip(keras.tree.flatten(running), keras.tree.flatten(state), strict=True):
-        close(got, want, 1e-6)
+    for got, expected in zip(keras.tree.flatten(running), keras.tree.flatten(state), strict=True):
+        close(got, expected, 1e-6)
         assert not array(got)[1].any()
 
 
@@ -355,9 +357,9 @@ def test_stateful_score_accumulates_the_same_sums() -> None:
     valid = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]], "bool")
     _, state = layer(query, value, query_mask=valid, return_state=True, training=True)
     choice = layer.alignment.choice(state)
-    want = np.array([6, 2]) * np.log(5)
-    close(choice.log_probability, -want, 1e-6)
-    close(choice.entropy, want, 1e-6)
+    expected = np.array([6, 2]) * np.log(5)
+    close(choice.log_probability, -expected, 1e-6)
+    close(choice.entropy, expected, 1e-6)
 
 
 def test_heads_sample_independently() -> None:
@@ -370,9 +372,9 @@ def test_heads_sample_independently() -> None:
     )
     assert [tuple(leaf.shape) for leaf in state[1]] == [(3, 2, 1)] * 2
     choice = layer.alignment.choice(state)
-    want = 2 * np.array([6, 2, 0]) * np.log(5)
-    close(choice.log_probability, -want, 1e-6)
-    close(choice.entropy, want, 1e-6)
+    expected = 2 * np.array([6, 2, 0]) * np.log(5)
+    close(choice.log_probability, -expected, 1e-6)
+    close(choice.entropy, expected, 1e-6)
 
 
 def test_gradients_of_the_state_are_finite_differences() -> None:

@@ -39,8 +39,8 @@ def test_weights_are_returned_and_the_penalty_is_added(name: str, heads: bool) -
     layer = AttentionRegularizer(name, rate=0.3)
     same(layer(weights, query_mask=QUERY, memory_mask=MEMORY), weights)
     (loss,) = layer.losses
-    want = float(array(mean_penalty(PENALTIES.get(name), weights, QUERY, MEMORY)))
-    assert float(array(loss)) == pytest.approx(0.3 * want, rel=1e-6)
+    expected = float(array(mean_penalty(PENALTIES.get(name), weights, QUERY, MEMORY)))
+    assert float(array(loss)) == pytest.approx(0.3 * expected, rel=1e-6)
 
 
 def fit_and_compare(

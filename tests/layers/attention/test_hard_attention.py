@@ -82,9 +82,9 @@ def test_dropout_acts_in_training_only(estimator: str) -> None:
     assert np.abs(first - second).max() > 1e-3
     assert set(np.unique(chosen)) == {0, 1}
     assert (chosen.sum(-1) == 1).all()
-    kept = np.abs(first).max(-1) > 0
-    assert 0 < kept.mean() < 1
-    np.testing.assert_allclose(first[kept], (2 * chosen @ tensors[1])[kept], rtol=1e-6)
+    is_kept = np.abs(first).max(-1) > 0
+    assert 0 < is_kept.mean() < 1
+    np.testing.assert_allclose(first[is_kept], (2 * chosen @ tensors[1])[is_kept], rtol=1e-6)
 
 
 def test_estimators_are_found_by_name() -> None:

@@ -69,12 +69,14 @@ class LocalAttentionConformance(AttentionCase):
         layer, tensors = self.make_random(), self.tensors()
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK & OTHER_MASK}
         causal = np.tril(np.ones((T, S), "bool"))
-        want = self.attend(layer, *tensors, **per_tensor, attention_mask=ATTENTION_MASK & causal)
+        expected = self.attend(
+            layer, *tensors, **per_tensor, attention_mask=ATTENTION_MASK & causal
+        )
         per_tensor = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": OTHER_MASK}
         pairs = {"attention_mask": ATTENTION_MASK, "use_causal_mask": True}
         got = self.attend(layer, *tensors, **per_tensor, **pairs)
-        close(got[0], want[0], 1e-6)
-        close(got[1], want[1], 1e-6)
+        close(got[0], expected[0], 1e-6)
+        close(got[1], expected[1], 1e-6)
         hidden = (
             (VALUE_MASK & OTHER_MASK)[:, None] & QUERY_MASK[:, :, None] & ATTENTION_MASK & causal
         )
@@ -84,10 +86,10 @@ class LocalAttentionConformance(AttentionCase):
         first, second = self.make_random(), self.make_random()
         query, value, key = self.tensors()
         shared, keys = masked(value, VALUE_MASK), masked(key, OTHER_MASK)
-        want = self.attend(first, query, value, key, value_mask=VALUE_MASK & OTHER_MASK)
+        expected = self.attend(first, query, value, key, value_mask=VALUE_MASK & OTHER_MASK)
         for layer in (first, first, second):
             got = self.attend(layer, query, shared, keys)
-            close(got[0], want[0], 1e-6)
+            close(got[0], expected[0], 1e-6)
 
 
 class TestLocalAttention(
@@ -330,7 +332,7 @@ def test_windowed_path_equals_the_full_path(score: str, kind: str) -> None:
     close(few, all_projected, 2e-5)
 
 
-@pytest.mark.skipif(JAX, reason="looks into TensorFlow's graph")
+@pytest.mark.skipif(JAX, reason="inspects TensorFlow's graph")
 @pytest.mark.parametrize("kind", ["predictive", "monotonic"])
 def test_no_tensor_of_all_query_memory_pairs_is_created(kind: str) -> None:
     """With few queries, no second tensor of the memory's size is created either, in both passes."""

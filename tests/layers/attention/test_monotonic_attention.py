@@ -274,10 +274,12 @@ def test_thousands_of_steps_and_positions(form: str, size: int) -> None:
     layer = Attention("dot", MonotonicAlignment(form=form, hard_at_inference=False))
     layer(queries[:, :1], keys)
 
-    def look(queries: Any, keys: Any) -> Any:
+    def attend(queries: Any, keys: Any) -> Any:
         return layer(queries, keys, return_attention_scores=True)
 
-    (context, weights), gradients, (by_bias,) = differentiable(layer, look, MODES[1])(queries, keys)
+    (context, weights), gradients, (by_bias,) = differentiable(layer, attend, MODES[1])(
+        queries, keys
+    )
     for row in range(2):
         energy = queries[row].astype("float64") @ keys[row].astype("float64").T
         expected = grid(1 / (1 + np.exp(-np.clip(energy, -700, 700))))

@@ -210,8 +210,8 @@ def test_equals_keras_on_the_same_weights(options: dict[str, Any]) -> None:
     mask = np.ones((B, T, S), "bool")
     mask[:, 1:, 2:4] = False
     for masks in ({}, {"use_causal_mask": True}, {"attention_mask": mask}):
-        got, want = (x(*tensors, return_attention_scores=True, **masks) for x in (ours, theirs))
-        close(got, want, 1e-5)
+        got, expected = (x(*tensors, return_attention_scores=True, **masks) for x in (ours, theirs))
+        close(got, expected, 1e-5)
 
 
 def test_fully_masked_rows_are_zero_unlike_in_keras() -> None:
@@ -394,9 +394,9 @@ def test_grouped_heads_equal_heads_with_repeated_keys() -> None:
             weight.assign(x)
         calls = {"value_mask": VALUE_MASK, "return_attention_scores": True}
         got = arrays(grouped(query, value, **calls))
-        want = arrays(plain(query, value, **calls))
-        close(got[0], want[0], 1e-5)
-        close(got[1], want[1], 1e-5)
+        expected = arrays(plain(query, value, **calls))
+        close(got[0], expected[0], 1e-5)
+        close(got[1], expected[1], 1e-5)
 
 
 @pytest.mark.parametrize(

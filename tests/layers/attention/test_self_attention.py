@@ -54,9 +54,9 @@ class SelfCase(StructureConformance):
                 both = mask[:, None] & mask[:, :, None]
                 past = np.tril(np.ones((steps, steps), "bool")) & np.ones((batch, 1, 1), "bool")
                 for got, allowed in ((pads, both), (causal, past)):
-                    want = self.expected(numbers(layer), x.astype("float64"), allowed)
-                    close(got[0], want[0], 1e-6)
-                    close(got[1], want[1], 1e-6)
+                    expected = self.expected(numbers(layer), x.astype("float64"), allowed)
+                    close(got[0], expected[0], 1e-6)
+                    close(got[1], expected[1], 1e-6)
 
     def test_mask_is_passed_on_and_inputs_keep_their_masks(self) -> None:
         layer, (x,) = self.make_random(), self.tensors()
@@ -143,8 +143,8 @@ def test_worked_by_hand() -> None:
     a = np.sqrt(np.log(2))
     x = np.array([[[0.0], [a], [2 * a]]], "float32")
     outputs, weights = SelfAttention()(x, return_attention_scores=True)
-    want = [[1 / 3, 1 / 3, 1 / 3], [1 / 7, 2 / 7, 4 / 7], [1 / 21, 4 / 21, 16 / 21]]
-    np.testing.assert_allclose(array(weights)[0], want, rtol=1e-6)
+    expected = [[1 / 3, 1 / 3, 1 / 3], [1 / 7, 2 / 7, 4 / 7], [1 / 21, 4 / 21, 16 / 21]]
+    np.testing.assert_allclose(array(weights)[0], expected, rtol=1e-6)
     np.testing.assert_allclose(array(outputs)[0, :, 0], [a, 10 * a / 7, 36 * a / 21], rtol=1e-6)
 
 

@@ -41,8 +41,8 @@ class TestCopyHead(LayerConformance):
         repeated = self.make()
         repeated.build(context.shape, state.shape, inputs.shape)
         repeated.set_weights(head.get_weights())
-        want = repeated(context, state, inputs, logits, weights, source)
-        np.testing.assert_allclose(array(got), array(want), atol=0.15)
+        expected = repeated(context, state, inputs, logits, weights, source)
+        np.testing.assert_allclose(array(got), array(expected), atol=0.15)
 
     @pytest.mark.every_backend
     def test_gate_follows_the_paper(self) -> None:

@@ -145,22 +145,22 @@ class TestCRF(LayerConformance):
                 crf.sample(potentials, 2),
             )
 
-        for got, want in zip(
+        for got, expected in zip(
             compiled(run, mode)(emissions, MASKS["holes"]),
             run(emissions, MASKS["holes"]),
             strict=True,
         ):
-            np.testing.assert_allclose(array(got), array(want), atol=1e-5)
+            np.testing.assert_allclose(array(got), array(expected), atol=1e-5)
 
     # masks
 
     def test_masks_combine_and_no_mask_is_passed_on(self) -> None:
         crf, (emissions,) = self.make_random(), self.tensors()
         first, second = MASKS["right"], MASKS["holes"]
-        want = crf(emissions, mask=first & second)
+        expected = crf(emissions, mask=first & second)
         carrying = pass_mask_on(ops.convert_to_tensor(emissions), ops.convert_to_tensor(first))
         got = crf(carrying, mask=second)
-        same(got, want)
+        same(got, expected)
         assert implicit_mask(got) is None
         same(implicit_mask(carrying), first)
         same(crf(carrying), crf(emissions, mask=first))
@@ -183,8 +183,8 @@ class TestCRF(LayerConformance):
         def filled(value: float) -> np.ndarray:
             return np.where(mask[..., None], emissions, np.float32(value))
 
-        want, got = run(filled(0)), run(filled(fill))
-        for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
+        expected, got = run(filled(0)), run(filled(fill))
+        for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(expected), strict=True):
             assert np.isfinite(a).all()
             same(a, b)
         assert not got[1][0][~mask].any()
@@ -333,6 +333,6 @@ def test_trains_with_fit_next_to_another_weighted_output(tmp_path: Path) -> None
     assert measured["potentials_loss"] == pytest.approx(each.mean(), rel=1e-4)
     model.save(tmp_path / "model.keras")
     repeated = keras.models.load_model(tmp_path / "model.keras")
-    for name, want in outputs.items():
-        same(repeated.predict(words, verbose=0)[name], want)
+    for name, expected in outputs.items():
+        same(repeated.predict(words, verbose=0)[name], expected)
     assert repeated.evaluate(words, right, 64, verbose=0, return_dict=True) == measured

@@ -97,8 +97,8 @@ def test_zero_weights_pass_no_values(mode: str) -> None:
     dirty = np.where(weights[..., None] > 1e-38, logits, np.float32(np.nan))
     layer = MarginalMixture()
     run = differentiable(layer, layer, mode)
-    got, want = run(weights, dirty), run(weights, logits)
-    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(want), strict=True):
+    got, expected = run(weights, dirty), run(weights, logits)
+    for a, b in zip(keras.tree.flatten(got), keras.tree.flatten(expected), strict=True):
         np.testing.assert_array_equal(a, b)
         assert np.isfinite(a).all()
     outputs, (by_weights, by_logits), _ = got
@@ -142,7 +142,7 @@ def test_gradient_agrees_with_reinforce() -> None:
     def exact(scores: Any) -> Any:
         return ops.exp(mixture(ops.softmax(scores)[None, None], logits)[0, 0, label]) / np.cos(1)
 
-    value, (want,), _ = differentiable(mixture, exact)(scores)
+    value, (expected,), _ = differentiable(mixture, exact)(scores)
     assert np.log(value * np.cos(1)) > softmax(scores.astype("float64"), np.True_) @ np.log(
         probabilities
     )
@@ -152,17 +152,17 @@ def test_gradient_agrees_with_reinforce() -> None:
     term.baseline.assign(0.3)
     noise = align.sample_noise((count, 5), "float32")
 
-    def drawn(rows: Any) -> Any:
+    def sample(rows: Any) -> Any:
         start = align.initial_state(rows)
         weights, state = align(rows, state=start, noise=noise, training=True)
         reward = ops.matmul(weights, ops.cast(probabilities, "float32")[:, None])[:, 0]
         return -term(reward, align.choice(((), state)).log_probability) / np.cos(1)
 
-    _, (each,), _ = differentiable(align, drawn)(np.tile(scores, (count, 1)))
+    _, (each,), _ = differentiable(align, sample)(np.tile(scores, (count, 1)))
     each = each * count
     error = each.std(0) / np.sqrt(count)
-    assert (np.abs(each.mean(0) - want) <= 5 * error).all()
-    assert (error < 0.01 * np.abs(want).max()).all()
+    assert (np.abs(each.mean(0) - expected) <= 5 * error).all()
+    assert (error < 0.01 * np.abs(expected).max()).all()
 
 
 def test_wrong_shapes_are_rejected() -> None:

@@ -62,8 +62,8 @@ class AbsoluteCase(LayerConformance):
         (x,) = self.tensors(width=width)
         layer = build_random(self.make(), x)
         for start in (0, 3):
-            want = x + self.table(numbers(layer), np.arange(T) + start, width)
-            close(layer(x, start=start), want, 1e-6)
+            expected = x + self.table(numbers(layer), np.arange(T) + start, width)
+            close(layer(x, start=start), expected, 1e-6)
 
     def test_rows_may_have_different_starts(self) -> None:
         """With `start` minus the number of padding tokens, left padding does not affect outputs."""
@@ -127,8 +127,8 @@ class TestSinusoidalPositions(AbsoluteCase):
     def test_worked_by_hand(self) -> None:
         """Four features at positions 0 and 1: sines and cosines of 1 and of 1/100."""
         y = array(SinusoidalPositions()(np.zeros((1, 2, 4), "float32")))
-        want = [[0, 1, 0, 1], [0.84147098, 0.54030231, 0.00999983, 0.99995]]
-        np.testing.assert_allclose(y[0], want, atol=1e-6)
+        expected = [[0, 1, 0, 1], [0.84147098, 0.54030231, 0.00999983, 0.99995]]
+        np.testing.assert_allclose(y[0], expected, atol=1e-6)
 
     def test_any_length(self) -> None:
         y = array(self.make()(np.zeros((1, 5000, 2), "float32"), start=-7))
@@ -195,11 +195,11 @@ class RelativeCase(PartConformance):
             randomise(layer, seed)
             query, key = self.tensors(2, steps, sources, seed)
             got = array(layer(query, key))
-            want = np.zeros(got.shape)
-            for h, t, s in np.ndindex(want.shape[1:]):
+            expected = np.zeros(got.shape)
+            for h, t, s in np.ndindex(expected.shape[1:]):
                 q, k = query[:, h, t].astype("float64"), key[:, h, s].astype("float64")
-                want[:, h, t, s] = self.added(numbers(layer), q, k, h, t, s)
-            close(got, want, 1e-6)
+                expected[:, h, t, s] = self.added(numbers(layer), q, k, h, t, s)
+            close(got, expected, 1e-6)
 
     def test_gradients_are_finite_differences(self) -> None:
         layer = self.make(dtype=WIDE)
@@ -210,12 +210,12 @@ class RelativeCase(PartConformance):
     def test_scores_depend_on_distances_only(self) -> None:
         """Shifting queries and keys together, as left padding does, keeps the scores."""
         layer, (query, key) = self.make_random(), self.tensors()
-        want = array(layer(query, key))
+        expected = array(layer(query, key))
         for pads in (1, 3, 40):
             shifted = [
                 np.concatenate([np.ones((B, H, pads, D), "float32"), x], 2) for x in (query, key)
             ]
-            close(array(layer(*shifted))[:, :, pads:, pads:], want, self.shift)
+            close(array(layer(*shifted))[:, :, pads:, pads:], expected, self.shift)
 
     @needs_dynamic_shapes
     def test_unknown_lengths(self) -> None:
@@ -245,8 +245,8 @@ class TestRotaryPositions(RelativeCase):
         """One pair rotates by one radian per position: (1, 0) at position 2 is (cos 2, sin 2)."""
         x = ops.convert_to_tensor(np.array([[[[1.0, 0.0]] * 3]], "float32"))
         rotated = array(RotaryPositions().transform(x))[0, 0]
-        want = [[1, 0], [math.cos(1), math.sin(1)], [math.cos(2), math.sin(2)]]
-        np.testing.assert_allclose(rotated, want, atol=1e-6)
+        expected = [[1, 0], [math.cos(1), math.sin(1)], [math.cos(2), math.sin(2)]]
+        np.testing.assert_allclose(rotated, expected, atol=1e-6)
 
     def test_lengths_are_unchanged(self) -> None:
         (x, _) = self.tensors(steps=50)
@@ -300,17 +300,17 @@ class TestT5Positions(RelativeCase):
         layer = T5Positions(bidirectional)
         distance = np.arange(-200, 201)
         got = array(layer.bucket(ops.convert_to_tensor(distance.astype("int32"))))
-        behind, buckets, want = -distance, 32, np.zeros(401, int)
+        behind, buckets, expected = -distance, 32, np.zeros(401, int)
         if bidirectional:
             buckets = 16
-            want += (behind < 0) * 16
+            expected += (behind < 0) * 16
             behind = np.abs(behind)
         behind = np.maximum(behind, 0)
         exact = buckets // 2
         grown = np.log(np.maximum(behind, 1).astype("float32") / exact) / math.log(128 / exact)
         far = np.minimum(exact + (grown * (buckets - exact)).astype(int), buckets - 1)
-        want += np.where(behind < exact, behind, far)
-        np.testing.assert_array_equal(got, want)
+        expected += np.where(behind < exact, behind, far)
+        np.testing.assert_array_equal(got, expected)
 
     def test_worked_by_hand(self) -> None:
         """Two buckets for each direction: distance 0, and all others."""

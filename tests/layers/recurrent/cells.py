@@ -69,7 +69,7 @@ def reference(
     fed = ops.zeros((inputs.shape[0], cell.attention_size))
     outputs, history = [], []
 
-    def look(query: Any) -> tuple[Any, list[Any]]:
+    def attend(query: Any) -> tuple[Any, list[Any]]:
         pairs = [
             attention(query[:, None], memory, value_mask=mask, return_attention_scores=True)
             for attention, memory, mask in zip(cell.attentions, memories, masks, strict=True)
@@ -79,14 +79,14 @@ def reference(
     for t in range(inputs.shape[1]):
         arguments = [inputs[:, t]]
         if cell.order == "attend_then_step":
-            context, weights = look(nested[-1][0])
+            context, weights = attend(nested[-1][0])
             arguments.append(context)
         if cell.input_feeding:
             arguments.append(fed)
         stacked = len(nested) > 1
         hidden, new = cell.cell(ops.concatenate(arguments, -1), nested if stacked else nested[0])
         if cell.order == "step_then_attend":
-            context, weights = look(hidden)
+            context, weights = attend(hidden)
         attention = context
         if cell.attention_layer_size:
             attention = ops.matmul(ops.concatenate([hidden, context], -1), cell.attention_kernel)

@@ -47,17 +47,17 @@ class TestBahdanauCell(TestAttentionCell):
     cell_options = {"order": "attend_then_step"}
 
 
-def test_input_feeding_follows_the_papers() -> None:
-    def fed(order: str, attention: Any) -> bool:
+def test_default_of_input_feeding() -> None:
+    def uses_input_feeding(order: str, attention: Any) -> bool:
         return AttentionCell(layers.GRUCell(3), attention, order=order).input_feeding
 
-    assert fed("step_then_attend", AdditiveAttention(4))
-    assert not fed("attend_then_step", AdditiveAttention(4))
-    assert not fed("step_then_attend", [])
+    assert uses_input_feeding("step_then_attend", AdditiveAttention(4))
+    assert not uses_input_feeding("attend_then_step", AdditiveAttention(4))
+    assert not uses_input_feeding("step_then_attend", [])  # nothing to feed without attention
 
 
 def test_one_step_by_hand() -> None:
-    """h = x, two memory positions with scores ln 1 and ln 3: weights 1/4 and 3/4."""
+    """h = x, scores ln 1 and ln 3: the weights are 1/4 and 3/4, the context is 3/4 ln 3."""
     cell = AttentionCell(
         layers.SimpleRNNCell(1, activation=None, kernel_initializer="ones", use_bias=False),
         DotProductAttention(),
@@ -74,15 +74,15 @@ def test_call_is_one_step_of_the_decoder() -> None:
     decoder = RecurrentDecoder(cell)
     outputs = decoder(inputs, memory)
     constants = cell.prepare([ops.convert_to_tensor(memory)], [None])
-    record, after = cell(
+    record, next_state = cell(
         ops.convert_to_tensor(inputs[:, 0]), cell.initial_state(constants, 3), constants
     )
     close(record.output, array(outputs)[:, 0], 1e-6)
-    close(after.attention[0], record.output, 1e-9)
-    close(record.hidden, after.cells[0][0], 1e-9)
+    close(next_state.attention[0], record.output, 1e-9)
+    close(record.hidden, next_state.cells[0][0], 1e-9)
 
 
-def test_attention_dropout_acts_in_training_only_and_after_returned_weights() -> None:
+def test_attention_dropout_only_in_training_and_not_in_returned_weights() -> None:
     inputs, memory = normal((3, 4, 4), (3, 5, 7))
     cell = AttentionCell(
         layers.GRUCell(6),
@@ -92,9 +92,9 @@ def test_attention_dropout_acts_in_training_only_and_after_returned_weights() ->
     )
     decoder = build_random(RecurrentDecoder(cell, alignment_history=True), inputs, memory)
     outputs, (weights,) = decoder(inputs, memory)
-    trained, (shown,) = decoder(inputs, memory, training=True)
-    repeated, _ = decoder(inputs, memory, training=True)
-    close(shown, weights, 1e-6)
-    assert np.abs(array(trained) - array(outputs)).max() > 1e-3
-    assert np.abs(array(trained) - array(repeated)).max() > 1e-3
+    training_outputs, (training_weights,) = decoder(inputs, memory, training=True)
+    training_outputs_again, _ = decoder(inputs, memory, training=True)
+    close(training_weights, weights, 1e-6)
+    assert np.abs(array(training_outputs) - array(outputs)).max() > 1e-3
+    assert np.abs(array(training_outputs) - array(training_outputs_again)).max() > 1e-3
     close(decoder(inputs, memory)[0], outputs, 1e-9)

@@ -28,11 +28,11 @@ def test_cell_stepper_equals_the_cell(name: str, fed_width: int) -> None:
     inputs, fed, *states = (
         ops.convert_to_tensor(rng.normal(size=(2, size)).astype("float32")) for size in sizes
     )
-    want, after = cell(ops.concatenate([inputs, fed], -1), states)
+    expected, after = cell(ops.concatenate([inputs, fed], -1), states)
     step = make_stepper(cell, 4, training=False)
     feedback, kernels = [fed] if fed_width else [], step.kernels("float32")
     got, new = step.step(step.hoist(inputs), feedback, tuple(states), kernels)
-    close(got, want, 1e-6)
+    close(got, expected, 1e-6)
     close(new, after, 1e-6)
 
 

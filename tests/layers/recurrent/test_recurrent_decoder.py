@@ -104,8 +104,10 @@ def test_several_attentions_over_several_memories(order: str) -> None:
     valid = ops.ones((3, 4), "bool")
     zeros = [ops.zeros((3, 6))] * 2
     tensors = [ops.convert_to_tensor(x) for x in (inputs, first, second)]
-    want, attention_weights, _ = reference(decoder, tensors[0], tensors[1:], masks, valid, zeros)
-    close(outputs, want, 1e-5)
+    expected, attention_weights, _ = reference(
+        decoder, tensors[0], tensors[1:], masks, valid, zeros
+    )
+    close(outputs, expected, 1e-5)
     close(weights, attention_weights, 1e-5)
 
 
@@ -153,8 +155,8 @@ def test_bridge_initializes_every_state_from_one_vector() -> None:
         for i in range(2)
     ]
     plain = RecurrentDecoder(cell, return_state=True)
-    want = keras.tree.flatten(plain(inputs, memory, starts))
-    close(bridged(inputs, memory, vector), want, 1e-5)
+    expected = keras.tree.flatten(plain(inputs, memory, starts))
+    close(bridged(inputs, memory, vector), expected, 1e-5)
 
 
 def test_without_attention_it_equals_keras_rnn() -> None:

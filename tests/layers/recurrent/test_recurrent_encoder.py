@@ -59,17 +59,17 @@ def test_padding_does_not_affect_outputs(kind: str) -> None:
     assert not any(array(state)[2].any() for state in states)
     single, last = layer(inputs[1:2, :3])
     close(array(memory)[1:2, :3], single, 1e-5)
-    for got, want in zip(states, last, strict=True):
-        close(got[1:2], want, 1e-5)
+    for got, expected in zip(states, last, strict=True):
+        close(got[1:2], expected, 1e-5)
 
 
 def test_values_at_masked_positions_do_not_affect_outputs() -> None:
     layer, inputs = encoder("gru_both")
     run = differentiable(layer, lambda x: layer(x, mask=MASK))
-    want, got = run(garbage(inputs, MASK, 0)), run(garbage(inputs, MASK, np.nan))
-    same(np.atleast_1d(got[1]), np.atleast_1d(want[1]))
+    expected, got = run(garbage(inputs, MASK, 0)), run(garbage(inputs, MASK, np.nan))
+    same(np.atleast_1d(got[1]), np.atleast_1d(expected[1]))
     assert all_finite(np.atleast_1d(got[1]))
-    same(got[0][0], want[0][0])
+    same(got[0][0], expected[0][0])
 
 
 def test_backward_encoder_memory_keeps_source_order() -> None:

@@ -166,8 +166,8 @@ def test_probability_0_feeds_greedy_predictions(cell: str, mode: str) -> None:
     )
     run = compiled(lambda tokens: _sample_inputs(sampling, toy, mask, tokens), mode)
     fed = array(run(ops.convert_to_tensor(TOKENS)))
-    want = sample_by_loop(toy, TOKENS, np.zeros(TOKENS.shape, "bool"), mask)
-    assert fed.tolist() == want.tolist()
+    expected = sample_by_loop(toy, TOKENS, np.zeros(TOKENS.shape, "bool"), mask)
+    assert fed.tolist() == expected.tolist()
     assert (fed != TOKENS).any()
     assert not fed[~mask].any()
     assert fed[:2, 0].tolist() == [2, 2]
@@ -238,11 +238,11 @@ def test_schedule_depends_on_updates(mode: str) -> None:
 def test_padding_does_not_affect_outputs() -> None:
     toy, mask = ToyDecoder(CELLS["attend_then_step"]()), TOKENS != 0
     sampling = ScheduledSampling(ConstantSampling(0))
-    want = array(_sample_inputs(sampling, toy, mask))
+    expected = array(_sample_inputs(sampling, toy, mask))
     padded = np.concatenate([TOKENS, np.full((3, 5), 8, "int32")], axis=1)
     padded_mask = np.concatenate([mask, np.zeros((3, 5), "bool")], axis=1)
     got = array(_sample_inputs(sampling, toy, padded_mask, padded))
-    same(got[:, :6], want)
+    same(got[:, :6], expected)
     assert (got[:, 6:] == 8).all()
 
 
@@ -266,8 +266,8 @@ def test_gradients_equal_those_for_the_sampled_tokens() -> None:
         return toy.readout(toy.decoder(toy.embedding(fed), memory))
 
     memory = array(toy.memory).astype("float32")
-    got, want = (differentiable(model, run)(memory) for run in (sampled, plain))
-    close(got, want, 1e-6)
+    got, expected = (differentiable(model, run)(memory) for run in (sampled, plain))
+    close(got, expected, 1e-6)
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (3, 1)])
@@ -340,8 +340,8 @@ def test_translators_at_probability_0_use_their_predictions() -> None:
         inputs = {"source": SOURCE, "target": np.full((2, 6), 2, "int32")}
         logits = array(model(inputs, training=True))
         for row, length in enumerate(array(result.lengths)[:, 0]):
-            want = plain({"source": SOURCE, "target": np.maximum(predicted[:, :6], 1)})
-            close(logits[row, :length], array(want)[row, :length], 1e-5)
+            expected = plain({"source": SOURCE, "target": np.maximum(predicted[:, :6], 1)})
+            close(logits[row, :length], array(expected)[row, :length], 1e-5)
 
 
 def test_translator_without_sampling() -> None:
@@ -366,8 +366,8 @@ def test_translator_without_sampling() -> None:
 def test_schedule_arguments_reach_the_translator(sampling: Any) -> None:
     model = az.models.from_preset("rnnsearch_small", **SIZES, units=6, sampling=sampling)
     model({"source": SOURCE, "target": TARGET}, training=True)
-    want = LinearSampling() if sampling == "linear" else LinearSampling(slope=0.25)
-    assert model.sampling.schedule == want
+    expected = LinearSampling() if sampling == "linear" else LinearSampling(slope=0.25)
+    assert model.sampling.schedule == expected
     repeated = type(model).from_config(model.get_config())
     assert repeated.sampling.schedule == model.sampling.schedule
 

@@ -461,9 +461,9 @@ def test_euclidean_score_of_close_and_distant_vectors() -> None:
     query = np.full((1, 1, 4), 1000, "float32")
     near, far = query + np.float32(2**-8), query + np.float32(1e25)
     run = differentiable(EuclideanScore(), EuclideanScore())
-    for key, want in ((near, 1 / (1 + 2 * 2**-8)), (far, 0)):
+    for key, expected in ((near, 1 / (1 + 2 * 2**-8)), (far, 0)):
         scores, gradients, _ = run(query, key)
-        assert only(scores) == pytest.approx(want, abs=1e-6)
+        assert only(scores) == pytest.approx(expected, abs=1e-6)
         assert all(np.isfinite(x).all() for x in gradients)
 
 

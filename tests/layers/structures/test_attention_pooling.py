@@ -83,9 +83,9 @@ def test_every_alignment(alignment: str) -> None:
 def test_dropout_acts_in_training_only() -> None:
     inputs = np.random.default_rng(0).normal(size=(2, 9, 4)).astype("float32")
     layer = AttentionPooling(dropout=0.5, seed=1)
-    want = layer(inputs)
-    same(layer(inputs, training=False), want)
-    assert np.abs(array(layer(inputs, training=True)) - array(want)).max() > 1e-3
+    expected = layer(inputs)
+    same(layer(inputs, training=False), expected)
+    assert np.abs(array(layer(inputs, training=True)) - array(expected)).max() > 1e-3
 
 
 def test_no_mask_is_passed_on() -> None:

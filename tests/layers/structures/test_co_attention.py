@@ -73,8 +73,8 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(array(to_query), [[[1 / 3, 2 / 3], [1 / 2, 1 / 2]]], atol=1e-6)
     np.testing.assert_allclose(array(to_context), [[4 / 5, 1 / 5]], atol=1e-6)
     first, second = np.log(2) / 3 + 2 * np.log(4) / 3, np.log(8) / 2
-    want = [[[1, first, first, 0.8], [0, second, 0, 0]]]
-    np.testing.assert_allclose(array(merged), want, atol=1e-6)
+    expected = [[[1, first, first, 0.8], [0, second, 0, 0]]]
+    np.testing.assert_allclose(array(merged), expected, atol=1e-6)
 
 
 def test_masks_of_embeddings_are_used_and_the_context_mask_is_passed_on() -> None:
@@ -117,7 +117,7 @@ def test_integers_are_read_as_floats() -> None:
     rng = np.random.default_rng(0)
     context, query = (rng.integers(-3, 4, size=(2, n, 4)) for n in (5, 3))
     layer = CoAttention()
-    want = layer(context.astype("float32"), query.astype("float32"))
+    expected = layer(context.astype("float32"), query.astype("float32"))
     got = layer(context, query)
     assert keras.backend.standardize_dtype(got.dtype) == "float32"
-    np.testing.assert_array_equal(array(got), array(want))
+    np.testing.assert_array_equal(array(got), array(expected))

@@ -171,8 +171,8 @@ def test_three_levels_are_three_poolings() -> None:
             upper[position] = array(layer.poolings[1](vectors[position][valid][None]))[0]
     for row in range(2):
         valid = mask[row].any((-1, -2))
-        want = layer.poolings[2](layer.encoders[2](upper[row][valid][None]))
-        close(array(vector)[row], array(want)[0], 1e-5)
+        expected = layer.poolings[2](layer.encoders[2](upper[row][valid][None]))
+        close(array(vector)[row], array(expected)[0], 1e-5)
     present = (mask, mask.any(-1), mask.any((-1, -2)))
     for attention_weights, valid in zip(weights, present, strict=True):
         assert not array(attention_weights)[~valid].any()
@@ -181,7 +181,7 @@ def test_three_levels_are_three_poolings() -> None:
 
 def test_encoder_is_not_called_with_empty_sequences() -> None:
     """Keras's cuDNN kernels reject an empty mask, so the first position is used, with value 0."""
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     class Spy(layers.Layer):
         def __init__(self) -> None:
@@ -195,16 +195,16 @@ def test_encoder_is_not_called_with_empty_sequences() -> None:
             return input_shape
 
         def call(self, inputs: Any, mask: Any = None) -> Any:
-            seen.append((array(inputs), array(mask)))
+            calls.append((array(inputs), array(mask)))
             return inputs + 1
 
     layer = HierarchicalAttention([(Spy(), AttentionPooling())])
     inputs = np.full((3, 2, 1), 7, "float32")
     mask = np.array([[0, 0], [0, 1], [1, 0]], "bool")
     out = layer(inputs, mask=mask)
-    ((arguments, shown),) = seen
-    assert arguments[..., 0].tolist() == [[0, 0], [0, 7], [7, 0]]
-    assert shown.tolist() == [[True, False], [False, True], [True, False]]
+    ((inner_inputs, inner_mask),) = calls
+    assert inner_inputs[..., 0].tolist() == [[0, 0], [0, 7], [7, 0]]
+    assert inner_mask.tolist() == [[True, False], [False, True], [True, False]]
     assert array(out).tolist() == [[0], [8], [8]]
 
 
@@ -219,11 +219,11 @@ def test_dynamic_lengths_of_0() -> None:
     graph = with_dynamic_shapes(run, (None, None, None, 5))
     for shape in ((0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5), (2, 3, 4, 5)):
         inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
-        for got, want in zip(
+        for got, expected in zip(
             keras.tree.flatten(graph(inputs)), keras.tree.flatten(run(inputs)), strict=True
         ):
-            assert tuple(got.shape) == tuple(want.shape)
-            close(got, want, 1e-5)
+            assert tuple(got.shape) == tuple(expected.shape)
+            close(got, expected, 1e-5)
 
 
 def test_mask_of_an_embedding_is_used_and_not_passed_on() -> None:
@@ -244,9 +244,9 @@ def test_mask_of_an_embedding_is_used_and_not_passed_on() -> None:
 def test_training_updates_every_level() -> None:
     levels = [(layers.Dropout(0.5), AttentionPooling()), (None, AttentionPooling(dropout=0.5))]
     layer, inputs = HierarchicalAttention(levels), np.ones((2, 3, 4, 5), "float32")
-    want = layer(inputs)
-    close(layer(inputs, training=False), want, 1e-7)
-    assert np.abs(array(layer(inputs, training=True)) - array(want)).max() > 1e-3
+    expected = layer(inputs)
+    close(layer(inputs, training=False), expected, 1e-7)
+    assert np.abs(array(layer(inputs, training=True)) - array(expected)).max() > 1e-3
 
 
 def test_invalid_arguments_are_rejected() -> None:

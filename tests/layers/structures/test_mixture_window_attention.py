@@ -109,8 +109,8 @@ def test_exponents_are_clipped_at_20() -> None:
     layer = one_bell(1e30, 1, 0.5)
     value = np.zeros((1, 3, 1), "float32")
     _, weights = layer(value[:, :1], value, return_attention_scores=True)
-    want = np.exp(20 - (np.arange(1, 4) - 0.5) ** 2)  # positions count from 1
-    np.testing.assert_allclose(array(weights)[0, 0], want, rtol=1e-5)
+    expected = np.exp(20 - (np.arange(1, 4) - 0.5) ** 2)  # positions count from 1
+    np.testing.assert_allclose(array(weights)[0, 0], expected, rtol=1e-5)
 
 
 def test_positions_count_from_the_first_valid_token() -> None:

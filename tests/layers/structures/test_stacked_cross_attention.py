@@ -59,10 +59,10 @@ class TestTextToImage(StructureConformance):
         attended, similarity = np.zeros(words.shape), np.zeros(len(words))
         weights = np.zeros((*words.shape[:2], regions.shape[1]))
         for row, (e, v) in enumerate(zip(valid, mask, strict=True)):
-            seen, similarity[row], attention_weights = pair(
+            context, similarity[row], attention_weights = pair(
                 words[row][e], regions[row][v], 3.0, self.pool
             )
-            attended[row, e], weights[row][np.ix_(e, v)] = seen, attention_weights
+            attended[row, e], weights[row][np.ix_(e, v)] = context, attention_weights
         return attended, similarity, weights
 
 
@@ -121,8 +121,10 @@ def test_log_sum_exp_of_any_sharpness(sharpness: float) -> None:
     layer = StackedCrossAttention(pooling="log_sum_exp", pooling_sharpness=sharpness)
     attended, match = layer(words, regions)
     cosines = np.array([cosine(e, a) for e, a in zip(words[0], array(attended)[0], strict=True)])
-    want = cosines.max() + np.log(np.exp(sharpness * (cosines - cosines.max())).sum()) / sharpness
-    assert float(array(match)[0]) == pytest.approx(want, rel=1e-5)
+    expected = (
+        cosines.max() + np.log(np.exp(sharpness * (cosines - cosines.max())).sum()) / sharpness
+    )
+    assert float(array(match)[0]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_masked_words_are_excluded_at_any_sharpness() -> None:
@@ -179,14 +181,14 @@ def test_all_pairs_equal_single_pairs(direction: str, pooling: str) -> None:
     mask = np.arange(6) < np.array([6, 2, 0])[:, None]
     words[~valid] = np.nan
     got = array(layer.similarities(words, regions, valid, mask))
-    want = np.zeros((3, 4))
+    expected = np.zeros((3, 4))
     for i, j in np.ndindex(3, 4):
         pair = words[j : j + 1], regions[i : i + 1], valid[j : j + 1], mask[i : i + 1]
-        want[i, j] = array(layer(*pair)[1])[0]
-    close(got, want, 1e-5)
-    assert np.abs(want[:2, :3]).min() > 0
+        expected[i, j] = array(layer(*pair)[1])[0]
+    close(got, expected, 1e-5)
+    assert np.abs(expected[:2, :3]).min() > 0
     huge = array(layer.similarities(words, 1e30 * regions, valid, mask))
-    close(huge, want, 1e-5)
+    close(huge, expected, 1e-5)
     assert array(layer.similarities(words[:0], regions)).shape == (3, 0)
 
 

@@ -61,9 +61,9 @@ def test_penalty_is_the_mean_over_unmasked_rows(rate: float) -> None:
 def test_fully_masked_rows_do_not_change_the_penalty() -> None:
     layer = StructuredSelfAttention(8, 3)
     layer(INPUTS[:1])
-    want = float(array(layer.losses[0]))
+    expected = float(array(layer.losses[0]))
     layer(INPUTS, mask=np.repeat([[True], [False], [False]], 5, axis=1))
-    assert float(array(layer.losses[0])) == pytest.approx(want, rel=1e-6)
+    assert float(array(layer.losses[0])) == pytest.approx(expected, rel=1e-6)
     layer(INPUTS, mask=np.zeros((3, 5), "bool"))
     assert float(array(layer.losses[0])) == 0
     layer(INPUTS[:0])

@@ -45,17 +45,17 @@ def test_grid_equals_flattened_positions() -> None:
     """Flattened by rows; with every mask, and with keys."""
     layer, (query, value, mask) = VisualAttention(8), grid()
     key = np.random.default_rng(1).normal(size=(2, 3, 5, 4)).astype("float32")
-    looks = np.random.default_rng(2).random((2, 4, 3, 5)) < 0.7
-    masks = {"value_mask": mask, "key_mask": np.roll(mask, 1, 2), "attention_mask": looks}
+    attention_mask = np.random.default_rng(2).random((2, 4, 3, 5)) < 0.7
+    masks = {"value_mask": mask, "key_mask": np.roll(mask, 1, 2), "attention_mask": attention_mask}
     build_random(layer, query, value, key)
     context, weights = layer(query, value, key, return_attention_scores=True, **masks)
     assert tuple(weights.shape) == (2, 4, 3, 5)
     flat = {name: x.reshape(*x.shape[:-2], 15) for name, x in masks.items()}
     rows = value.reshape(2, 15, 7), key.reshape(2, 15, 4)
-    want, attention_weights = layer(query, *rows, return_attention_scores=True, **flat)
-    same(context, want)
+    expected, attention_weights = layer(query, *rows, return_attention_scores=True, **flat)
+    same(context, expected)
     same(array(weights).reshape(2, 4, 15), attention_weights)
-    allowed = (mask & masks["key_mask"])[:, None] & looks
+    allowed = (mask & masks["key_mask"])[:, None] & attention_mask
     assert not array(weights)[~allowed].any()
 
 
@@ -64,9 +64,9 @@ def test_grid_masks_broadcast_and_implicit_masks_apply() -> None:
     layer(query, value)
     column = mask[:1, :1]
     full = np.broadcast_to(column, (2, 3, 5))
-    want = layer(query, value, value_mask=full)
-    same(layer(query, value, value_mask=np.repeat(column, 2, 0)), want)
-    same(layer(query, value, attention_mask=np.broadcast_to(column, (1, 4, 3, 5))), want)
+    expected = layer(query, value, value_mask=full)
+    same(layer(query, value, value_mask=np.repeat(column, 2, 0)), expected)
+    same(layer(query, value, attention_mask=np.broadcast_to(column, (1, 4, 3, 5))), expected)
     carrying = pass_mask_on(ops.convert_to_tensor(value), ops.convert_to_tensor(mask))
     same(layer(query, carrying, value_mask=full), layer(query, value, value_mask=full & mask))
 
@@ -121,8 +121,8 @@ def test_grids_of_unknown_size() -> None:
     model = keras.Model([query, value], outputs[:2])
     for size in ((3, 5), (7, 2)):
         states, image, _ = grid(*size)
-        want = model.layers[-1](states, image, return_attention_scores=True)
-        close(model([states, image]), want, 1e-6)
+        expected = model.layers[-1](states, image, return_attention_scores=True)
+        close(model([states, image]), expected, 1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -169,8 +169,8 @@ def test_invalid_arguments_are_rejected() -> None:
         (value, row),
         (row, value),
     ):
-        for made in (VisualAttention(), layer):
+        for instance in (VisualAttention(), layer):
             with pytest.raises(ValueError, match=r"value and key must both be.*of the same grid"):
-                made(query, values, keys)
+                instance(query, values, keys)
     with pytest.raises(ValueError, match=r"value and key .* number of steps, got 15 and 10"):
         VisualAttention()(query, row, row[:, :10])

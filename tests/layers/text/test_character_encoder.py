@@ -23,14 +23,14 @@ class WordConformance(LayerConformance):
     @pytest.mark.every_backend
     def test_padding_does_not_affect_outputs(self) -> None:
         layer = self.make_random()
-        want = array(layer(WORDS))
-        assert want[:1].any(axis=-1).all()
-        assert not want[1, 1].any()
-        close(layer(np.pad(WORDS, ((0, 0), (0, 0), (0, 5)))), want, 1e-5)
-        close(layer(np.pad(WORDS, ((0, 0), (0, 0), (5, 0)))), want, 1e-5)
-        close(layer(WORDS[:1, 1:, :2]), want[:1, 1:], 1e-5)
+        expected = array(layer(WORDS))
+        assert expected[:1].any(axis=-1).all()
+        assert not expected[1, 1].any()
+        close(layer(np.pad(WORDS, ((0, 0), (0, 0), (0, 5)))), expected, 1e-5)
+        close(layer(np.pad(WORDS, ((0, 0), (0, 0), (5, 0)))), expected, 1e-5)
+        close(layer(WORDS[:1, 1:, :2]), expected[:1, 1:], 1e-5)
         for word in (0, 1):
-            close(layer(WORDS[:, word : word + 1]), want[:, word : word + 1], 1e-5)
+            close(layer(WORDS[:, word : word + 1]), expected[:, word : word + 1], 1e-5)
 
     test_empty_batch = None  # a case of test_small_sizes
 
@@ -79,15 +79,15 @@ class TestCharacterCNN(WordConformance):
         got = array(layer(WORDS))
         for row, word in np.ndindex(WORDS.shape[:2]):
             characters = [letter for letter in WORDS[row, word] if letter]
-            want = np.zeros(5) if not characters else np.full(5, -np.inf)
+            expected = np.zeros(5) if not characters else np.full(5, -np.inf)
             for position in range(len(characters)):
                 response = bias.copy()
                 for n in range(width):
                     source = position - (width - 1) // 2 + n
                     if 0 <= source < len(characters):
                         response += table[characters[source]] @ kernel[n]
-                want = np.maximum(want, response)
-            np.testing.assert_allclose(got[row, word], want, atol=1e-5)
+                expected = np.maximum(expected, response)
+            np.testing.assert_allclose(got[row, word], expected, atol=1e-5)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -119,5 +119,8 @@ class TestCharacterLSTM(WordConformance):
         got = array(layer(WORDS))
         for row, word in np.ndindex(WORDS.shape[:2]):
             characters = table[[letter for letter in WORDS[row, word] if letter]]
-            want = [last_state(characters, *cells[:3]), last_state(characters[::-1], *cells[3:])]
-            np.testing.assert_allclose(got[row, word], np.concatenate(want), atol=1e-5)
+            expected = [
+                last_state(characters, *cells[:3]),
+                last_state(characters[::-1], *cells[3:]),
+            ]
+            np.testing.assert_allclose(got[row, word], np.concatenate(expected), atol=1e-5)

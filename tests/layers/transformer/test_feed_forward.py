@@ -46,13 +46,13 @@ def test_gelu_is_exact_unless_gelu_tanh_is_selected() -> None:
     x = np.linspace(-3, 3, 13)
     exact = np.array([0.5 * value * (1 + erf(value / 2**0.5)) for value in x])
     approximation = 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
-    for name, want in (("gelu", exact), ("gelu_tanh", approximation)):
+    for name, expected in (("gelu", exact), ("gelu_tanh", approximation)):
         layer = FeedForward(1, name)
         layer.build((None, 1))
         layer.first.kernel.assign([[1.0]])
         layer.second.kernel.assign([[1.0]])
         got = array(layer(x[:, None].astype("float32")))[:, 0]
-        close(got, want, 1e-6)
+        close(got, expected, 1e-6)
         repeated = FeedForward.from_config(layer.get_config())
         assert repeated.get_config()["activation"] == name
     assert np.abs(exact - approximation).max() > 1e-4

@@ -61,13 +61,13 @@ class TestTransformerEncoderLayer(TransformerLayerCase):
 def test_post_norm_by_hand() -> None:
     layer = build_random(TransformerEncoderLayer(8, 2, norm_first=False), X)
     every = np.ones((3, 5, 5), "bool")
-    want = apply_residual(
+    expected = apply_residual(
         layer.attention_residual, X, lambda y: heads(layer.attention, y, y, every)[0]
     )
-    want = apply_residual(
-        layer.feed_forward_residual, want, lambda y: feed_forward(layer.feed_forward, y)
+    expected = apply_residual(
+        layer.feed_forward_residual, expected, lambda y: feed_forward(layer.feed_forward, y)
     )
-    close(layer(X), want, 1e-5)
+    close(layer(X), expected, 1e-5)
 
 
 def test_causality() -> None:
@@ -91,10 +91,10 @@ def test_mask_reaches_the_last_of_twelve_layers(norm: str) -> None:
     model = keras.Model(inputs, x)
     zeroed = np.where(MASK[..., None], X, 0)
     padded = np.concatenate([zeroed, np.zeros((3, 70, 6), "float32")], 1)
-    want, got = array(model(zeroed)), array(model(padded))
-    close(got[:, :5], want, 1e-5)
+    expected, got = array(model(zeroed)), array(model(padded))
+    close(got[:, :5], expected, 1e-5)
     assert not got[:, 5:].any()
-    assert not want[~MASK].any()
+    assert not expected[~MASK].any()
 
 
 def test_stochastic_depth_drops_layers_per_sequence() -> None:
@@ -113,14 +113,16 @@ def test_width_must_be_divisible_by_heads() -> None:
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_block_steps_equal_the_causal_layer(norm_first: bool) -> None:
     layer = build_random(TransformerEncoderLayer(8, 2, norm_first=norm_first), X)
-    want = array(layer(X, mask=MASK, use_causal_mask=True))
-    got, kept = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
-    close(got, want, 1e-5)
-    assert kept.keys.shape == (3, 2, 3, 5)
-    assert kept.values.shape == (3, 2, 5, 3)
+    expected = array(layer(X, mask=MASK, use_causal_mask=True))
+    got, cache = layer.prefill(ops.convert_to_tensor(X), ops.convert_to_tensor(MASK))
+    close(got, expected, 1e-5)
+    assert cache.keys.shape == (3, 2, 3, 5)
+    assert cache.values.shape == (3, 2, 5, 3)
     poisoned = np.where(MASK[..., None], X, np.nan)
     close(
-        layer.prefill(ops.convert_to_tensor(poisoned), ops.convert_to_tensor(MASK))[0], want, 1e-5
+        layer.prefill(ops.convert_to_tensor(poisoned), ops.convert_to_tensor(MASK))[0],
+        expected,
+        1e-5,
     )
 
 

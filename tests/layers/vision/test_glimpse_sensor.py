@@ -36,9 +36,9 @@ def oracle(images: np.ndarray, locations: np.ndarray, size: int, scales: int) ->
         block = 2**scale
         middle = (locations[n] + 1) * (height, width) / 2
         top, left = middle - size * block / 2 + block * np.array([i, j])
-        places = [(top + a, left + b) for a, b in np.ndindex(block, block)]
+        points = [(top + a, left + b) for a, b in np.ndindex(block, block)]
         patches[n, scale, i, j] = np.mean(
-            [interpolate(images[n], *location) for location in places], axis=0
+            [interpolate(images[n], *location) for location in points], axis=0
         )
     return patches
 
@@ -65,8 +65,8 @@ class TestGlimpseSensor(LayerConformance):
     @pytest.mark.parametrize(("size", "scales"), [(1, 1), (3, 3), (4, 2), (12, 1)])
     def test_oracle(self, size: int, scales: int) -> None:
         images, locations = make_inputs(5, size)
-        want = oracle(images.astype("float64"), locations.astype("float64"), size, scales)
-        close(GlimpseSensor(size, scales)(images, locations), want, 1e-5)
+        expected = oracle(images.astype("float64"), locations.astype("float64"), size, scales)
+        close(GlimpseSensor(size, scales)(images, locations), expected, 1e-5)
 
     @pytest.mark.every_backend
     def test_gradients_are_finite_differences(self) -> None:
@@ -99,9 +99,9 @@ def test_locations_are_exact_in_half_precision(policy: str) -> None:
     """Location of pixel 200 is exact, although half precision cannot represent it."""
     image = np.zeros((1, 200, 200, 1), "uint8")
     image[0, 171, 5] = 200
-    place = np.array([[(171.5 / 200) * 2 - 1, (5.5 / 200) * 2 - 1]], "float32")
+    target = np.array([[(171.5 / 200) * 2 - 1, (5.5 / 200) * 2 - 1]], "float32")
     layer = GlimpseSensor(1, dtype=policy)
-    for location in (place, keras.ops.convert_to_tensor(place)):
+    for location in (target, keras.ops.convert_to_tensor(target)):
         assert array(layer(image, location)).item() == pytest.approx(200, abs=0.5)
 
 

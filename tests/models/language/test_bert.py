@@ -131,7 +131,7 @@ def test_distances_count_tokens_only(where: str, positions: str) -> None:
         make_with_positions(positions),
         np.arange(TOKENS.size).reshape(TOKENS.shape) % 2,
     )
-    want = model({"tokens": TOKENS, "segments": segments})
+    expected = model({"tokens": TOKENS, "segments": segments})
     for row, length in enumerate((TOKENS != 0).sum(1)):
         at = {
             "left": np.arange(11 - length, 11),
@@ -141,8 +141,8 @@ def test_distances_count_tokens_only(where: str, positions: str) -> None:
         tokens, sides = np.zeros((2, 1, 13), "int32")
         tokens[0, at], sides[0, at] = TOKENS[row, :length], segments[row, :length]
         result = model({"tokens": tokens, "segments": sides})
-        close(array(result["hidden"])[0, at], array(want["hidden"])[row, :length], 1e-5)
-        close(array(result["pooled"])[0], array(want["pooled"])[row], 1e-5)
+        close(array(result["hidden"])[0, at], array(expected["hidden"])[row, :length], 1e-5)
+        close(array(result["pooled"])[0], array(expected["pooled"])[row], 1e-5)
         assert not array(result["hidden"])[tokens == 0].any()
 
 
@@ -162,9 +162,9 @@ def test_positions_are_saved_and_keep_half_precision(positions: str, tmp_path: P
     model = make_with_positions(positions, dtype="mixed_float16")
     model.save(tmp_path / "model.keras")
     repeated = keras.models.load_model(tmp_path / "model.keras")
-    want = array(model({"tokens": TOKENS})["hidden"])
-    np.testing.assert_array_equal(array(repeated({"tokens": TOKENS})["hidden"]), want)
-    assert np.isfinite(want).all()
+    expected = array(model({"tokens": TOKENS})["hidden"])
+    np.testing.assert_array_equal(array(repeated({"tokens": TOKENS})["hidden"]), expected)
+    assert np.isfinite(expected).all()
     run = any_batch(lambda tokens: model({"tokens": tokens})["hidden"])
     for sizes in ((0, 4), (1, 1), (2, 3)):
         assert run(np.full(sizes, 4, "int32")).shape == (*sizes, 8)

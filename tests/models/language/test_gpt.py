@@ -108,7 +108,7 @@ def test_later_tokens_do_not_affect_logits(length: int, positions: str) -> None:
 @pytest.mark.parametrize("where", ["left", "right", "between"])
 def test_padding_at_any_position_does_not_affect_outputs(where: str, positions: str) -> None:
     model, valid = tiny(positions=positions), TEXT != 0
-    want = logits_of(model, TEXT)
+    expected = logits_of(model, TEXT)
     for row, length in enumerate(valid.sum(1)):
         locations = {
             "left": np.arange(11 - length, 11),
@@ -117,7 +117,7 @@ def test_padding_at_any_position_does_not_affect_outputs(where: str, positions: 
         }[where]
         spread = np.zeros((1, 11 + 2), "int32")
         spread[0, locations] = TEXT[row, :length]
-        close(logits_of(model, spread)[0, locations], want[row, :length], 1e-5)
+        close(logits_of(model, spread)[0, locations], expected[row, :length], 1e-5)
 
 
 def test_too_many_tokens_are_rejected() -> None:
@@ -235,15 +235,15 @@ def test_cache_buckets_do_not_change_results(
 ) -> None:
     model = case().make_random()
     options = {"beam_width": 3, "n_best": 2, "min_length": 9, "max_length": 11, "jit": jit}
-    want = model.compiled_search(SOURCE, **options)
+    expected = model.compiled_search(SOURCE, **options)
     monkeypatch.setattr(kv_cache.call_in_bucket, "__defaults__", ((2, 4),))
     model.__dict__.pop("_compiled")
     result = model.compiled_search(SOURCE, **options)
-    np.testing.assert_array_equal(array(result.tokens), array(want.tokens))
-    np.testing.assert_allclose(array(result.scores), array(want.scores), rtol=1e-5)
-    assert (want.attention is None) == (case is TestGPT)
-    if want.attention is not None:
-        np.testing.assert_allclose(array(result.attention), array(want.attention), atol=1e-5)
+    np.testing.assert_array_equal(array(result.tokens), array(expected.tokens))
+    np.testing.assert_allclose(array(result.scores), array(expected.scores), rtol=1e-5)
+    assert (expected.attention is None) == (case is TestGPT)
+    if expected.attention is not None:
+        np.testing.assert_allclose(array(result.attention), array(expected.attention), atol=1e-5)
 
 
 @pytest.mark.full
@@ -275,8 +275,8 @@ def test_ensemble_continues_prompts() -> None:
     model = tiny()
     both = az.models.Ensemble([model, model])
     options = {"max_length": 5, "beam_width": 2}
-    result, want = both.compiled_search(TEXT, **options), model.compiled_search(TEXT, **options)
-    np.testing.assert_array_equal(array(result.tokens), array(want.tokens))
+    result, expected = both.compiled_search(TEXT, **options), model.compiled_search(TEXT, **options)
+    np.testing.assert_array_equal(array(result.tokens), array(expected.tokens))
     with pytest.raises(ValueError, match="but the model has max_length=256"):
         both.compiled_search(TEXT, max_length=300)
 

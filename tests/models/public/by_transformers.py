@@ -52,14 +52,14 @@ WORDS = "the cat sat on a mat un seen s e n is . , ! ? va ca 東 京 1 2 3 4 5 k
 
 
 def word_pieces(folder: Path) -> Any:
-    """A vocabulary of a few words, and its tokenizer."""
+    """Return a vocabulary of a few words and its tokenizer."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     return transformers.BertTokenizer(str(folder / "vocab.txt"))
 
 
 def byte_pairs(folder: Path) -> Any:
-    """All bytes and a few merges, and their tokenizer."""
+    """Return a vocabulary of all bytes and a few merges, and its tokenizer."""
     learner = tokenizers.ByteLevelBPETokenizer()
     learner.train_from_iterator(TEXTS, 275, 2, False, ["<|endoftext|>"])
     learner.save_model(str(folder))
@@ -71,8 +71,8 @@ def byte_pairs(folder: Path) -> Any:
     return transformers.GPT2Tokenizer(*names)
 
 
-def shaken(model: Any) -> Any:
-    """All weights random: as they begin, biases are 0 and scales 1, which hides mistakes."""
+def randomize(model: Any) -> Any:
+    """Randomize all weights: initial biases of 0 and scales of 1 would hide errors."""
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(0.2 * torch.randn_like(weight))
@@ -80,13 +80,13 @@ def shaken(model: Any) -> Any:
 
 
 def bert(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A BERT with the head of masked tokens; padding on the right, and two segments."""
+    """Return a BERT with a masked language modeling head, for right padding and two segments."""
     sizes = {"hidden_size": 16, "intermediate_size": 24}
     sizes |= {"num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 12}
     head = given.pop("head", True)
     config = transformers.BertConfig(**{**sizes, **given})
     kind = transformers.BertForPreTraining if head else transformers.BertModel
-    model = shaken(kind(config))
+    model = randomize(kind(config))
     tokens = torch.randint(1, config.vocab_size, (ROWS, LENGTH))
     tokens[1, 5:], tokens[2, 1:] = 0, 0
     segments = (torch.arange(LENGTH) > 3).long().expand(ROWS, LENGTH)
@@ -102,11 +102,11 @@ def bert(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def gpt2(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A GPT-2 with its head; the last token of its vocabulary ends."""
+    """Return a GPT-2 with its head; the last token of its vocabulary is the end token."""
     sizes = {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 12, **given}
     end = sizes["vocab_size"] - 1
     config = transformers.GPT2Config(**sizes, bos_token_id=end, eos_token_id=end)
-    model = shaken(transformers.GPT2LMHeadModel(config))
+    model = randomize(transformers.GPT2LMHeadModel(config))
     tokens = torch.randint(0, end, (ROWS, LENGTH))
     tokens[:, 0] = end
     with torch.no_grad():

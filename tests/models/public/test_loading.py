@@ -42,7 +42,7 @@ def test_invalid_checkpoints_are_rejected(tmp_path: Path) -> None:
 def test_missing_weights_are_rejected(tmp_path: Path) -> None:
     folder = copy_of("bert", tmp_path)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"holds no model.safetensors$"):
+    with pytest.raises(ValueError, match=r"contains no model.safetensors; pass a folder saved by"):
         models.from_preset(folder)
 
 

@@ -97,9 +97,9 @@ def test_search_continues_from_any_context(context: int) -> None:
     assert array(trace.attention).shape == (3, result.tokens.shape[-1], 6)
     assert not array(trace.copied).any()
     for row, length in enumerate(result.lengths[:, 0]):
-        want = array(trace.attention)[row, :length]
-        close(result.attention[row, 0, :length], want, 1e-5)
-        np.testing.assert_allclose(want.sum(-1), 1, atol=1e-5)
+        expected = array(trace.attention)[row, :length]
+        close(result.attention[row, 0, :length], expected, 1e-5)
+        np.testing.assert_allclose(expected.sum(-1), 1, atol=1e-5)
 
 
 SIZES = {

@@ -104,8 +104,8 @@ def test_without_copying_it_is_a_transformer() -> None:
     source, target = SOURCE % 9, TARGET % 9
     np.testing.assert_array_equal(forward(model, source, target), forward(plain, source, target))
     options = {"beam_width": 2, "n_best": 2, "max_length": 5}
-    result, want = (one.compiled_search(source, **options) for one in (model, plain))
-    np.testing.assert_array_equal(result.tokens, want.tokens)
+    result, expected = (one.compiled_search(source, **options) for one in (model, plain))
+    np.testing.assert_array_equal(result.tokens, expected.tokens)
     trace = model.trace(source, result.tokens[:, 0])
     for row, length in enumerate(result.lengths[:, 0]):
         close(result.attention[row, 0, :length], array(trace.attention)[row, :length], 1e-5)

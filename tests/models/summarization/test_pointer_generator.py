@@ -59,14 +59,14 @@ def tiny(**options: Any) -> PointerGenerator:
 def test_parameter_counts_follow_the_paper() -> None:
     """Section 4: 21,499,600 without the pointer, which has 1153 more, and coverage 512."""
     sizes = {"vocabulary_size": 50_000, "embedding_dim": 128, "units": 256}
-    made = {
+    models_by_name = {
         "plain": PointerGenerator(**sizes, copies=0),
         "pointer": PointerGenerator(**sizes),
         "coverage": az.models.from_preset("pointer_generator_base", vocabulary_size=50_000),
     }
     counts = {
         name: sum(int(np.prod(v.shape)) for v in model.trainable_variables)
-        for name, model in made.items()
+        for name, model in models_by_name.items()
     }
     assert counts == {"plain": 21_499_600, "pointer": 21_500_753, "coverage": 21_501_265}
 
@@ -88,8 +88,8 @@ def test_distribution_follows_the_paper() -> None:
     model = tiny()
     p_gen, generated, copied = decode_parts(model, SOURCE, TARGET)
     valid = TARGET != 0
-    want = (p_gen * generated + (1 - p_gen) * copied)[valid]
-    np.testing.assert_allclose(np.exp(forward(model, SOURCE, TARGET))[valid], want, atol=1e-6)
+    expected = (p_gen * generated + (1 - p_gen) * copied)[valid]
+    np.testing.assert_allclose(np.exp(forward(model, SOURCE, TARGET))[valid], expected, atol=1e-6)
     assert (p_gen[valid] > 0.01).all()
     assert (p_gen[valid] < 0.99).all()
 
@@ -120,9 +120,9 @@ def test_trace_contains_copied_words_and_source_positions() -> None:
     target = np.concatenate([np.full((3, 1), 2), tokens[:, :-1]], axis=1).astype("int32")
     p_gen, generated, copied = decode_parts(model, SOURCE, target)
     share = (1 - p_gen) * copied / np.maximum(p_gen * generated + (1 - p_gen) * copied, 1e-30)
-    want = np.take_along_axis(share, tokens[..., None], axis=-1)[..., 0]
+    expected = np.take_along_axis(share, tokens[..., None], axis=-1)[..., 0]
     valid = tokens != 0
-    np.testing.assert_allclose(trace.copied[valid], want[valid], atol=1e-5)
+    np.testing.assert_allclose(trace.copied[valid], expected[valid], atol=1e-5)
     assert trace.copied[0, 0] == pytest.approx(1)
     assert not trace.copied[~valid].any()
     assert not trace.attention[~valid].any()
@@ -208,27 +208,27 @@ def test_coverage_loss_follows_the_paper() -> None:
     of = model(INPUTS, project=False)
     assert model.losses == []
     model(INPUTS, training=True)
-    weights, want = array(of.weights), []
+    weights, expected = array(of.weights), []
     for row, steps in enumerate((TARGET != 0).sum(1)):
         covered, costs = np.zeros(6), []
         for t in range(steps):
             costs.append(np.minimum(weights[row, t], covered).sum())
             covered += weights[row, t]
-        want.append(np.mean(costs))
+        expected.append(np.mean(costs))
     (loss,) = model.losses
-    assert float(loss) == pytest.approx(0.5 * np.mean(want), rel=1e-5)
+    assert float(loss) == pytest.approx(0.5 * np.mean(expected), rel=1e-5)
 
 
 def test_coverage_moves_attention_away_from_covered_positions() -> None:
     """By w_c of equation 11: only later steps change, and only once coverage is active."""
     model = tiny(**COVERED)
     model.attention.score.coverage_kernel.assign(np.full(16, 3.0))
-    looks = {}
+    weights = {}
     for steps in (1, 2):
         model.switch.steps.assign(steps)
-        looks[steps] = array(model(INPUTS, project=False).weights)
-    np.testing.assert_array_equal(looks[1][:, 0], looks[2][:, 0])
-    assert np.abs(looks[1][0, 1:] - looks[2][0, 1:]).max() > 1e-2
+        weights[steps] = array(model(INPUTS, project=False).weights)
+    np.testing.assert_array_equal(weights[1][:, 0], weights[2][:, 0])
+    assert np.abs(weights[1][0, 1:] - weights[2][0, 1:]).max() > 1e-2
 
 
 @pytest.mark.full
@@ -303,7 +303,7 @@ def test_learns_to_copy_out_of_vocabulary_words() -> None:
     trace = model.compiled_trace(source, tokens)
     copied = trace.copied[:, 0]
     assert copied.mean() > 0.95, "it was copied"
-    assert trace.copied[:, 1].mean() < 0.1, "the end was said"
+    assert trace.copied[:, 1].mean() < 0.1, "the end token is generated, not copied"
     positions = trace.attention[:, 0].argmax(1)
     assert (source[np.arange(128), positions] == labels[:, 0]).mean() > 0.95
 

@@ -103,10 +103,12 @@ def test_layer_follows_the_paper(name: str) -> None:
         for part in ("sublayer", "sublayer_residual", "attention", "attention_residual")
     }
     for row, valid in enumerate(MASK):
-        want = x[row, valid].astype("float64")
-        want = norm(want + apply_sublayer(name, want, of["sublayer"]), *of["sublayer_residual"])
-        want = norm(want + attend(want, of["attention"]), *of["attention_residual"])
-        np.testing.assert_allclose(got[row, valid], want, atol=1e-4)
+        expected = x[row, valid].astype("float64")
+        expected = norm(
+            expected + apply_sublayer(name, expected, of["sublayer"]), *of["sublayer_residual"]
+        )
+        expected = norm(expected + attend(expected, of["attention"]), *of["attention_residual"])
+        np.testing.assert_allclose(got[row, valid], expected, atol=1e-4)
 
 
 @pytest.mark.full

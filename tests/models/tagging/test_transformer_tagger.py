@@ -45,9 +45,9 @@ def test_states_equal_those_of_bert() -> None:
     bert = BERT(**TINY)
     model = TransformerTagger(bert, TAGS)
     kernel, bias = (array(w) for w in model.head.weights)
-    want = array(bert({"tokens": TOKENS})["hidden"]) @ kernel + bias
+    expected = array(bert({"tokens": TOKENS})["hidden"]) @ kernel + bias
     got = run(model, {"tokens": TOKENS})[:, : TOKENS.shape[1], :5]
-    np.testing.assert_allclose(got[TOKENS > 0], want[TOKENS > 0], atol=1e-5)
+    np.testing.assert_allclose(got[TOKENS > 0], expected[TOKENS > 0], atol=1e-5)
 
 
 def test_inputs_are_those_of_bert() -> None:

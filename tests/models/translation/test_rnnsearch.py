@@ -25,6 +25,6 @@ def test_parameter_counts_follow_the_paper() -> None:
     gates = 3 * (n * m + n * n)
     encoder = 2 * (gates + 6 * n)
     decoder = gates + 6 * n + 3 * n * 2 * n
-    look, bridge = a + n * a + 2 * n * a, n * n + n
+    attention, bridge = a + n * a + 2 * n * a, n * n + n
     out = 2 * readout * (n + m + 2 * n) + 2 * readout + readout * v
-    assert model.count_params() == 2 * v * m + encoder + decoder + look + bridge + out
+    assert model.count_params() == 2 * v * m + encoder + decoder + attention + bridge + out

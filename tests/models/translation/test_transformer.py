@@ -73,13 +73,13 @@ def test_long_sequences_are_computed_blockwise(
 ) -> None:
     """Blockwise if attention weights are not requested."""
     model = make_with_positions(positions)
-    want, gathered = forward(model, SOURCE, TARGET), []
+    expected, gathered = forward(model, SOURCE, TARGET), []
     real = blockwise.attend_blockwise
     monkeypatch.setattr(
         blockwise, "attend_blockwise", lambda *inputs: [gathered.append(1), real(*inputs)][1]
     )
     monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 1)
-    close(forward(model, SOURCE, TARGET)[TARGET != 0], want[TARGET != 0], 1e-5)
+    close(forward(model, SOURCE, TARGET)[TARGET != 0], expected[TARGET != 0], 1e-5)
     assert len(gathered) == 6, "each attention of two layers on either side"
     source = ops.convert_to_tensor(SOURCE)
     inputs = ops.convert_to_tensor(TARGET), model.encode(source), source
@@ -153,8 +153,8 @@ def test_left_padding_of_a_source_shifts_positions(positions: str) -> None:
     model = make_with_positions(positions)
     left = np.array([np.concatenate([row[row == 0], row[row != 0]]) for row in SOURCE])
     shifted = np.concatenate([np.zeros((3, 9), "int32"), left], 1)
-    want = forward(model, SOURCE, TARGET)[TARGET != 0]
-    close(forward(model, shifted, TARGET)[TARGET != 0], want, 1e-5)
+    expected = forward(model, SOURCE, TARGET)[TARGET != 0]
+    close(forward(model, shifted, TARGET)[TARGET != 0], expected, 1e-5)
 
 
 @pytest.mark.parametrize("positions", RELATIVE_NAMES)

@@ -86,10 +86,12 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
 
     def test_padding_and_batch_do_not_affect_results(self) -> None:
         model = self.make_random()
-        want = self.compute_similarities(model)
+        expected = self.compute_similarities(model)
         padded = np.concatenate([TEXTS, np.zeros((3, 9), "int32")], 1)
-        close(self.compute_similarities(model, text=padded), want, 1e-5)
-        close(self.compute_similarities(model, IMAGES[1:2], TEXTS[1:2, :2]), want[1:2, 1:2], 1e-5)
+        close(self.compute_similarities(model, text=padded), expected, 1e-5)
+        close(
+            self.compute_similarities(model, IMAGES[1:2], TEXTS[1:2, :2]), expected[1:2, 1:2], 1e-5
+        )
         nothing = np.where(np.arange(3)[:, None] == 1, 0, TEXTS)
         assert not self.compute_similarities(model, text=nothing)[:, 1].any()
 
@@ -204,10 +206,10 @@ def test_trains_in_the_shared_training_loop() -> None:
     inputs, numbers = make_square_images(16)
     model = CrossAttentionRetriever(9, 8, 16, {"filters": [8]})
     steps, batches = make_training_steps(model, inputs, numbers)
-    want = 16 * float(model.loss(numbers, model(inputs)))
+    expected = 16 * float(model.loss(numbers, model(inputs)))
     outcome = steps.train(batches)
     assert (outcome.count, outcome.code) == (16, 0)
-    assert outcome.loss == pytest.approx(want, rel=1e-4)
+    assert outcome.loss == pytest.approx(expected, rel=1e-4)
 
 
 @refuses(

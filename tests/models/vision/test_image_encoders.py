@@ -46,15 +46,15 @@ def encoder(dtype: str = "float32", **options: Any) -> Any:
 def test_odd_sizes_and_empty_batch(kind: str) -> None:
     options, grid = KINDS[kind]
     image_encoder = encoder(**options)
-    want = array(image_encoder(IMAGES))
-    assert want.shape == image_encoder.compute_output_shape(IMAGES.shape) == (2, *grid)
+    expected = array(image_encoder(IMAGES))
+    assert expected.shape == image_encoder.compute_output_shape(IMAGES.shape) == (2, *grid)
     assert image_encoder.compute_output_shape((None, None, None, 3)) == (None, None, None, grid[-1])
-    assert np.ptp(want, axis=0).max() > 0, "all images look alike"
+    assert np.ptp(expected, axis=0).max() > 0, "all images have equal features"
     run = any_batch(image_encoder)
     for rows in (slice(0), slice(1, 2)):
-        close(run(IMAGES[rows]), want[rows], 1e-4)
+        close(run(IMAGES[rows]), expected[rows], 1e-4)
     assert quick(image_encoder)(IMAGES[:0]).shape == (0, *grid)
-    close(image_encoder(IMAGES.astype("float32")), want, 1e-6)
+    close(image_encoder(IMAGES.astype("float32")), expected, 1e-6)
 
 
 @pytest.mark.parametrize(("stages", "around"), [(1, 1), (2, 1), (3, 7), (4, 19)])
@@ -127,16 +127,16 @@ def test_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> None:
     assert inside <= {id(variable) for variable in model.trainable_variables}
     assert bool(inside) == (kind in ("cnn", "trainable"))
     inputs = {"image": IMAGES, "target": TARGET}
-    want = model(inputs)
+    expected = model(inputs)
     model.save_to_preset(tmp_path / "preset")
     reloaded = models.from_preset(tmp_path / "preset")
-    same(reloaded(inputs), want)
+    same(reloaded(inputs), expected)
     assert reloaded.settings == model.settings
     assert model.settings["encoder"].get("weights") is None
     assert len(reloaded.trainable_variables) == len(model.trainable_variables)
     if kind == "trainable":
         model.save(tmp_path / "model.keras")
-        same(keras.models.load_model(tmp_path / "model.keras")(inputs), want)
+        same(keras.models.load_model(tmp_path / "model.keras")(inputs), expected)
 
 
 def test_every_keras_application_is_supported() -> None:
@@ -180,14 +180,14 @@ def test_imagenet_normalization_is_saved(tmp_path: Path, monkeypatch: Any) -> No
         module.file_utils, "get_file", lambda *inputs, **named: tmp_path / "fetched.weights.h5"
     )
     full = keras.applications.EfficientNetB0(include_top=False, weights="imagenet")
-    want = keras.Model(full.input, full.get_layer(layer).output)(IMAGES.astype("float32"))
+    expected = keras.Model(full.input, full.get_layer(layer).output)(IMAGES.astype("float32"))
     model = models.ShowAttendTell(12, 4, 4, 3, encoder={"kind": "EfficientNetB0", "layer": layer})
-    close(model.encoder(IMAGES), want, 1e-4)
+    close(model.encoder(IMAGES), expected, 1e-4)
     bare = keras.Model(fetched.input, fetched.get_layer(layer).output)(IMAGES.astype("float32"))
-    assert np.abs(array(bare) - array(want)).max() > 0.01
+    assert np.abs(array(bare) - array(expected)).max() > 0.01
     monkeypatch.undo()
     model.save_to_preset(tmp_path / "preset")
-    close(models.from_preset(tmp_path / "preset").encoder(IMAGES), want, 1e-4)
+    close(models.from_preset(tmp_path / "preset").encoder(IMAGES), expected, 1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "mixed_bfloat16"])

@@ -70,10 +70,10 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
     @pytest.mark.parametrize("mode", MODES[1:])
     def test_compiled_glimpse_path_equals_eager(self, mode: str) -> None:
         model = self.make_random()
-        for got, want in zip(
+        for got, expected in zip(
             compiled(model.glimpse_path, mode)(IMAGES), model.glimpse_path(IMAGES), strict=True
         ):
-            close(got, want, 1e-5)
+            close(got, expected, 1e-5)
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
@@ -90,7 +90,7 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
     def test_small_sizes(self) -> None:
         """Batches of size 0 and 1 with an unknown batch size; also in training."""
         model = self.make_random()
-        want = array(model(IMAGES))
+        expected = array(model(IMAGES))
 
         def run(x: Any) -> Any:
             return model(x), *model.glimpse_path(x), *model(x, training=True).values()
@@ -98,8 +98,8 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
         run = any_batch(run) if FULL else run
         for rows in (slice(0), slice(1, 2)) if FULL else (slice(1, 2),):
             logits, *others = run(IMAGES[rows])
-            close(logits, want[rows], 1e-5)
-            assert {x.shape[0] for x in others} == {len(want[rows])}
+            close(logits, expected[rows], 1e-5)
+            assert {x.shape[0] for x in others} == {len(expected[rows])}
 
     def test_float_images_equal_byte_images(self) -> None:
         model = self.make_random()
@@ -130,7 +130,7 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
             state = np.maximum(dense("core", state, glimpse), 0)
             close(path[2][:, t], dense("classifier", state), 1e-5)
         close(path[2][:, -1], model(IMAGES), 1e-6)
-        assert np.ptp(path[0], axis=1).min() > 0.01, "it looks at one place only"
+        assert np.ptp(path[0], axis=1).min() > 0.01, "all glimpses are at one location"
 
     def test_samples_depend_on_the_seed(self) -> None:
         models = [self.make_random(seed=seed) for seed in (1, 1, 2)]
@@ -267,16 +267,16 @@ def test_sampled_gradient_estimates_gradient_of_expected_reward() -> None:
     won = reward(middle + std * off)[:, None]
     assert 0.1 < (share * won).sum() < 0.9
     per_path = -(won - baseline) * off / std * (1 - middle.astype("float64") ** 2)
-    want = (share * per_path).sum(0)
-    error = np.sqrt(((share * per_path**2).sum(0) - want**2) / WALKS)
+    expected = (share * per_path).sum(0)
+    error = np.sqrt(((share * per_path**2).sum(0) - expected**2) / WALKS)
 
     loss = GlimpseLoss()
     images, labels = np.repeat(image, WALKS, 0), np.full(WALKS, label)
     run = differentiable(model, lambda x: loss(labels, model(x, training=True)) / math.cos(1))
     gradients = dict(zip(map(id, model.trainable_variables), run(images)[2], strict=True))
     got = gradients[id(model.locator.bias)]
-    assert (np.abs(got - want) <= 3 * error + 1e-3).all()
-    assert np.abs(want).max() > 30 * error.max()
+    assert (np.abs(got - expected) <= 3 * error + 1e-3).all()
+    assert np.abs(expected).max() > 30 * error.max()
 
 
 SHAPE = r"image_shape must be \(height, width, channels\)"
@@ -311,8 +311,8 @@ def test_loss_includes_layer_losses() -> None:
     model.compile(loss=model.make_loss())
     labels, outputs = np.zeros(len(IMAGES), "int32"), model(IMAGES, training=True)
     model.add_loss(keras.ops.convert_to_tensor(100.0))
-    want = 100 + float(array(model.loss(labels, outputs)))
-    assert float(array(model.compute_loss(IMAGES, labels, outputs))) == pytest.approx(want)
+    expected = 100 + float(array(model.loss(labels, outputs)))
+    assert float(array(model.compute_loss(IMAGES, labels, outputs))) == pytest.approx(expected)
 
 
 @pytest.mark.full

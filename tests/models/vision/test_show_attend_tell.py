@@ -106,7 +106,7 @@ def test_follows_the_equations_of_the_paper() -> None:
     h, c = (
         np.tanh(mean @ weight(f"bridge_kernel_{n}") + weight(f"bridge_bias_{n}")) for n in (0, 1)
     )
-    target, labels, log_probability, seen = [2, 5, 7], [5, 7, 3], 0.0, np.zeros(6)
+    target, labels, log_probability, total_attention = [2, 5, 7], [5, 7, 3], 0.0, np.zeros(6)
     embeddings = weight("embeddings")
     for token, label in zip(target, labels, strict=True):
         query = h @ weight("query_kernel") + positions @ weight("key_kernel")
@@ -128,13 +128,13 @@ def test_follows_the_equations_of_the_paper() -> None:
             model.vocabulary.kernel
         )
         log_probability += np.log(np.exp(logits).sum()) - logits[label]
-        seen += alpha
-    want = (log_probability + 0.7 * np.square(1 - seen).sum()) / 3
+        total_attention += alpha
+    expected = (log_probability + 0.7 * np.square(1 - total_attention).sum()) / 3
     model.compile(loss=SequenceCrossEntropy())
     inputs = {"image": grid.astype("float32"), "target": np.array([target])}
     y_pred = model(inputs, training=True)
     got = model.compute_loss(inputs, np.array([labels]), y_pred)
-    assert float(got) == pytest.approx(want, rel=1e-5)
+    assert float(got) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.full
@@ -175,8 +175,8 @@ def test_hard_attention_adds_its_terms_to_the_loss() -> None:
     reward = log_probs[range(words), labels[0]].sum()
     chance = np.log(np.prod(model.grid_shape(make_images(SOURCE))))
     learnt = -rewarded * (reward - words * baseline) * -words * chance
-    want = (learnt - bonus * words * chance) / words
-    assert float(sum(model.losses)) == pytest.approx(want, rel=1e-4)
+    expected = (learnt - bonus * words * chance) / words
+    assert float(sum(model.losses)) == pytest.approx(expected, rel=1e-4)
     shifted = 0.9 * baseline + 0.1 * reward / words
     assert float(model.attention.reinforce.baseline) == pytest.approx(shifted, rel=1e-4)
 
@@ -195,7 +195,7 @@ def test_expected_rate_is_the_fraction_of_soft_steps() -> None:
     peaks = array(record["weights"][0]).max(-1)
     soft = peaks < 1
     assert 0.17 < soft.mean() < 0.33
-    assert (soft[:, 0] == soft[:, 1]).all(), "of a caption all looks are soft, or none"
+    assert (soft[:, 0] == soft[:, 1]).all(), "soft attention is sampled once per caption"
 
 
 @pytest.mark.full
@@ -325,8 +325,8 @@ def test_mean_pooling_ignores_positions() -> None:
     pooled = ShowAttendTell(V, **{**options, "attention": {"kind": "pooled"}})
     randomise(pooled, scale=0.4)
     shifted = grid[:, ::-1, ::-1]
-    want = pooled({"image": grid, "target": TARGET[:2]})
-    close(pooled({"image": shifted, "target": TARGET[:2]}), want, 1e-5)
+    expected = pooled({"image": grid, "target": TARGET[:2]})
+    close(pooled({"image": shifted, "target": TARGET[:2]}), expected, 1e-5)
     assert pooled.count_params() == ShowAttendTell(V, **options).count_params()
     assert pooled.grid_shape(grid) == (1, 1)
 
