@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from attention_zoo.files import MANIFEST, Entry, find_damage, flush_to_disk, seal
+from attention_zoo.files import MANIFEST, Entry, find_damage, flush_to_disk, write_manifest
 
 STATE = "training.json"
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})|\.step-(\d{8,})\.old")
@@ -118,7 +118,7 @@ class CheckpointFolder:
             known_entries = write(temporary)
             with ThreadPoolExecutor(2) as disk:
                 flushed = disk.map(flush_to_disk, list(temporary.rglob("*")))
-                seal(temporary, known=known_entries)
+                write_manifest(temporary, known=known_entries)
                 list(flushed)  # raises the errors
             flush_to_disk(temporary / MANIFEST)
             flush_to_disk(temporary)

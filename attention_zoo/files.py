@@ -35,14 +35,14 @@ class Damage(NamedTuple):
         return self.name + self.reason
 
 
-def seal(
+def write_manifest(
     folder: Path, names: Iterable[str] | None = None, known: Mapping[str, Entry] | None = None
 ) -> None:
     """Write the manifest of a folder: the size and SHA-256 of its files.
 
     Args:
-        folder: the folder of the files, all of which were just written. For files in sealed
-            subfolders, the subfolder's manifest entry is copied if its size matches the file.
+        folder: the folder of the files, all of which were just written. If a subfolder has a manifest,
+            its entries are reused for files of the listed size.
         names: paths of the files, relative to `folder`; None for all files.
         known: entries that are already known, as from `HashedFile.entry`. These files are not read
             again.
@@ -191,7 +191,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def _read_subfolder_entries(folder: Path, names: list[str]) -> dict[str, Entry]:
-    """Return the entries in the manifests of sealed subfolders that match the size of the file."""
+    """Return the entries in the manifests of subfolders that match the size of the file."""
     entries = {}
     for name in names:
         subfolder, _, file_name = name.rpartition("/")

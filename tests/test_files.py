@@ -17,30 +17,30 @@ from attention_zoo.files import (
     create_folder,
     find_damage,
     replace_file,
-    seal,
+    write_manifest,
 )
 
 
-def make_sealed_folder(folder: Path) -> Path:
+def make_folder_with_manifest(folder: Path) -> Path:
     (folder / "model").mkdir(parents=True)
     (folder / "model" / "weights").write_bytes(bytes(range(256)))
     (folder / "empty").write_bytes(b"")
-    seal(folder, ["model/weights", "empty"])
+    write_manifest(folder, ["model/weights", "empty"])
     return folder
 
 
 def test_unchanged_folder_has_no_damage(tmp_path: Path) -> None:
-    folder = make_sealed_folder(tmp_path / "a")
+    folder = make_folder_with_manifest(tmp_path / "a")
     assert find_damage(folder) is None
     (folder / "model" / ".DS_Store").write_text("a file manager's")
     assert find_damage(folder) is None
 
 
 def test_find_damage_names_the_file(tmp_path: Path) -> None:
-    folder = make_sealed_folder(tmp_path / "a")
+    folder = make_folder_with_manifest(tmp_path / "a")
     (folder / "model" / "weights").write_bytes(bytes(range(255)))
     assert str(find_damage(folder)) == "model/weights is damaged"
-    make_sealed_folder(tmp_path / "b")
+    make_folder_with_manifest(tmp_path / "b")
     (tmp_path / "b" / "empty").unlink()
     assert str(find_damage(tmp_path / "b")) == "empty is missing"
     (tmp_path / "b" / "empty").mkdir()
@@ -48,7 +48,7 @@ def test_find_damage_names_the_file(tmp_path: Path) -> None:
 
 
 def test_invalid_manifest_is_damage(tmp_path: Path) -> None:
-    folder = make_sealed_folder(tmp_path / "a")
+    folder = make_folder_with_manifest(tmp_path / "a")
     good = (folder / "manifest.json").read_bytes()
     old = good.replace(b'"format_version": 2', b'"format_version": 1')
     bad = (b"", b"[1]", b"{}", b"7", b'{"\\u0000": {}}', b"\xff", good + b" ", good[1:], old)
@@ -68,7 +68,7 @@ def test_invalid_manifest_is_damage(tmp_path: Path) -> None:
 def test_manifests_of_earlier_versions_are_read(
     convert: Callable[[Any], dict[str, Any]], tmp_path: Path
 ) -> None:
-    folder = make_sealed_folder(tmp_path / "a")
+    folder = make_folder_with_manifest(tmp_path / "a")
     manifest = folder / "manifest.json"
     files = json.loads(manifest.read_bytes())["files"]
     manifest.write_text(json.dumps(convert(files), indent=2))
@@ -78,7 +78,7 @@ def test_manifests_of_earlier_versions_are_read(
 
 
 def test_newer_formats_raise(tmp_path: Path) -> None:
-    folder = make_sealed_folder(tmp_path / "a")
+    folder = make_folder_with_manifest(tmp_path / "a")
     (folder / "manifest.json").write_text('{"format_version": 3, "entries": []}')
     message = "has format_version 3, but this version of attention_zoo reads up to 2; upgrade"
     assert str(find_damage(folder)).startswith(f"manifest.json {message}")
@@ -123,16 +123,16 @@ def _full(*given: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_entries_of_sealed_subfolders_are_reused(tmp_path: Path) -> None:
+def test_entries_of_subfolder_manifests_are_reused(tmp_path: Path) -> None:
     subfolder = tmp_path / "model"
     subfolder.mkdir()
     with HashedFile(subfolder / "weights") as file:
         assert file.write(memoryview(b"num")) == 3
         assert file.write(np.frombuffer(b"bers", "int16")) == 4
     assert (subfolder / "weights").read_bytes() == b"numbers"
-    seal(subfolder, ["weights"], {"weights": file.entry})
+    write_manifest(subfolder, ["weights"], {"weights": file.entry})
     (tmp_path / "words").write_bytes(b"a b")
-    seal(tmp_path, ["model/weights", "model/manifest.json", "words"])
+    write_manifest(tmp_path, ["model/weights", "model/manifest.json", "words"])
     assert find_damage(subfolder) is None
     assert find_damage(tmp_path) is None
     (subfolder / "weights").write_bytes(b"nombers")
@@ -155,12 +155,12 @@ def test_foreign_manifests_in_subfolders_are_ignored(tmp_path: Path) -> None:
     (subfolder / "a.js").write_bytes(b"script")
     for text in ("[1]", "no json", '{"a.js": "v1"}', '{"a.js": {"bytes": 5, "sha256": "?"}}'):
         (subfolder / "manifest.json").write_text(text)
-        seal(tmp_path, ["web/a.js", "web/manifest.json"])
+        write_manifest(tmp_path, ["web/a.js", "web/manifest.json"])
         assert find_damage(tmp_path) is None
 
 
 def test_unreadable_file_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, real = make_sealed_folder(tmp_path / "it"), Path.read_bytes
+    folder, real = make_folder_with_manifest(tmp_path / "it"), Path.read_bytes
 
     def read(path: Path) -> bytes:
         if path.name == "weights":

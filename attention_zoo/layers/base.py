@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import keras
 
-from attention_zoo.ops import pass_mask_on
+from attention_zoo.ops import attach_mask
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -43,7 +43,7 @@ class BaseLayer(keras.layers.Layer):
 
     def symbolic(self, shape: Shape, mask: Tensor | None = None) -> keras.KerasTensor:
         """Return a symbolic output of this shape in the compute dtype, with its Keras mask."""
-        return pass_mask_on(keras.KerasTensor(shape, dtype=self.compute_dtype), mask)
+        return attach_mask(keras.KerasTensor(shape, dtype=self.compute_dtype), mask)
 
 
 def _argument_names(cls: type) -> list[str]:

@@ -14,7 +14,13 @@ from typing import Any, ClassVar, TypeVar
 import keras
 import numpy as np
 
-from attention_zoo.files import MANIFEST, HashedFile, check_format_version, find_damage, seal
+from attention_zoo.files import (
+    MANIFEST,
+    HashedFile,
+    check_format_version,
+    find_damage,
+    write_manifest,
+)
 from attention_zoo.hub import resolve_folder
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry, did_you_mean
@@ -121,7 +127,7 @@ def save_to_preset(instance: Any, folder: str | Path) -> None:
     keras.saving.save_weights(instance, weights, objects_to_skip=[optimizer])
     with HashedFile(folder / "model.weights.h5") as file:
         file.write(weights.getbuffer())
-    seal(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": file.entry})
+    write_manifest(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": file.entry})
 
 
 class PresetMixin:

@@ -87,7 +87,7 @@ def broadcast_mask(mask: Tensor, x: Tensor) -> Tensor:
     return ops.logical_and(mask, ops.ones_like(x[..., 0], dtype="bool"))
 
 
-def pass_mask_on(x: Tensor, mask: Tensor | None) -> Tensor:
+def attach_mask(x: Tensor, mask: Tensor | None) -> Tensor:
     """Attach `mask` to `x` for the next layer, and return `x`."""
     if mask is not None:
         set_keras_mask(x, mask)

@@ -2,7 +2,7 @@
 
 from attention_zoo.training.averaging import average_checkpoints, write_average
 from attention_zoo.training.evaluation import evaluate
-from attention_zoo.training.fitting import Result, fit
+from attention_zoo.training.fitting import RunResult, fit
 from attention_zoo.training.optimizers import OPTIMIZERS
 from attention_zoo.training.recipe import Recipe, override_recipe, override_task, read_recipe
 from attention_zoo.training.schedules import SCHEDULES, Schedule
@@ -12,7 +12,7 @@ __all__ = [
     "OPTIMIZERS",
     "SCHEDULES",
     "Recipe",
-    "Result",
+    "RunResult",
     "Schedule",
     "Stopped",
     "average_checkpoints",

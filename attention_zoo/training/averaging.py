@@ -11,7 +11,7 @@ import numpy as np
 
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
-from attention_zoo.files import create_folder, seal
+from attention_zoo.files import create_folder, write_manifest
 from attention_zoo.training.run_folder import RECIPE
 
 
@@ -69,7 +69,7 @@ def write_average(run: str | Path, folder: str | Path, last: int | None = None) 
     with create_folder(folder) as unfinished:
         average_checkpoints(run, last).save(unfinished)
         shutil.copyfile(Path(run) / RECIPE, unfinished / RECIPE)
-        seal(unfinished)
+        write_manifest(unfinished)
     return Path(folder)
 
 

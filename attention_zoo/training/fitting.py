@@ -50,7 +50,7 @@ Draw = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """Result of a training run.
 
     Args:
@@ -79,7 +79,7 @@ def fit(
     callbacks: Sequence[Callback] = (),
     allow: Sequence[str] = (),
     draw: Draw | None = None,
-) -> Result:
+) -> RunResult:
     """Train the task of a recipe in its run folder, or resume the run from its last checkpoint.
 
     Args:
@@ -130,7 +130,7 @@ def fit(
             with catch_stop_signals() as request:
                 # Only the chief reacts to signals; the other hosts end after it.
                 run(job, request if is_chief() else StopRequest(), callbacks, draw)
-    return Result(folder, state.step, state.best, state.best_step, state.seconds)
+    return RunResult(folder, state.step, state.best, state.best_step, state.seconds)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from keras import layers, ops
 
 from attention_zoo.layers import AdditiveAttention, AttentionCell, RecurrentDecoder
-from attention_zoo.ops import implicit_mask, pass_mask_on
+from attention_zoo.ops import attach_mask, implicit_mask
 from tests.layers.attention_case import garbage
 from tests.layers.layer_conformance import LayerConformance
 from tests.layers.running import all_finite, array, close, differentiable, quick, randomise, same
@@ -109,8 +109,8 @@ class DecoderConformance(LayerConformance):
         expected = decoder(
             inputs, memory, inputs_mask=INPUTS_MASK & other, memory_mask=MEMORY_MASK & hidden
         )
-        carrying = pass_mask_on(ops.convert_to_tensor(inputs), ops.convert_to_tensor(INPUTS_MASK))
-        masked = pass_mask_on(ops.convert_to_tensor(memory), ops.convert_to_tensor(MEMORY_MASK))
+        carrying = attach_mask(ops.convert_to_tensor(inputs), ops.convert_to_tensor(INPUTS_MASK))
+        masked = attach_mask(ops.convert_to_tensor(memory), ops.convert_to_tensor(MEMORY_MASK))
         got = decoder(carrying, masked, inputs_mask=other, memory_mask=hidden)
         same(got, expected)
         same(implicit_mask(masked), MEMORY_MASK)

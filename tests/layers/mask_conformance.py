@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops import implicit_mask, pass_mask_on
+from attention_zoo.ops import attach_mask, implicit_mask
 from tests.layers.attention_case import (
     ATTENTION_MASK,
     OTHER_MASK,
@@ -34,7 +34,7 @@ PER_TENSOR = {"query_mask": 0, "value_mask": 1, "key_mask": 2}
 
 def masked(x: np.ndarray, mask: np.ndarray) -> Any:
     """Return a tensor with an implicit Keras mask, as set by an Embedding."""
-    return pass_mask_on(ops.convert_to_tensor(x), ops.convert_to_tensor(mask))
+    return attach_mask(ops.convert_to_tensor(x), ops.convert_to_tensor(mask))
 
 
 class MaskConformance(AttentionCase):

@@ -7,11 +7,11 @@ from keras import ops
 
 from attention_zoo.ops import (
     as_boolean_mask,
+    attach_mask,
     causal_mask,
     combine_masks,
     implicit_mask,
     merge_masks,
-    pass_mask_on,
     to_end,
     to_front,
     unmask_empty_rows,
@@ -56,13 +56,13 @@ def test_masks_combine_by_and() -> None:
     assert ops.convert_to_numpy(combine_masks(a, None, b)).tolist() == [True, False, False]
 
 
-def test_pass_mask_on_sets_the_implicit_mask() -> None:
+def test_attach_mask_sets_the_implicit_mask() -> None:
     x, mask = ops.ones((1, 2, 3)), ops.ones((1, 2), "bool")
     assert implicit_mask(None) is None
     assert implicit_mask(x) is None
-    assert pass_mask_on(x, None) is x
+    assert attach_mask(x, None) is x
     assert implicit_mask(x) is None
-    assert pass_mask_on(x, mask) is x
+    assert attach_mask(x, mask) is x
     assert implicit_mask(x) is mask
 
 

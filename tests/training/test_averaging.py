@@ -119,7 +119,7 @@ def test_written_average_is_used_as_a_run(run: Path, tmp_path: Path) -> None:
     assert_mean_of(tasks.load(folder), 20, 30, 40)
     figures = evaluate(folder, ["data.split=validation", "search.max_length=3"])
     assert figures["metrics"]["sentences"] == 4
-    assert find_damage(folder) is None, "results.json stands beside what was sealed"
+    assert find_damage(folder) is None, "results.json stands beside the files of the manifest"
     with pytest.raises(ValueError, match="average: already exists; choose another"):
         write_average(run, folder)
     with pytest.raises(ValueError, match="expected 9 intact checkpoints to average, found 4"):

@@ -186,7 +186,7 @@ def deadly(*given, **named):
     return real(*given, **named)
 module.{name} = deadly
 """
-KILL_IN_THE_THIRD_SAVE = KILL.format(module="checkpoints", name="seal", call=3)
+KILL_IN_THE_THIRD_SAVE = KILL.format(module="checkpoints", name="write_manifest", call=3)
 KILL_IN_AN_EVALUATION = KILL.format(module="training.callbacks", name="Clock.on_test_begin", call=2)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attention_zoo import checkpoints, training
-from attention_zoo.files import find_damage, seal
+from attention_zoo.files import find_damage, write_manifest
 from attention_zoo.training.run_folder import (
     RunState,
     convert_to_arrays,
@@ -43,7 +43,7 @@ def test_variables_round_trip_and_damage(tmp_path: Path) -> None:
     path = tmp_path / "training.npz"
     saved = [keras.Variable(np.arange(4.0)), keras.Variable(7, dtype="int64")]
     entry = write_arrays(path, convert_to_arrays({"optimizer": saved}))
-    seal(tmp_path, [path.name], {path.name: entry})
+    write_manifest(tmp_path, [path.name], {path.name: entry})
     assert find_damage(tmp_path) is None
     fresh = [keras.Variable(np.zeros(4)), keras.Variable(0, dtype="int64")]
     read_variables(path, {"optimizer": fresh})

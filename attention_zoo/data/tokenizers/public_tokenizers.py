@@ -64,14 +64,14 @@ class PublicTokenizer(EngineTokenizer):
         With `past_end`, end tokens do not stop decoding and are part of the text. `copied` is
         accepted for compatibility with `Tokenizer.decode` and ignored.
         """
-        engine_ids = []
+        checkpoint_ids = []
         for token_id in map(int, ids):
             if token_id == self.end and not past_end:
                 break
-            engine_id = self.to_engine_id(self._check_id(token_id))
-            if token_id not in (self.pad, self.start) and engine_id >= 0:
-                engine_ids.append(engine_id)
-        return str(self._engine.decode(engine_ids, skip_special_tokens=False))
+            checkpoint_id = self.to_checkpoint_id(self._check_id(token_id))
+            if token_id not in (self.pad, self.start) and checkpoint_id >= 0:
+                checkpoint_ids.append(checkpoint_id)
+        return str(self._engine.decode(checkpoint_ids, skip_special_tokens=False))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return a label for each id, for plots."""
@@ -89,11 +89,11 @@ class PublicTokenizer(EngineTokenizer):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FILE).write_text(self._engine.to_str(pretty=True) + "\n", encoding="utf-8")
 
-    def from_engine_id(self, token_id: int) -> int:
+    def from_checkpoint_id(self, token_id: int) -> int:
         """Convert a token id of the checkpoint to the id in this library."""
         return token_id
 
-    def to_engine_id(self, token_id: int) -> int:
+    def to_checkpoint_id(self, token_id: int) -> int:
         """Convert a token id of this library to the checkpoint's id, negative if it has none."""
         return token_id
 
@@ -162,26 +162,26 @@ class ByteTokenizer(PublicTokenizer):
         return super().vocabulary_size + len(SPECIAL_TOKENS) - 1
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return [list(map(self.from_engine_id, ids)) for ids in super().encode(texts)]
+        return [list(map(self.from_checkpoint_id, ids)) for ids in super().encode(texts)]
 
-    def from_engine_id(self, token_id: int) -> int:
+    def from_checkpoint_id(self, token_id: int) -> int:
         return END if token_id == self._last else token_id + len(SPECIAL_TOKENS)
 
-    def to_engine_id(self, token_id: int) -> int:
+    def to_checkpoint_id(self, token_id: int) -> int:
         return self._last if token_id == END else token_id - len(SPECIAL_TOKENS)
 
     def _get_label(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
-        text = self._engine.decode([self.to_engine_id(token_id)])
+        text = self._engine.decode([self.to_checkpoint_id(token_id)])
         if "\ufffd" in text:  # part of a multi-byte character
-            return str(self._engine.id_to_token(self.to_engine_id(token_id)))
+            return str(self._engine.id_to_token(self.to_checkpoint_id(token_id)))
         return text.strip(" ") or MARK
 
     def _get_surface(self, token_id: int) -> str:
         if token_id < len(SPECIAL_TOKENS):
             return SPECIAL_TOKENS[token_id]
-        return str(self._engine.decode([self.to_engine_id(token_id)])).replace(" ", MARK)
+        return str(self._engine.decode([self.to_checkpoint_id(token_id)])).replace(" ", MARK)
 
 
 def is_public_tokenizer(folder: Path) -> bool:

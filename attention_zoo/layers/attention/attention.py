@@ -170,7 +170,7 @@ class Attention(BaseLayer):
             noise = self.sample_noise(memory, num_steps, training) if training else None
             result = steps.attend(self, projected, memory, masks, noise, training)
         output = self.project_output(result.context, query, result.row_mask)  # (B, T, Dv)
-        output = zoo_ops.pass_mask_on(output, query_mask)
+        output = zoo_ops.attach_mask(output, query_mask)
 
         if not needs_weights:
             return output

@@ -206,7 +206,7 @@ class RecurrentDecoder(BaseLayer):
         self.cell.reset_dropout_masks()
         record = keras.tree.map_structure(lambda x: zoo_ops.zero_masked(x, mask), record)
         if "output" in record:
-            zoo_ops.pass_mask_on(record["output"], mask)
+            zoo_ops.attach_mask(record["output"], mask)
         return record, state
 
     def _run_steps(

@@ -116,7 +116,7 @@ class RecurrentEncoder(BaseLayer):
             memory = ops.flip(memory, axis=1) if self.go_backwards else memory
             memory = zoo_ops.zero_masked(memory, mask)
             states += self._merge_directions(final_states)
-        return zoo_ops.pass_mask_on(memory, mask), states
+        return zoo_ops.attach_mask(memory, mask), states
 
     def _merge_directions(self, final_states: list[Tensor]) -> list[Tensor]:
         """Concatenate the states of both directions."""

@@ -90,4 +90,4 @@ class AttentionFeatureMap(SentencePairLayer):
         kernel = ops.cast((self.first_kernel, self.second_kernel)[side], scores.dtype)
         # With dynamic shapes, `slice` raises if T exceeds max_length; `[:T]` would not.
         rows = ops.slice(kernel, (0, 0), (ops.shape(scores)[2], kernel.shape[1]))
-        return zoo_ops.pass_mask_on(ops.cast(ops.matmul(scores, rows), self.compute_dtype), mask)
+        return zoo_ops.attach_mask(ops.cast(ops.matmul(scores, rows), self.compute_dtype), mask)

@@ -73,7 +73,7 @@ class AttentionWeightedPooling(SentencePairLayer):
         weighted = ops.cast(x, weights.dtype) * weights[..., None]
         pooled = ops.cast(sum(self._make_shifts(weighted)), self.compute_dtype)
         window_mask = self._make_window_mask(mask)
-        return zoo_ops.pass_mask_on(zoo_ops.zero_masked(pooled, window_mask), window_mask)
+        return zoo_ops.attach_mask(zoo_ops.zero_masked(pooled, window_mask), window_mask)
 
     def transform_spec(self, x: Tensor, mask: Tensor | None) -> keras.KerasTensor:
         batch, length, width = x.shape

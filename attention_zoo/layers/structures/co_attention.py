@@ -102,7 +102,7 @@ class CoAttention(BaseLayer):
         attended_context = _weighted_sum(to_context[:, None], context)  # (B, 1, D)
         products = [context * attended_query, context * attended_context]
         merged = ops.concatenate([context, attended_query, *products], axis=-1)
-        merged = zoo_ops.pass_mask_on(merged, context_mask)
+        merged = zoo_ops.attach_mask(merged, context_mask)
         if not return_attention_scores:
             return merged
         return merged, *(ops.cast(x, self.compute_dtype) for x in (to_query, to_context))

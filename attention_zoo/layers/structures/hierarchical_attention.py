@@ -149,7 +149,7 @@ class HierarchicalAttention(BaseLayer):
         # A dynamic length may be 0.
         padded_mask = flat_mask if is_static else _append_position(flat_mask)
         encoder_mask = zoo_ops.unmask_empty_rows(padded_mask)
-        x = zoo_ops.pass_mask_on(x if is_static else _append_position(x), encoder_mask)
+        x = zoo_ops.attach_mask(x if is_static else _append_position(x), encoder_mask)
         encoded = encoder(x, training=training)
         encoded = encoded[0] if isinstance(encoded, (list, tuple)) else encoded
         return zoo_ops.zero_masked(encoded if is_static else encoded[:, :length], flat_mask)

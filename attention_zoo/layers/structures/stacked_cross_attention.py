@@ -149,7 +149,7 @@ class StackedCrossAttention(BaseLayer):
         matches = self.cosine.compute_scores(queries, self.cosine.project(attended[..., None, :]))
         similarity = self._pool(matches[..., 0, 0], query_mask, ops.any(pairs, axis=(1, 2)))
         results = tuple(ops.cast(x, self.compute_dtype) for x in (attended, similarity, weights))
-        zoo_ops.pass_mask_on(results[0], mask)
+        zoo_ops.attach_mask(results[0], mask)
         return results if return_attention_scores else results[:2]
 
     def _sides(

@@ -100,7 +100,7 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         )
         context, weights = context if return_attention_scores else (context, None)
         x = self.apply_feed_forward(self.memory_residual.add_output(x, context, training), training)
-        x = zoo_ops.pass_mask_on(zoo_ops.zero_masked(x, mask), mask)
+        x = zoo_ops.attach_mask(zoo_ops.zero_masked(x, mask), mask)
         return (x, self_weights, weights) if return_attention_scores else x
 
     # Decoding with a KV cache.

@@ -128,7 +128,7 @@ class TransformerEncoderLayer(BaseLayer):
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         x, weights = self.attend(x, mask, use_causal_mask, return_attention_scores, training)
         x = zoo_ops.zero_masked(self.apply_feed_forward(x, training), mask)
-        x = zoo_ops.pass_mask_on(x, mask)
+        x = zoo_ops.attach_mask(x, mask)
         return (x, weights) if return_attention_scores else x
 
     def attend(

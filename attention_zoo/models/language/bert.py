@@ -142,7 +142,7 @@ class BERT(PresetMixin, keras.Model):
         x = self.drop(x, training=training)
         positions = self.settings["layer"].get("positions", LEARNED)
         x = run_layers(self.encoder, x, mask, positions, training=training)
-        hidden = zoo_ops.pass_mask_on(zoo_ops.zero_masked(self.final_norm(x), mask), mask)
+        hidden = zoo_ops.attach_mask(zoo_ops.zero_masked(self.final_norm(x), mask), mask)
         pooled = {} if self.pooler is None else {"pooled": self.pool(hidden, mask)}
         return {"hidden": hidden, **pooled}
 

@@ -28,7 +28,7 @@ from attention_zoo.tasks.text_inputs import (
     pad_batch,
 )
 
-FIRST = (1, 5, 10)
+RECALL_KS = (1, 5, 10)
 """The k of recall at k."""
 
 
@@ -244,7 +244,7 @@ class Retrieval(ImageTextTask):
         self.search.override(**search_overrides)
         owner, texts = flatten_captions(examples)
         index = self.build_index(examples)
-        recall = recall_at_k(self.similarities(index, texts), owner, FIRST)
+        recall = recall_at_k(self.similarities(index, texts), owner, RECALL_KS)
         recalls = {f"image_recall{k}": share for k, share in recall.image.items()}
         recalls |= {f"text_recall{k}": share for k, share in recall.text.items()}
         report = {

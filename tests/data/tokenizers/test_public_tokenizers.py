@@ -26,7 +26,7 @@ def check(folder: Path) -> PublicTokenizer:
     tokenizer, want = load_tokenizer(folder), expected(folder)
     assert isinstance(tokenizer, PublicTokenizer)
     found = tokenizer.encode(want["texts"])
-    assert found == [[tokenizer.from_engine_id(i) for i in ids] for ids in want["ids"]]
+    assert found == [[tokenizer.from_checkpoint_id(i) for i in ids] for ids in want["ids"]]
     for ids, text in zip(found, want["back"], strict=True):
         if tokenizer.end not in ids:
             assert tokenizer.decode(ids) == text
@@ -73,12 +73,12 @@ def test_bytes() -> None:
     size = expected(GOLDEN / "gpt2")["size"]
     assert tokenizer.vocabulary_size == size + 3
     (ids,) = tokenizer.encode(["the cat<|endoftext|>"])
-    assert ids[-1] == tokenizer.end == tokenizer.from_engine_id(size - 1)
+    assert ids[-1] == tokenizer.end == tokenizer.from_checkpoint_id(size - 1)
     assert all(i >= 4 for i in ids[:-1])
-    assert [tokenizer.to_engine_id(tokenizer.from_engine_id(i)) for i in range(size)] == list(
-        range(size)
-    )
-    assert sorted(map(tokenizer.from_engine_id, range(size))) == list(range(3, size + 3))
+    assert [
+        tokenizer.to_checkpoint_id(tokenizer.from_checkpoint_id(i)) for i in range(size)
+    ] == list(range(size))
+    assert sorted(map(tokenizer.from_checkpoint_id, range(size))) == list(range(3, size + 3))
     assert tokenizer.decode([2, *ids, ids[0], 0]) == "the cat"
     assert tokenizer.decode([1, 0, *ids]) == "the cat"
     assert tokenizer.tokens([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]

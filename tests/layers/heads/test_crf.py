@@ -12,7 +12,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import CRF
 from attention_zoo.losses import CRFLoss
-from attention_zoo.ops import implicit_mask, pass_mask_on
+from attention_zoo.ops import attach_mask, implicit_mask
 from tests.layers.conformance import LayerConformance
 from tests.layers.running import (
     MODES,
@@ -158,7 +158,7 @@ class TestCRF(LayerConformance):
         crf, (emissions,) = self.make_random(), self.tensors()
         first, second = MASKS["right"], MASKS["holes"]
         expected = crf(emissions, mask=first & second)
-        carrying = pass_mask_on(ops.convert_to_tensor(emissions), ops.convert_to_tensor(first))
+        carrying = attach_mask(ops.convert_to_tensor(emissions), ops.convert_to_tensor(first))
         got = crf(carrying, mask=second)
         same(got, expected)
         assert implicit_mask(got) is None

@@ -6,7 +6,7 @@ import pytest
 from keras import layers, ops
 
 from attention_zoo.layers import AttentionCell, RecurrentDecoder, VisualAttention
-from attention_zoo.ops import pass_mask_on
+from attention_zoo.ops import attach_mask
 from tests.layers.attention_case import Array, Result, Weights, additive_scores, numbers, softmax
 from tests.layers.conformance import AttentionConformance, NumericConformance
 from tests.layers.running import MODES, array, build_random, close, compiled, differentiable, same
@@ -67,7 +67,7 @@ def test_grid_masks_broadcast_and_implicit_masks_apply() -> None:
     expected = layer(query, value, value_mask=full)
     same(layer(query, value, value_mask=np.repeat(column, 2, 0)), expected)
     same(layer(query, value, attention_mask=np.broadcast_to(column, (1, 4, 3, 5))), expected)
-    carrying = pass_mask_on(ops.convert_to_tensor(value), ops.convert_to_tensor(mask))
+    carrying = attach_mask(ops.convert_to_tensor(value), ops.convert_to_tensor(mask))
     same(layer(query, carrying, value_mask=full), layer(query, value, value_mask=full & mask))
 
 
