@@ -41,8 +41,8 @@ def write_manifest(
     """Write the manifest of a folder: the size and SHA-256 of its files.
 
     Args:
-        folder: the folder of the files, all of which were just written. If a subfolder has a manifest,
-            its entries are reused for files of the listed size.
+        folder: the folder of the files, all of which were just written. If a subfolder has a
+            manifest, its entries are reused for files of the listed size.
         names: paths of the files, relative to `folder`; None for all files.
         known: entries that are already known, as from `HashedFile.entry`. These files are not read
             again.
