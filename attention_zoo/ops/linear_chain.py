@@ -73,7 +73,8 @@ def make_chain(
     mask = combine_masks(mask, all_positions)
     dtype = backend.result_type(emissions.dtype, transitions.dtype, "float32")
     energies = (zero_masked(emissions, mask), transitions, starts, ends)
-    return Chain(*(ops.maximum(ops.cast(x, dtype), FORBIDDEN) for x in energies), mask)
+    bounded = (ops.maximum(ops.cast(x, dtype), FORBIDDEN) for x in energies)
+    return Chain._make((*bounded, mask))
 
 
 def pack(chain: Chain) -> Tensor:
@@ -223,7 +224,7 @@ def log_partition(chain: Chain) -> Tensor:
 
     def run(*inputs: Tensor) -> tuple[Tensor, Callable[..., Any]]:
         *energies, counts = inputs
-        chain = Chain(*energies, counts > 0)
+        chain = Chain._make((*energies, counts > 0))
         forward_result = run_forward(chain, reduce_log_sum)
         total = reduce_log_sum((forward_result.last + chain.ends)[..., None])[:, 0]
         total = ops.where(ops.any(chain.mask, axis=1), total, 0)

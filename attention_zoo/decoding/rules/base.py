@@ -58,8 +58,9 @@ def as_rules(rules: Iterable[Rule] | Rule) -> tuple[Rule, ...]:
     rules = tuple(rules) if isinstance(rules, Iterable) else (rules,)
     for rule in rules:
         if not isinstance(rule, Rule):
-            got = type(rule).__name__
-            raise ValueError(f"rules must be a list of decoding.Rule, got a {got} in it")
+            raise ValueError(
+                f"rules must be a list of decoding.Rule, got a {type(rule).__name__} in it"
+            )
     return rules
 
 
