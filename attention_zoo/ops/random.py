@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-from attention_zoo.typing import Shape
+Sizes = Sequence[Any]
 
 MULTIPLIERS = (0x7FEB352D, 0x846CA68B)
 SHIFTS = (16, 15, 16)
@@ -26,7 +26,7 @@ def scramble(bits: Any) -> Any:
     return bits
 
 
-def random_bits(counters: Sequence, keys: Any, shape: Shape, start: Shape | None = None) -> Any:
+def random_bits(counters: Sequence, keys: Any, shape: Sizes, start: Sizes | None = None) -> Any:
     """Return uniformly random uint32 `(B, *shape)`; arguments as in `uniform`."""
     bits = scramble(ops.cast(keys, "uint32"))
     for counter in counters:
@@ -38,7 +38,7 @@ def random_bits(counters: Sequence, keys: Any, shape: Shape, start: Shape | None
     return bits
 
 
-def uniform(counters: Sequence, keys: Any, shape: Shape, start: Shape | None = None) -> Any:
+def uniform(counters: Sequence, keys: Any, shape: Sizes, start: Sizes | None = None) -> Any:
     """Return random numbers in (0, 1), both ends excluded, for each of B keys.
 
     Args:
@@ -55,7 +55,7 @@ def uniform(counters: Sequence, keys: Any, shape: Shape, start: Shape | None = N
     return (grid + 0.5) * 2.0**-23
 
 
-def sample_keep_mask(seed: Any, rate: float, shape: Shape, start: Shape | None = None) -> Any:
+def sample_keep_mask(seed: Any, rate: float, shape: Sizes, start: Sizes | None = None) -> Any:
     """Return a dropout mask: booleans that are False with probability `rate`.
 
     Each depends only on the seed and its index. XLA computes them where they are used, and stores
@@ -70,6 +70,6 @@ def sample_keep_mask(seed: Any, rate: float, shape: Shape, start: Shape | None =
     return random_bits((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape, start)[0] >= limit
 
 
-def gumbel(counters: Sequence, keys: Any, shape: Shape) -> Any:
+def gumbel(counters: Sequence, keys: Any, shape: Sizes) -> Any:
     """Return standard Gumbel noise; arguments and shape as in `uniform`."""
     return -ops.log(-ops.log(uniform(counters, keys, shape)))
