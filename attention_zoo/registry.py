@@ -77,7 +77,8 @@ class Registry:
 
         Raises ValueError, listing the known names, if there is none.
         """
-        check_known(f"unknown {self.kind}", [name], self.names())
+        if name not in self:
+            check_known(f"unknown {self.kind}", [name], self.names())
         return self._factories[name]
 
     def get_name(self, factory: object) -> str | None:

@@ -188,7 +188,7 @@ class StructureConformance(LayerConformance):
         for name, mask in self.named(masks).items():
             with pytest.raises(ValueError, match=rf"{name} has dtype float32.*`{name} > 0`"):
                 self.apply(layer, *tensors, **{name: mask.astype("float32")})
-            with pytest.raises(ValueError, match=rf"{name} has shape.*rank {mask.ndim}"):
+            with pytest.raises(ValueError, match=rf"{name} has shape.*is expected"):
                 self.apply(layer, *tensors, **{name: mask[..., None]})
             padded = np.ones((*mask.shape[:-1], mask.shape[-1] + 2), "bool")
             with pytest.raises(ValueError, match=rf"{name} has shape.*is expected"):

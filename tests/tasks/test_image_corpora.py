@@ -109,7 +109,7 @@ def test_captioning_reads_captions() -> None:
     for kind in kinds:
         corpus: Any = corpora.get(kind)()
         assert corpus.corpus == kind
-        with pytest.raises(ValueError, match=f"data.corpus={kind}"):
+        with pytest.raises(ValueError, match=f"unknown data.corpus '{kind}'"):
             Recipe(data=corpus)
 
 
