@@ -43,7 +43,7 @@ class CheckpointFolder:
 
     def list_steps(self) -> list[int]:
         """Return the steps that have a checkpoint, intact or damaged, newest first."""
-        names = (path.name for path in self.folder.glob("*"))
+        names = (path.name for path in self.folder.iterdir()) if self.folder.is_dir() else ()
         matches = filter(None, map(CHECKPOINT_NAME.fullmatch, names))
         return sorted({int(match[1] or match[2]) for match in matches}, reverse=True)
 

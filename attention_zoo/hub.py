@@ -37,5 +37,15 @@ def download(address: str) -> Path:
     return Path(root) / subfolder
 
 
-IGNORED = ["*.bin", "*.ckpt", "*.msgpack", "*.onnx", "*.ot", "*.pt*", "*.tflite", "tf_model.h5"]
+IGNORED = [
+    "*.bin",
+    "*.ckpt",
+    "*.msgpack",
+    "*.onnx",
+    "*.ot",
+    "*.pt",
+    "*.pth",
+    "*.tflite",
+    "tf_model.h5",
+]
 """File patterns of weights in formats that this package does not read."""

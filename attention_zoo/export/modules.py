@@ -33,7 +33,7 @@ class TaskModule(tf.Module):
     """Base class of exported tasks. It holds the variables of the task's model."""
 
     def __init__(self, task: Any) -> None:
-        super().__init__(name=task.name)
+        super().__init__()
         self.weights = [variable.value for variable in task.model.variables]
 
 

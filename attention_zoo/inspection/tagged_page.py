@@ -150,13 +150,12 @@ def _make_table(caption: str, weights: np.ndarray, tokens: Sequence[str]) -> str
     """Return a table with a row for each query token; the largest weight has full colour."""
     names = [clean_text(token) for token in tokens]
     head = "".join(f'<th scope="col" dir="auto">{name}</th>' for name in names)
-    rows = []
+    rows, largest = [], max(weights.max(initial=0), 1e-9)
     for name, row in zip(names, weights, strict=True):
         rows.append(f'<tr><th scope="row" dir="auto">{name}</th>')
         for other, weight in zip(names, row, strict=True):
             hint = f"{name} → {other}: {format_percent(weight)}"
-            shade = weight / max(weights.max(), 1e-9)
-            rows.append(f'<td style="--a: {shade:.3f}" title="{hint}"></td>')
+            rows.append(f'<td style="--a: {weight / largest:.3f}" title="{hint}"></td>')
         rows.append("</tr>")
     return (
         f'<div class="scroll"><table><caption>{caption}: rows are queries, columns keys</caption>'

@@ -188,9 +188,10 @@ def collect_arguments(variables: Config) -> Config:
     settings: Config = {}
     for name, parameter in inspect.signature(variables["__class__"]).parameters.items():
         if parameter.kind is not parameter.VAR_KEYWORD:
-            settings[name] = to_json_types(variables[name])
+            value = to_json_types(variables[name])
             if parameter.annotation == "int":
-                whole_number(name, variables[name], 0 if name in MAY_BE_ZERO else 1)
+                value = whole_number(name, value, 0 if name in MAY_BE_ZERO else 1)
+            settings[name] = value
     return settings
 
 

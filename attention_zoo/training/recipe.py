@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "true, false or auto": ("jit", lambda value: value in (True, False, "auto")),
     "auto or at least 1": ("devices", lambda n: n == "auto" or (isinstance(n, int) and n >= 1)),
 }
-"""Names of training options by the condition on their values; null is always allowed."""
+"""Names of training options by the condition on their values; optional ones may be null."""
 
 
 def _add_name(key: str, value: Any) -> dict[str, Any]:
@@ -103,10 +103,11 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         self.optimizer = _add_name("training.optimizer", self.optimizer)
+        optional = {field.name for field in fields(self) if "None" in str(field.type)}
         for condition, (names, holds) in _CONDITIONS.items():
             for name in names.split():
                 value = vars(self)[name]
-                if value is not None and not holds(value):
+                if not (name in optional if value is None else holds(value)):
                     raise ValueError(f"training.{name} must be {condition}, got {value}")
 
 

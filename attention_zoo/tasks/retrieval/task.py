@@ -138,7 +138,7 @@ class Retrieval(ImageTextTask):
                 f" {type(index).__name__}; call predict(texts, index=task.build_index(images)), or"
                 " pass --images to attention-zoo predict"
             )
-        options = self.search.override(**search_overrides)
+        texts, options = list(texts), self.search.override(**search_overrides)
         count = options.n_best if n_best is None else n_best
         whole_number("n_best", count)
         ids = self._encode_texts(texts)

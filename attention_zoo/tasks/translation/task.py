@@ -132,7 +132,7 @@ class Translation(TextPairTask):
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of sentences; write predict([text])")
-        rules = check_rules(rules)
+        texts, rules = list(texts), check_rules(rules)
         options = self.search_options(**search_overrides)
         sources = self.encode_sources(texts)
         starts = self._encode_prefixes(prefixes, sources, options)
