@@ -71,7 +71,8 @@ def make_chain(
     if mask is not None:
         mask = as_boolean_mask(mask, "mask", tuple(emissions.shape[:2]))
     mask = combine_masks(mask, all_positions)
-    dtype = backend.result_type(emissions.dtype, transitions.dtype, "float32")
+    dtypes = [backend.standardize_dtype(x.dtype) for x in (emissions, transitions)]
+    dtype = "float64" if "float64" in dtypes else "float32"  # JAX has no float64 in `result_type`
     emissions, transitions, starts, ends = (
         ops.maximum(ops.cast(x, dtype), FORBIDDEN)
         for x in (zero_masked(emissions, mask), transitions, starts, ends)
