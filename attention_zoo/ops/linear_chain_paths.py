@@ -140,7 +140,7 @@ def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
     scores, index = ops.top_k(last, count)
     paths = _follow_pointers(ops.cast(index, "int32"), pointers, is_unmasked, has_previous)
     is_empty = ops.logical_not(ops.any(chain.mask, axis=1, keepdims=True))
-    scores = ops.where(is_empty, ops.where(is_best, 0.0, FORBIDDEN), scores)
+    scores = ops.where(is_empty, ops.where(is_best, ops.zeros((), scores.dtype), FORBIDDEN), scores)
     return _mask_forbidden(paths, scores)
 
 

@@ -153,7 +153,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     scores = at_least_float32(scores)
     if mask is not None:
         has_unmasked = ops.any(mask, axis=-1, keepdims=True)
-        scores = ops.where(mask, scores, ops.where(has_unmasked, float("-inf"), 0.0))
+        lowest = ops.where(has_unmasked, ops.cast(float("-inf"), scores.dtype), 0)
+        scores = ops.where(mask, scores, lowest)
     # `ops.softmax` warns about an axis of size 1, which is valid here.
     one_source = scores.shape[-1] == 1
     weights = ops.ones_like(scores) if one_source else ops.softmax(scores, axis=-1)

@@ -43,6 +43,17 @@ def test_precision_is_at_least_float32() -> None:
         assert keras.backend.standardize_dtype(masked_softmax(x).dtype) == "float64"
 
 
+def test_weights_keep_the_dtype_of_scores_under_another_floatx() -> None:
+    floatx = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        scores = ops.convert_to_tensor(np.zeros((2, 3), "float32"))
+        weights = masked_softmax(scores, ops.convert_to_tensor([[True, False, True]]))
+    finally:
+        keras.config.set_floatx(floatx)
+    assert keras.backend.standardize_dtype(weights.dtype) == "float32"
+
+
 def test_rows_of_length_one_and_zero() -> None:
     assert array(masked_softmax(ops.ones((2, 1)))).tolist() == [[1], [1]]
     assert array(masked_softmax(ops.ones((2, 1)), np.array([[True], [False]]))).tolist() == [
