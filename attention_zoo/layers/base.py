@@ -38,7 +38,7 @@ class BaseLayer(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Create a layer from a config; Keras objects in it are deserialized first."""
-        created: Self = super().from_config({name: _deserialize(x) for name, x in config.items()})
+        created: Self = super().from_config({name: deserialize(x) for name, x in config.items()})
         return created
 
     def symbolic(self, shape: Shape, mask: Tensor | None = None) -> keras.KerasTensor:
@@ -64,7 +64,8 @@ def _serialize(value: Any) -> Any:
     return keras.saving.serialize_keras_object(value)
 
 
-def _deserialize(value: Any) -> Any:
+def deserialize(value: Any) -> Any:
+    """Return a value of a config, with the Keras objects in it deserialized."""
     if isinstance(value, list | tuple):
-        return [_deserialize(x) for x in value]
+        return [deserialize(x) for x in value]
     return keras.saving.deserialize_keras_object(value) if isinstance(value, dict) else value

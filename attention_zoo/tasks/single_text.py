@@ -58,7 +58,7 @@ class SingleTextTask(Task):
     @property
     def longest(self) -> int:
         """`max_length`; raises ValueError if it exceeds the model's maximum sequence length."""
-        if self.max_length > self.max_positions:
+        if self.max_positions is not None and self.max_length > self.max_positions:
             raise ValueError(
                 f"max_length={self.max_length} exceeds the {self.max_positions} positions of the"
                 " model; lower it (data.max_length in a recipe), or increase the model's maximum"

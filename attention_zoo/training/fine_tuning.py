@@ -125,7 +125,7 @@ def freeze(model: keras.Model, names: Sequence[str]) -> None:
             known = _find_parts(part)
             if step not in known:
                 raise ValueError(
-                    f"training.frozen: the model has no part {name!r}{did_you_mean(step, known)}"
+                    f"training.frozen: {name}: no part {step!r}{did_you_mean(step, known)}"
                     f" (known: {', '.join(sorted(known))})"
                 )
             part = known[step]

@@ -87,7 +87,7 @@ def explain_worker_loss() -> Iterator[None]:
     except LOST as error:
         if not has_several_hosts():
             raise
-        (reason, *_) = str(error.message).splitlines()
+        reason = str(error.message).partition("\n")[0]
         raise ValueError(
             "another host failed or cannot be reached; stop all hosts and start them with the same"
             f" command to resume from the last checkpoint ({reason})"

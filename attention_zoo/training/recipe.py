@@ -150,7 +150,7 @@ class Recipe:
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
         task = TASKS.get(self.task)
-        corpus = task.corpora.get(self.data.corpus)
+        corpus = _get_corpus(task, self.data.corpus)
         if not isinstance(self.data, corpus):
             raise ValueError(f"data must be a {corpus.__name__}, got {self.data!r}")
         for name in self.data.switches:
@@ -249,14 +249,22 @@ def _locate(path: Path, lines: dict[str, int], key: str) -> str:
 def _find_corpus(plain: Any, path: Path) -> type[Corpus]:
     """Return the dataclass of the corpus that a recipe names, among those of its task."""
     try:
-        corpora = TASKS.get(plain.get("task", Recipe.task)).corpora
+        task = TASKS.get(plain.get("task", Recipe.task))
         data = plain.get("data")
         if not isinstance(data, DictConfig) or "corpus" not in data:
-            raise ValueError(f"data.corpus is missing; name one of {', '.join(corpora.names())}")
-        corpus: Any = corpora.get(data.corpus)
+            known = ", ".join(task.corpora.names())
+            raise ValueError(f"data.corpus is missing; name one of {known}")
+        return _get_corpus(task, data.corpus)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return corpus
+
+
+def _get_corpus(task: type[Task], name: str) -> Any:
+    """Return the dataclass of a task's corpus; raise ValueError for an unknown name."""
+    try:
+        return task.corpora.get(name)
+    except ValueError as error:
+        raise ValueError(f"task {task.name}: {error}") from None
 
 
 def _parse_overrides(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:

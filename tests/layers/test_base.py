@@ -67,3 +67,13 @@ def test_keras_objects_are_rebuilt() -> None:
 def test_errors_name_the_class() -> None:
     with pytest.raises(TypeError, match="Attention"):
         Attention.from_config({**Attention().get_config(), "scor": "dot"})
+
+
+def test_mechanisms_are_built_from_serialized_configs() -> None:
+    """A subclass may have the plain `from_config` of Keras, `cls(**config)`."""
+    config = Attention("additive", "entmax").get_config()
+    layer = Attention(**config)
+    assert isinstance(config["score"], dict)
+    assert layer.get_config() == config
+    config = MultiHeadAttention(2, 4, positions="shaw").get_config()
+    assert MultiHeadAttention(**config).get_config() == config

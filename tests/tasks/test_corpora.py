@@ -159,7 +159,8 @@ def test_dataset_with_an_invalid_row(tfds: Any, tmp_path: Path) -> None:
 
 def test_examples_fit_the_task() -> None:
     assert TASKS.get("language_modeling").corpora.names() == ["date_lines", "text"]
-    with pytest.raises(ValueError, match=r"unknown data.corpus 'text' \(known: dates, json"):
+    message = r"task translation: unknown data.corpus 'text' \(known: dates, json"
+    with pytest.raises(ValueError, match=message):
         Recipe(task="translation", data=corpus("text"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.base import BaseLayer, deserialize
 from attention_zoo.ops import refuse_float_mask
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Shape, State, Tensor
@@ -137,11 +137,12 @@ class Alignment(BaseLayer):
 
 
 def make_alignment(alignment: Any, dtype: Any = None) -> Alignment:
-    """Return an `Alignment` from a name (created with `dtype`) or an instance.
+    """Return an `Alignment` from a name (created with `dtype`), an instance or its config.
 
     Raises:
         ValueError: an unknown name.
     """
+    alignment = deserialize(alignment)
     if isinstance(alignment, Alignment):
         return alignment
     layer: Alignment = ALIGNMENTS.get(alignment)(dtype=dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import backend, ops
 
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.base import BaseLayer, deserialize
 from attention_zoo.layers.scores.base import dot
 from attention_zoo.ops import at_least_float32, check_shape, distances
 from attention_zoo.registry import Registry
@@ -148,13 +148,14 @@ class RelativePositions(BaseLayer):
 def make_positions(
     positions: Any, dtype: Any = None, causal: bool = False
 ) -> RelativePositions | None:
-    """Return relative positions from a name (created with `dtype`) or an instance.
+    """Return relative positions from a name (created with `dtype`), an instance or its config.
 
     None is returned unchanged.
 
     Args:
         causal: whether to create the variant for attention with a causal mask, for a name.
     """
+    positions = deserialize(positions)
     if positions is None or isinstance(positions, RelativePositions):
         return positions
     factory: Any = POSITIONS.get(positions)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.base import BaseLayer, deserialize
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Shape, State, Tensor
@@ -141,13 +141,14 @@ def require_equal_widths(name: str, query_shape: Shape, key_shape: Shape, fix: s
 
 
 def make_score(score: Any, dtype: Any = None, **options: Any) -> Score:
-    """Return a `Score` from a name (created with `dtype` and options) or an instance.
+    """Return a `Score` from a name (created with `dtype` and options), an instance or its config.
 
     Raises:
         ValueError: an unknown name, an option that the score does not have, or options together
             with an instance.
     """
     options = {key: value for key, value in options.items() if value is not None}
+    score = deserialize(score)
     if isinstance(score, Score):
         if options:
             raise ValueError(
