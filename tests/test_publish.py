@@ -1,4 +1,4 @@
-"""The script that makes entries of the zoo: figures as they were measured, pictures that may go."""
+"""The script that publishes zoo entries: measured numbers, and pictures that may be published."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from attention_zoo.tasks import (
 from attention_zoo.tasks.glimpses.corpora import GeneratedDigits
 from tests.layers.running import randomise
 from tests.tasks import captioners, retrievers
-from tests.test_house import unfounded
+from tests.test_house import unproven
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "publish.py"
 SCENES = generate_scenes(3, "test").resize(captioners.SIDE)
@@ -34,7 +34,7 @@ DIGITS = GeneratedDigits(image_size=28, test_size=3).read("test")
 
 @functools.cache
 def captioner(attention: str = "soft") -> Any:
-    return captioners.untrained(look=attention, search=SearchOptions(min_length=2))
+    return captioners.untrained(attention=attention, search=SearchOptions(min_length=2))
 
 
 @functools.cache
@@ -76,10 +76,10 @@ def translator() -> Any:
 
 
 @functools.cache
-def measured(make: Any, options: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The figures of a task on one example, as `training.evaluate` writes them."""
-    task, examples = make(*options), {"glimpses": DIGITS}.get(make().name, SCENES).take([0])
-    if task.name == "captioning":  # the captioned objects are there, as for a trained model
+def measure(make: Any, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the metrics of a task on one example, as `training.evaluate` writes them."""
+    task, examples = make(*arguments), {"glimpses": DIGITS}.get(make().name, SCENES).take([0])
+    if task.name == "captioning":  # what it says is there, as a trained one's would be
         (answer,) = task.predict(examples.images)
         boxes = dict.fromkeys(answer.tokens, (0.0, 0.0, 0.5, 1.0))
         examples = replace(examples, boxes=[boxes])
@@ -105,7 +105,7 @@ MAKERS = {
 
 @pytest.fixture
 def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Publishes a task as if it were a run's: the card and the entry's folder."""
+    """Return a function that publishes a task like a run; it returns the card and the folder."""
     spec = importlib.util.spec_from_file_location("publish", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
@@ -114,9 +114,9 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "ZOO", tmp_path / "models")
 
     def publish(
-        name: str, *words: str, data: str = "", options: Any = (), begun: Any = ()
+        name: str, *words: str, data: str = "", arguments: Any = (), begin_options: Any = ()
     ) -> tuple[str, Path]:
-        task, run = MAKERS[name](*options), tmp_path / "small.data"
+        task, run = MAKERS[name](*arguments), tmp_path / "small.data"
         monkeypatch.setattr(module.az, "load", {run: task}.get)
         run.mkdir(exist_ok=True)
         page = f"task: {name}\n{data or DATA[name]}\nmodel: {{preset: x}}\n"
@@ -129,8 +129,8 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "seed": 1,
             "training_seconds": 60.0,
             "machine": "a test",
-            "evaluations": [measured(MAKERS[name], options)],
-            **dict(begun),
+            "evaluations": [measure(MAKERS[name], arguments)],
+            **dict(begin_options),
         }
         (run / "results.json").write_text(json.dumps(results))
         monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(run), *words])
@@ -138,20 +138,20 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         entry = tmp_path / "models" / name / run.name
         card = (entry / "README.md").read_text("utf-8")
         for text in (card, (tmp_path / "models" / "README.md").read_text("utf-8")):
-            assert unfounded(text, results) == []
+            assert unproven(text, results) == []
         return card, entry
 
     return publish
 
 
 def cells(card: str) -> dict[str, str]:
-    """The first row of a card's table, by its heading."""
+    """Return the first row of a card's table by column heading."""
     rows = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("|")]
     heading, _, row, *_ = rows
     return dict(zip(heading, row, strict=True))
 
 
-FIGURES = {
+EXPECTED_CELLS = {
     "captioning": ("attention mass in boxes", "{mass_in_boxes:.2f}"),
     "glimpses": ("error, %", "{error:.2f}"),
     "retrieval": (
@@ -165,12 +165,12 @@ FIGURES = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", MAKERS)
-def test_an_entry(name: str, zoo: Any) -> None:
+def test_published_entry(name: str, zoo: Any) -> None:
     words = ["--sentence", "at 5:04 PM."] if name == "translation" else []
     card, entry = zoo(name, *words)
-    row, (column, template) = cells(card), FIGURES[name]
-    assert row[column] == template.format(**measured(MAKERS[name])["metrics"])
-    assert "-" not in row.values(), "all figures that are shown are measured"
+    row, (column, template) = cells(card), EXPECTED_CELLS[name]
+    assert row[column] == template.format(**measure(MAKERS[name])["metrics"])
+    assert "-" not in row.values(), "every number in the card is measured"
     assert "1,234 parameters, 5 steps" in card
     assert "![attention weights](attention.png)" in card
     assert (entry / "attention.png").read_bytes().startswith(b"\x89PNG")
@@ -181,7 +181,7 @@ def test_an_entry(name: str, zoo: Any) -> None:
 
 
 @pytest.mark.full
-def test_named_image_is_plotted(zoo: Any) -> None:
+def test_requested_picture_is_published(zoo: Any) -> None:
     card, entry = zoo("captioning", "--picture", "2")
     (answer,) = captioner().predict([SCENES.images[2]])
     line = f'Image 2 of scenes test (seed 1): "{SCENES.captions[2][0]}" -> "{answer.text}"'
@@ -194,21 +194,21 @@ def test_named_image_is_plotted(zoo: Any) -> None:
         zoo("captioning", "--picture", "3")
 
 
-def test_row_has_the_options_of_a_generated_split(
+def test_row_describes_the_options_of_a_generated_split(
     zoo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    all_of_it, two = measured(captioner, ("pooled",)), {**measured(captioner, ("pooled",))}
+    all_of_it, two = measure(captioner, ("pooled",)), {**measure(captioner, ("pooled",))}
     two["data"] = generate_scenes(1, "test", min_things=2, max_things=2).origin
-    monkeypatch.setattr(sys.modules[__name__], "measured", lambda make, options: two)
-    card, entry = zoo("captioning", options=("pooled",))
+    monkeypatch.setattr(sys.modules[__name__], "measure", lambda make, arguments: two)
+    card, entry = zoo("captioning", arguments=("pooled",))
     front = (entry.parents[1] / "README.md").read_text("utf-8")
     assert all_of_it["data"] != two["data"]
     assert "| test, 2 things |" in card
     assert "| test, 2 things |" in front
 
 
-def test_pooled_baseline_has_no_plot(zoo: Any) -> None:
-    card, entry = zoo("captioning", options=("pooled",))
+def test_model_without_attention_has_no_picture(zoo: Any) -> None:
+    card, entry = zoo("captioning", arguments=("pooled",))
     assert "Image 0 of" in card
     assert cells(card)["attention mass in boxes"] == "-"
     assert not (entry / "attention.png").exists()
@@ -216,7 +216,7 @@ def test_pooled_baseline_has_no_plot(zoo: Any) -> None:
 
 @pytest.mark.parametrize("name", ["captioning", "retrieval"])
 def test_photographs_are_not_published(name: str, zoo: Any, tmp_path: Path) -> None:
-    """Not even a picture stays that stood there before; no file of theirs is opened."""
+    """An earlier picture is removed, and no file of the photographs is opened."""
     entry = tmp_path / "models" / name / "small.data"
     entry.mkdir(parents=True)
     (entry / "attention.png").touch()
@@ -227,7 +227,7 @@ def test_photographs_are_not_published(name: str, zoo: Any, tmp_path: Path) -> N
     assert "the data's licence does not permit it" in card
 
 
-def test_generated_digits_replace_real_ones(zoo: Any) -> None:
+def test_generated_digits_replace_handwritten_ones(zoo: Any) -> None:
     card, entry = zoo("glimpses", "--open", data=WRITTEN)
     assert f'Image 1 of {DIGITS.origin}: "{DIGITS.classes[DIGITS.labels[0]]}" -> ' in card
     assert (entry / "attention.png").exists()
@@ -237,7 +237,7 @@ def test_generated_digits_replace_real_ones(zoo: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "words"), [("translation", ()), ("glimpses", ("--sentence", "at 5:04 PM."))]
 )
-def test_sentence_is_required_for_text_models_only(
+def test_missing_example_option_raises(
     name: str, words: tuple[str, ...], zoo: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -252,8 +252,8 @@ def test_card_of_a_run_from_scratch_has_no_initial_weights(zoo: Any) -> None:
 
 def test_card_names_the_initial_weights(zoo: Any) -> None:
     encoder = {"filters": [4, 6], "weights": "runs/found"}
-    begun = {"init": "runs/soft", "model": {"encoder": encoder}, "monitor": "bleu4"}
-    card, _ = zoo("captioning", begun=begun)
+    begin_options = {"init": "runs/soft", "model": {"encoder": encoder}, "monitor": "bleu4"}
+    card, _ = zoo("captioning", begin_options=begin_options)
     for line in (
         "Fine-tuned from `runs/soft`",
         "initial weights of `runs/found`",

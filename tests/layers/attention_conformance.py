@@ -344,9 +344,9 @@ class StepConformance(AttentionCase):
     def test_steps_reject_symbolic_tensors(self) -> None:
         layer, (query, value, key) = self.make_random(), self.tensors()
         symbolic = keras.KerasTensor(value.shape)
-        with pytest.raises(ValueError, match="call the layer itself instead"):
+        with pytest.raises(ValueError, match="call the layer itself, or call prepare"):
             layer.prepare(symbolic, key)
-        with pytest.raises(ValueError, match="call the layer itself instead"):
+        with pytest.raises(ValueError, match="call the layer itself, or call prepare"):
             layer.attend(keras.KerasTensor(query[:, 0].shape), layer.prepare(value, key))
 
     def test_key_defaults_to_value(self) -> None:

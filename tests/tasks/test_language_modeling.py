@@ -1,4 +1,4 @@
-"""Texts that go on: prompts of any length, the figures of an evaluation by hand, files, a run."""
+"""Language modeling: prompts, evaluation by hand, files and a training run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ TEXTS = ["a cat", "a dog saw the cat", "", "the dog", "a cat saw a dog and the d
 
 
 @functools.cache
-def writer(kind: str = "word", **options: Any) -> LanguageModeling:
-    """Untrained: what it writes is nonsense, and the same every time."""
+def make_task(kind: str = "word", **options: Any) -> LanguageModeling:
+    """Return a task with fixed random weights."""
     tokenizer = train_tokenizer(kind, [text for text in TEXTS if text], 60)
     sizes = {"embedding_dim": 8, "units": 8, "num_layers": 2, "max_length": 32}
     model = models.GPT(tokenizer.vocabulary_size, num_heads=2, **sizes)
@@ -38,20 +38,21 @@ def lines(texts: list[str]) -> TextLines:
     return TextLines(texts, "test lines")
 
 
-def shown(answer: Continuation) -> tuple[Any, ...]:
+def describe(answer: Continuation) -> tuple[Any, ...]:
     return answer.prompt, answer.text, answer.tokens, answer.truncated
 
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
-def test_prompt_and_text_read_as_one(kind: str) -> None:
-    task = writer(kind)
+def test_continuation_joins_the_prompt(kind: str) -> None:
+    task = make_task(kind)
     answers = task.predict(TEXTS[:4], max_length=4, beam_width=3, n_best=3)
     assert [answer.prompt for answer in answers] == TEXTS[:4]
     for answer in answers:
-        found = [answer, *answer.alternatives]
-        assert len({one.tokens for one in found}) == len(found) == 3
-        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-        for one in found:
+        results = [answer, *answer.alternatives]
+        assert len({one.tokens for one in results}) == len(results) == 3
+        scores = [one.score for one in results]
+        assert scores == sorted(scores, reverse=True)
+        for one in results:
             (prompt,) = task.tokenizer.encode([answer.prompt])
             labels = task.tokenizer.tokens(prompt)
             assert one.source_tokens == tuple(labels)
@@ -63,19 +64,20 @@ def test_prompt_and_text_read_as_one(kind: str) -> None:
 
 
 @pytest.mark.full
-def test_samples_are_those_of_the_seed() -> None:
+def test_samples_depend_on_the_seed_only() -> None:
     options = {"method": "sampling", "beam_width": 2, "n_best": 2, "max_length": 7}
     first, again, other = (
-        [shown(a) for a in writer().predict(TEXTS, seed=seed, **options)] for seed in (1, 1, 2)
+        [describe(a) for a in make_task().predict(TEXTS, seed=seed, **options)]
+        for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
 
 
-def test_unknown_words_of_a_prompt_are_told() -> None:
-    (answer,) = writer().predict(["a bird saw the worm"], max_length=2)
+def test_unknown_words_of_a_prompt_are_reported() -> None:
+    (answer,) = make_task().predict(["a bird saw the worm"], max_length=2)
     assert answer.unknown == (1, 4)
-    assert writer().find_unknown_characters("a ☃ cat") == ["☃"]
+    assert make_task().find_unknown_characters("a ☃ cat") == ["☃"]
 
 
 @refuses(
@@ -88,19 +90,19 @@ def test_unknown_words_of_a_prompt_are_told() -> None:
     ),
     (["a cat"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
 )
-def test_bad_input(texts: Any, options: Any) -> None:
-    writer().predict(texts, **options)
+def test_invalid_input_raises(texts: Any, options: Any) -> None:
+    make_task().predict(texts, **options)
 
 
-def test_figures_are_those_of_the_logits() -> None:
-    task = writer()
+def test_metrics_equal_those_of_the_logits() -> None:
+    task = make_task()
     texts = [text for text in TEXTS if text] + ["a bird"]
     report = task.evaluate(lines(texts), batch_size=2)
     nats = right = count = 0.0
     for ids in task.tokenizer.encode(texts):
         tokens, labels = np.array([[START, *ids]]), np.array([*ids, END])
         logits = keras.ops.convert_to_numpy(task.model({"tokens": tokens}))[0].astype("float64")
-        logits[:, [PAD, START]] = -np.inf  # they never follow
+        logits[:, [PAD, START]] = -np.inf  # never generated
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         nats -= log_probs[range(len(labels)), labels].sum()
         right += (logits.argmax(-1) == labels).sum()
@@ -113,19 +115,19 @@ def test_figures_are_those_of_the_logits() -> None:
     assert set(task.metric_names) < report.keys()
 
 
-def test_the_loss_is_the_log_of_the_perplexity() -> None:
-    task, examples = writer(), lines([text for text in TEXTS if text])
+def test_loss_is_the_log_of_the_perplexity() -> None:
+    task, examples = make_task(), lines([text for text in TEXTS if text])
     batches, loss = task.make_batches(examples, 2, seed=1), task.make_loss()
     total = count = 0.0
     for inputs, labels in batches.in_order():
         size = float(loss.count(labels))
-        logits = mask_special_tokens(task.model(inputs))  # padding and the start never follow
+        logits = mask_special_tokens(task.model(inputs))  # padding and start are never generated
         total, count = total + float(loss(labels, logits)) * size, count + size
     assert task.evaluate(examples)["perplexity"] == pytest.approx(np.exp(total / count), rel=1e-4)
 
 
-def test_lines_that_are_too_long() -> None:
-    task, long = writer(), " ".join(["cat"] * 20)
+def test_lines_over_the_limit() -> None:
+    task, long = make_task(), " ".join(["cat"] * 20)
     assert len(task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1)) == 2
     assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
     assert task.filter_by_length(lines([long, "a dog"])).texts == ["a dog"]
@@ -135,7 +137,7 @@ def test_lines_that_are_too_long() -> None:
         task.evaluate(lines(["a cat", long]))
 
 
-def test_a_released_model_begins_where_it_is_told_to() -> None:
+def test_released_model_continues_the_end_of_text_token() -> None:
     task = tasks.load(GOLDEN / "gpt2")
     (answer,) = task.predict(["<|endoftext|>"], max_length=3, min_length=3)
     assert answer.prompt == "<|endoftext|>"
@@ -145,12 +147,12 @@ def test_a_released_model_begins_where_it_is_told_to() -> None:
         task.predict(["\ud800"])
 
 
-def test_a_translator_does_not_write_on() -> None:
+def test_model_that_is_no_language_model_raises() -> None:
     with pytest.raises(ValueError, match=r"model must be a models\.GPT, got Dense"):
-        LanguageModeling(keras.layers.Dense(3), writer().tokenizer)
+        LanguageModeling(keras.layers.Dense(3), make_task().tokenizer)
 
 
-PAGE = """\
+RECIPE = """\
 task: language_modeling
 data: {{corpus: text, train: {0}/train.txt, validation: {0}/some.txt, test: {0}/some.txt,
   max_length: 20}}
@@ -162,13 +164,13 @@ search: {{max_length: 5}}
 
 
 @pytest.mark.full
-def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
+def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     some = "\n\n".join(text for text in TEXTS if text)
     (tmp_path / "train.txt").write_text(f"{some}\n{'cat ' * 30}\n" * 3)
     (tmp_path / "some.txt").write_text(some)
-    (tmp_path / "page.yaml").write_text(PAGE.format(tmp_path))
+    (tmp_path / "recipe.yaml").write_text(RECIPE.format(tmp_path))
     run = tmp_path / "run"
-    out = output(capsys, "train", tmp_path / "page.yaml", f"run={run}")
+    out = output(capsys, "train", tmp_path / "recipe.yaml", f"run={run}")
     assert "12 training lines (3 over the length limits dropped), 4 validation lines" in out
     assert "bits_per_character  " in output(capsys, "evaluate", run)
     (entry,) = json.loads((run / "results.json").read_text())["evaluations"]
@@ -180,33 +182,33 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     assert answers == [answer.text for answer in expected]
     message = refused(capsys, *words, "data.max_length=2")
     assert "in.txt:1: 2 tokens and the start token, the limit is 2" in message
-    result = training.fit(tmp_path / "page.yaml", [f"run={run}"])
+    result = training.fit(tmp_path / "recipe.yaml", [f"run={run}"])
     assert result.step == 20
 
 
-def test_no_line_is_answered_where_a_later_one_has_no_room(
+def test_prompt_over_the_limit_raises_before_any_output(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predict, "CHUNK", 1)
-    writer().save(tmp_path / "task")
+    make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a\nthe\na cat saw a dog\n")
     words = ["predict", tmp_path / "task", tmp_path / "in.txt", "search.max_length=28"]
     message = "in.txt:3: 6 tokens, and its continuation may have 28, but the model has 32 posit"
     assert message in refused(capsys, *words)
 
 
-def test_a_line_feed_in_an_answer_is_printed_as_one_line(
+def test_line_feeds_in_a_continuation_are_escaped(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer().save(tmp_path / "task")
+    make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a\nthe\n")
 
-    def two_lines(task: Any, texts: list[str]) -> list[Continuation]:
-        """As a tokenizer of bytes may write them."""
+    def predict_two_lines(task: Any, texts: list[str]) -> list[Continuation]:
+        """Return texts with a line feed, which a byte-level tokenizer can generate."""
         return [
             Continuation(text="one\ntwo", score=0.0, token_scores=(), prompt=text) for text in texts
         ]
 
-    monkeypatch.setattr(tasks.LanguageModeling, "predict", two_lines)
+    monkeypatch.setattr(tasks.LanguageModeling, "predict", predict_two_lines)
     out = output(capsys, "predict", tmp_path / "task", tmp_path / "in.txt")
     assert out == "one\\ntwo\n" * 2

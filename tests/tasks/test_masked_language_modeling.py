@@ -1,4 +1,4 @@
-"""Hidden words are told: any number of masks, the figures of an evaluation by hand, files, runs."""
+"""Masked language modeling: predictions, evaluation by hand, files and training runs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MASKED = [MASK, f"a {MASK} saw the cat", f"the {MASK} {MASK} a cat", f"a cat{MAS
 
 
 @functools.cache
-def teller(kind: str = "word", **options: Any) -> MaskedLanguageModeling:
-    """Untrained: what it tells is nonsense, and the same every time."""
+def make_task(kind: str = "word", **options: Any) -> MaskedLanguageModeling:
+    """Return a task with fixed random weights."""
     tokenizer = train_tokenizer(kind, TEXTS, 60)
     sizes = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 2, "max_length": 32}
     sizes["vocabulary_size"] = tokenizer.vocabulary_size + 1
@@ -40,12 +40,12 @@ def lines(texts: list[str]) -> TextLines:
     return TextLines(texts, "test lines")
 
 
-def shown(answer: FillMaskResult) -> tuple[Any, ...]:
+def describe(answer: FillMaskResult) -> tuple[Any, ...]:
     return answer.text, answer.tokens, answer.source_tokens, [a.text for a in answer.alternatives]
 
 
-def test_probabilities_are_those_of_the_logits() -> None:
-    task = teller()
+def test_probabilities_equal_the_softmax_of_the_logits() -> None:
+    task = make_task()
     (answer,) = task.predict([f"the {MASK} {MASK} a cat"], top=3)
     assert answer.source_tokens == ("the", MASK, MASK, "a", "cat")
     assert answer.tokens[0] == "the"
@@ -71,8 +71,8 @@ def test_probabilities_are_those_of_the_logits() -> None:
 
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
-def test_the_mask_of_our_own_tokenizers_is_one_token_more(kind: str) -> None:
-    task = teller(kind)
+def test_mask_token_extends_the_vocabulary_of_trained_tokenizers(kind: str) -> None:
+    task = make_task(kind)
     assert task.mask == task.tokenizer.vocabulary_size
     assert task.model.bert.settings["vocabulary_size"] == task.mask + 1
     for answer in task.predict(MASKED):
@@ -81,14 +81,14 @@ def test_the_mask_of_our_own_tokenizers_is_one_token_more(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
-def test_a_mask_stands_for_what_it_hides_and_changes_nothing_around_it(kind: str) -> None:
-    task, text = teller(kind), "a dog and a cat ."
+def test_mask_replaces_one_token_and_changes_no_other(kind: str) -> None:
+    task, text = make_task(kind), "a dog and a cat ."
     word = "dog" if kind == "word" else "d"
-    if kind == "subword":  # whose pieces are whole words here, or the test would say nothing
+    if kind == "subword":  # its pieces are words here, as the test needs
         assert len(task.tokenizer.encode(["dog"])[0]) == 1
         word = "dog"
-    (whole,), (masked,) = (task.encode_sources([t]) for t in (text, text.replace(word, MASK, 1)))
-    changed = [at for at, pair in enumerate(zip(whole, masked, strict=True)) if len({*pair}) == 2]
+    (plain,), (masked,) = (task.encode_sources([t]) for t in (text, text.replace(word, MASK, 1)))
+    changed = [at for at, pair in enumerate(zip(plain, masked, strict=True)) if len({*pair}) == 2]
     assert [masked[at] for at in changed] == [task.mask]
     (end, _), (bare, _) = (task.encode_sources([t, "a"]) for t in (f"cat {MASK}.", f"{MASK}."))
     assert bare == end[-2:]
@@ -96,10 +96,10 @@ def test_a_mask_stands_for_what_it_hides_and_changes_nothing_around_it(kind: str
     assert task.encode_sources([f"\ue000 {MASK}"])[0].count(task.mask) == 1
 
 
-def test_unknown_words_are_told() -> None:
-    (answer,) = teller().predict([f"a bird saw {MASK}"])
+def test_unknown_words_are_reported() -> None:
+    (answer,) = make_task().predict([f"a bird saw {MASK}"])
     assert answer.unknown == (1,)
-    assert teller().find_unknown_characters(f"a ☃ {MASK}") == ["☃"]
+    assert make_task().find_unknown_characters(f"a ☃ {MASK}") == ["☃"]
 
 
 @refuses(
@@ -109,8 +109,8 @@ def test_unknown_words_are_told() -> None:
     ([MASK], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
     ([MASK], {"top": 0}, "top must be from 1 to 7, got 0"),
 )
-def test_bad_input(texts: Any, options: Any) -> None:
-    teller().predict(texts, **options)
+def test_invalid_input_raises(texts: Any, options: Any) -> None:
+    make_task().predict(texts, **options)
 
 
 def test_a_released_model_with_its_tokenizer() -> None:
@@ -131,8 +131,8 @@ def test_a_released_model_with_its_tokenizer() -> None:
     assert tasks.load(GOLDEN / "gpt2").name == "language_modeling"
 
 
-def test_figures_are_those_of_the_logits() -> None:
-    task = teller()
+def test_metrics_equal_those_of_the_logits() -> None:
+    task = make_task()
     texts = [*TEXTS, "a bird"]
     report = task.evaluate(lines(texts))
     batches = task.make_batches(lines(texts), 5, seed=0)
@@ -152,8 +152,8 @@ def test_figures_are_those_of_the_logits() -> None:
     assert task.evaluate(lines(texts)) == report
 
 
-def test_the_loss_counts_hidden_tokens_alone() -> None:
-    task, examples = teller(), lines(TEXTS)
+def test_loss_counts_masked_tokens_only() -> None:
+    task, examples = make_task(), lines(TEXTS)
     inputs, labels = task.make_batches(examples, 4, seed=0).batch(np.arange(4))
     loss = task.make_loss()
     assert float(loss.count(labels)) == task.evaluate(examples)["masked"] == (labels != 0).sum()
@@ -161,8 +161,8 @@ def test_the_loss_counts_hidden_tokens_alone() -> None:
     assert found == pytest.approx(np.log(task.evaluate(examples)["perplexity"]), rel=1e-4)
 
 
-def test_lines_that_are_too_long() -> None:
-    task, long = teller(), " ".join(["cat"] * 19)
+def test_lines_over_the_limit() -> None:
+    task, long = make_task(), " ".join(["cat"] * 19)
     assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
     assert task.filter_by_length(lines([long, "a dog"])).texts == ["a dog"]
     with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
@@ -172,25 +172,25 @@ def test_lines_that_are_too_long() -> None:
     with pytest.raises(ValueError, match="test lines:1: is empty"):
         task.evaluate(lines([""]))
     with pytest.raises(ValueError, match="max_length=40 exceeds the 32 positions of the model; l"):
-        teller(max_length=40).make_batches(lines(TEXTS), 2, seed=1)
+        make_task(max_length=40).make_batches(lines(TEXTS), 2, seed=1)
 
 
-def test_a_released_model_saved_as_a_task(tmp_path: Path) -> None:
+def test_released_model_is_saved_as_a_task(tmp_path: Path) -> None:
     task = tasks.load(GOLDEN / "bert")
     task.save(tmp_path)
     again = tasks.load(tmp_path)
-    assert shown(again.predict([f"the {MASK}"])[0]) == shown(task.predict([f"the {MASK}"])[0])
+    assert describe(again.predict([f"the {MASK}"])[0]) == describe(task.predict([f"the {MASK}"])[0])
 
 
-def test_a_tokenizer_without_a_mask_is_refused() -> None:
+def test_tokenizer_without_a_mask_raises() -> None:
     with pytest.raises(ValueError, match=r"tokenizer must have a \[MASK\] .*, got ByteTokenizer"):
-        MaskedLanguageModeling(teller().model, load_tokenizer(GOLDEN / "gpt2"))
+        MaskedLanguageModeling(make_task().model, load_tokenizer(GOLDEN / "gpt2"))
 
 
-def test_models_that_do_not_fit() -> None:
+def test_unsuitable_models_raise() -> None:
     with pytest.raises(ValueError, match=r"model must be a models\.MaskedLM, got Dense"):
-        MaskedLanguageModeling(keras.layers.Dense(3), teller().tokenizer)
-    tokenizer = teller().tokenizer
+        MaskedLanguageModeling(keras.layers.Dense(3), make_task().tokenizer)
+    tokenizer = make_task().tokenizer
     sizes = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 1}
     small = models.MaskedLM({"vocabulary_size": tokenizer.vocabulary_size, **sizes})
     with pytest.raises(ValueError, match="has 11 tokens and the mask token has id 11, but the mo"):
@@ -199,7 +199,7 @@ def test_models_that_do_not_fit() -> None:
         MaskedLanguageModeling(small, load_tokenizer(GOLDEN / "bert"))
 
 
-PAGE = """\
+RECIPE = """\
 task: masked_language_modeling
 data: {{corpus: text, train: {0}/train.txt, validation: {0}/some.txt, test: {0}/some.txt,
   max_length: 20}}
@@ -211,18 +211,18 @@ training: {{steps: 20, evaluate_every: 10, batch_size: 4, learning_rate: 0.01,
 """
 
 
-def page(folder: Path) -> Path:
+def write_recipe(folder: Path) -> Path:
     some = "\n\n".join(TEXTS)
     (folder / "train.txt").write_text(f"{some}\n{'cat ' * 30}\n" * 3)
     (folder / "some.txt").write_text(some)
-    (folder / "page.yaml").write_text(PAGE.format(folder))
-    return folder / "page.yaml"
+    (folder / "recipe.yaml").write_text(RECIPE.format(folder))
+    return folder / "recipe.yaml"
 
 
 @pytest.mark.full
-def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
+def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     run = tmp_path / "run"
-    out = output(capsys, "train", page(tmp_path), f"run={run}")
+    out = output(capsys, "train", write_recipe(tmp_path), f"run={run}")
     assert "12 training lines (3 over the length limits dropped), 4 validation lines" in out
     assert "masked_accuracy  " in output(capsys, "evaluate", run)
     (tmp_path / "in.txt").write_text(f"a {MASK}\nthe {MASK} saw {MASK}\n")
@@ -236,42 +236,46 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    recipe, whole, parts = page(tmp_path), tmp_path / "whole", tmp_path / "parts"
-    training.fit(recipe, [f"run={whole}", "training.evaluate_every=5"])
+def test_run_resumes_exactly(tmp_path: Path) -> None:
+    recipe, uninterrupted, resumed = (
+        write_recipe(tmp_path),
+        tmp_path / "uninterrupted",
+        tmp_path / "resumed",
+    )
+    training.fit(recipe, [f"run={uninterrupted}", "training.evaluate_every=5"])
     for steps in (5, 20):
-        options = [f"run={parts}", "training.evaluate_every=5", f"training.steps={steps}"]
+        options = [f"run={resumed}", "training.evaluate_every=5", f"training.steps={steps}"]
         training.fit(recipe, options, allow=["training.steps"])
-    assert_same_run(whole, parts)
+    assert_same_run(uninterrupted, resumed)
 
 
 @pytest.mark.full
-def test_a_run_may_start_from_a_released_model(tmp_path: Path) -> None:
+def test_fine_tuning_of_a_released_model(tmp_path: Path) -> None:
     (tmp_path / "some.txt").write_text("the cat sat\na mat.\n")
-    (tmp_path / "page.yaml").write_text(
+    (tmp_path / "recipe.yaml").write_text(
         "task: masked_language_modeling\n"
         f"data: {{corpus: text, train: {tmp_path}/some.txt, validation: {tmp_path}/some.txt,"
         " max_length: 12}\n"
         f"init: {shutil.copytree(GOLDEN / 'bert', tmp_path / 'released')}\n"
         "training: {steps: 1}\n"
     )
-    result = training.fit(tmp_path / "page.yaml", [f"run={tmp_path / 'run'}"])
+    result = training.fit(tmp_path / "recipe.yaml", [f"run={tmp_path / 'run'}"])
     assert result.task.mask == 4
     sizes = "embedding_dim: 16, units: 24, num_heads: 2, max_length: 12, dropout: 0.3"
     options = [f"run={tmp_path / 'tuned'}", f"model={{preset: bert_tiny, {sizes}}}"]
-    tuned = training.fit(tmp_path / "page.yaml", options)
+    tuned = training.fit(tmp_path / "recipe.yaml", options)
     assert tuned.task.model.bert.settings["dropout"] == 0.3
     with pytest.raises(ValueError, match=r"tokenizer has kind wordpiece, .* tokenizer.kind=word"):
         training.fit(
-            tmp_path / "page.yaml", [f"run={tmp_path / 'other'}", "tokenizer={kind: word}"]
+            tmp_path / "recipe.yaml", [f"run={tmp_path / 'other'}", "tokenizer={kind: word}"]
         )
 
 
-def test_no_line_is_answered_where_a_later_one_has_no_mask(
+def test_line_without_a_mask_raises_before_any_output(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predict, "CHUNK", 1)
-    teller().save(tmp_path / "task")
+    make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text(f"a {MASK}\nthe {MASK}\na cat\n")
     message = refused(capsys, "predict", tmp_path / "task", tmp_path / "in.txt")
     assert message.endswith("in.txt:3: has no [MASK]; put it at each token to predict\n")

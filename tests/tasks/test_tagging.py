@@ -1,4 +1,4 @@
-"""Words keep their tags: through tokens, padding and batches, and back to places in a text."""
+"""Tagging: alignment of words, tokens, tags and character offsets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CRF = {"kind": "crf", "tag_scheme": "BIO"}
 def tagger(
     kind: str = "whitespace", characters: bool = False, attention: bool = False, **options: Any
 ) -> Tagging:
-    """A small tagger with random weights; only to be read."""
+    """Return a small tagger with random weights; tests must not change it."""
     tokenizer = train_tokenizer(kind, WORDS, 40)
     letters = train_tokenizer("character", WORDS, 40) if characters else None
     sizes: dict[str, Any] = {"embedding_dim": 8, "units": 8}
@@ -57,12 +57,12 @@ def tagger(
     return Tagging(model, tokenizer, letters, **task)
 
 
-def shown(answer: TaggingResult) -> tuple[Any, ...]:
+def describe(answer: TaggingResult) -> tuple[Any, ...]:
     return answer.text, answer.tags, pytest.approx(answer.score, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["whitespace", "subword", "word", "character"])
-def test_each_word_keeps_its_place_and_its_tag(kind: str) -> None:
+def test_batches_align_words_and_tags(kind: str) -> None:
     task = tagger(kind)
     (answer,) = task.predict([TEXT])
     assert answer.words == ("Ida", "Lamp", "saw", "York", ",", "no", "?")
@@ -83,7 +83,7 @@ def test_each_word_keeps_its_place_and_its_tag(kind: str) -> None:
             assert ids == task.tokenizer.encode([word])[0]
 
 
-def test_lists_of_words_are_taken_as_they_are() -> None:
+def test_lists_of_words_are_not_split() -> None:
     task = tagger(scheme="BIO")
     words = ["New York", "didn't", "York"]
     (answer,) = task.predict([words])
@@ -96,7 +96,7 @@ def test_lists_of_words_are_taken_as_they_are() -> None:
         assert "New York didn't York"[span.start : span.end] == span.text
 
 
-def test_characters_are_those_of_each_token() -> None:
+def test_character_ids_of_each_token() -> None:
     task = tagger(characters=True)
     for words in (["saw", "New York", "ↄ"], ["\u2581", "a\u3000York"]):
         (encoded,) = task._encoder.encode([words])
@@ -109,7 +109,7 @@ def test_characters_are_those_of_each_token() -> None:
 
 
 @pytest.mark.full
-def test_scores_and_probabilities_are_those_of_all_sequences() -> None:
+def test_scores_and_probabilities_equal_those_of_all_sequences() -> None:
     for head in (("crf", None), ("crf", "BIO"), ("softmax", None), ("softmax", "BIO")):
         task = tagger(head=(("kind", head[0]), ("tag_scheme", head[1])))
         many = 5**2 if head[1] is None else 3 + 4 + 4
@@ -120,9 +120,9 @@ def test_scores_and_probabilities_are_those_of_all_sequences() -> None:
         scores = np.array([one.score for one in found])
         assert (np.diff(scores) <= 1e-6).all()
         assert np.exp(scores).sum() == pytest.approx(1, abs=1e-4)
-        for place, tag in enumerate(answer.tags):
-            same = [one.tags[place] == tag for one in found]
-            assert answer.probabilities[place] == pytest.approx(
+        for position, tag in enumerate(answer.tags):
+            same = [one.tags[position] == tag for one in found]
+            assert answer.probabilities[position] == pytest.approx(
                 np.exp(scores[same]).sum(), abs=1e-4
             )
         if head[1] is not None:
@@ -148,7 +148,7 @@ def test_spans_have_character_offsets() -> None:
     assert result.alternatives == ()
 
 
-def test_attention_is_of_the_sentences_own_tokens() -> None:
+def test_attention_excludes_padding() -> None:
     task = tagger("subword", attention=True)
     long, short = task.predict([TEXT, "York"])
     for answer in (long, short):
@@ -194,7 +194,7 @@ def test_marked_words() -> None:
     assert task.evaluate(CORPUS)["words"] == (labels >= 0).sum()
 
 
-def test_wrong_marks_are_refused() -> None:
+def test_invalid_marks_raise() -> None:
     task = tagger("subword", marks=True)
     for marks, message in (
         (
@@ -225,12 +225,12 @@ def test_wrong_marks_are_refused() -> None:
     (["York " * 31], {}, "^source 0: 31 words, the limit is 30; shorten it or raise"),
     (["York"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
 )
-def test_bad_input(texts: Any, options: Any) -> None:
+def test_invalid_input_raises(texts: Any, options: Any) -> None:
     tagger(max_length=30).predict(texts, **options)
 
 
 @pytest.mark.full
-def test_figures_are_those_of_the_predictions() -> None:
+def test_metrics_equal_those_of_the_predictions() -> None:
     task = tagger(scheme="BIO")
     report = task.evaluate(CORPUS, batch_size=2)
     answers = task.predict(CORPUS.words)
@@ -265,7 +265,7 @@ def test_tags_that_break_the_scheme_are_scored_and_not_trained_on() -> None:
         bound.make_batches(broken, 2, 1)
 
 
-def test_what_is_too_long_or_has_an_unknown_tag() -> None:
+def test_long_sentences_and_unknown_tags() -> None:
     task = tagger(max_length=5)
     assert task.make_batches(CORPUS, 2, seed=1).examples(0)[0] in (2, 3)
     assert task.filter_by_length(CORPUS).words == [("no", "lamps"), ("York",)]
@@ -295,20 +295,20 @@ LETTERS = train_tokenizer("character", ["abcdefghijklmnopqrstuvwxyz", "012345678
     ({"characters": LETTERS}, f"has {LETTERS.vocabulary_size} characters, but the model's voc"),
     ({"scheme": "BMES"}, r"'B-LOC' is not a BMES tag|'I-LOC' is not a BMES tag"),
 )
-def test_models_and_tokenizers_that_do_not_fit(given: dict[str, Any]) -> None:
+def test_unsuitable_models_and_tokenizers_raise(given: dict[str, Any]) -> None:
     task = tagger(characters=True)
     parts = {"model": task.model, "tokenizer": task.tokenizer, "characters": task.characters}
     Tagging(**parts | given)
 
 
-def test_damaged_characters(tmp_path: Path) -> None:
+def test_damaged_character_vocabulary_raises(tmp_path: Path) -> None:
     tagger(characters=True).save(tmp_path)
     (tmp_path / "characters" / "vocabulary.txt").write_text("x")
     with pytest.raises(ValueError, match=r"vocabulary\.txt:1: "):
         tasks.load(tmp_path)
 
 
-PAGE = """\
+RECIPE = """\
 task: tagging
 data: {corpus: orders, size: 60, validation_size: 12, test_size: 10, max_items: 1, max_length: 40}
 model: {preset: bilstm_cnn_crf_constrained, embedding_dim: 8, units: 16,
@@ -317,16 +317,16 @@ training: {steps: 2, evaluate_every: 2, batch_size: 30, learning_rate: 0.01, mon
 """
 
 
-def page(folder: Path, text: str = PAGE) -> Path:
-    (folder / "page.yaml").write_text(text)
-    return folder / "page.yaml"
+def write_recipe(folder: Path, text: str = RECIPE) -> Path:
+    (folder / "recipe.yaml").write_text(text)
+    return folder / "recipe.yaml"
 
 
 @pytest.mark.full
-def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
+def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     run, file = tmp_path / "run", tmp_path / "in.txt"
     small = ["model.preset=bilstm_cnn", "model.characters=null"]
-    out = output(capsys, "train", page(tmp_path), f"run={run}", *small)
+    out = output(capsys, "train", write_recipe(tmp_path), f"run={run}", *small)
     assert "60 training sentences, 12 validation sentences" in out
     out = output(capsys, "evaluate", run)
     assert "\ninvalid       " in out
@@ -338,30 +338,30 @@ def test_a_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     words = ["--n-best", "search.beam_width=2", "--html", str(tmp_path / "page.html")]
     out = output(capsys, "predict", run, file, "--allow-unknown", *words)
     found = [line.split("\t") for line in out.splitlines()]
-    want = tasks.load(run).predict(lines)
-    assert [text for _, _, text in found[::2]] == [answer.text for answer in want]
+    expected = tasks.load(run).predict(lines)
+    assert [text for _, _, text in found[::2]] == [answer.text for answer in expected]
     assert len(found) == 6
     assert "SENDER" in (tmp_path / "page.html").read_text()
     assert "in.txt:1: " in refused(capsys, "predict", run, file, "data.max_length=9")
 
 
-def test_fine_tuning_takes_weights_tokenizers_and_tags(tmp_path: Path) -> None:
-    recipe = read_recipe(page(tmp_path))
+def test_fine_tuning_keeps_weights_tokenizers_and_tags(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path))
     first = Tagging.from_recipe(recipe, recipe.data.read("train"))
     first.save(tmp_path / "first")
     words = [f"init={tmp_path / 'first'}", "model.dropout=0.1"]
-    tuned = load_initial_task(read_recipe(page(tmp_path), words))
+    tuned = load_initial_task(read_recipe(write_recipe(tmp_path), words))
     assert tuned.tags == first.tags
     assert tuned.characters.vocabulary == first.characters.vocabulary
     assert tuned.model.settings["dropout"] == 0.1
     text = "Ida Lamp sends two red kettles."
-    assert shown(tuned.predict([text])[0]) == shown(first.predict([text])[0])
+    assert describe(tuned.predict([text])[0]) == describe(first.predict([text])[0])
     with pytest.raises(ValueError, match=r"model\.characters=.* use another init"):
-        load_initial_task(read_recipe(page(tmp_path), [*words, "model.characters.units=5"]))
+        load_initial_task(read_recipe(write_recipe(tmp_path), [*words, "model.characters.units=5"]))
 
 
 @pytest.mark.full
-def test_many_sentences_are_compiled_and_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_evaluation_equals_the_eager_one(monkeypatch: pytest.MonkeyPatch) -> None:
     task = tagger("subword", scheme="BIO")
     one = task.evaluate(CORPUS)
     monkeypatch.setattr(tagging_task, "FEW", 3)
@@ -369,21 +369,22 @@ def test_many_sentences_are_compiled_and_come_to_the_same(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    recipe, whole, parts = page(tmp_path), tmp_path / "whole", tmp_path / "parts"
-    same = ["training.evaluate_every=1", "training.accumulate=2", "model.preset=bilstm_cnn"]
-    training.fit(recipe, [f"run={whole}", *same])
+def test_run_resumes_exactly(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    uninterrupted, resumed = tmp_path / "uninterrupted", tmp_path / "resumed"
+    overrides = ["training.evaluate_every=1", "training.accumulate=2", "model.preset=bilstm_cnn"]
+    training.fit(recipe, [f"run={uninterrupted}", *overrides])
     for steps in (1, 2):
-        options = [f"run={parts}", *same, f"training.steps={steps}"]
+        options = [f"run={resumed}", *overrides, f"training.steps={steps}"]
         training.fit(recipe, options, allow=["training.steps"])
-    assert_same_run(whole, parts)
+    assert_same_run(uninterrupted, resumed)
 
 
 @pytest.mark.slow
-def test_a_small_run_learns(tmp_path: Path) -> None:
+def test_small_run_learns(tmp_path: Path) -> None:
     options = ["data.size=600", "training.steps=150", "training.evaluate_every=75"]
     options += ["training.batch_size=16", "data.max_items=2"]
     options += ["model.characters=null", "model.embedding_dim=24", "model.units=32"]
-    result = training.fit(page(tmp_path), [f"run={tmp_path / 'run'}", *options])
+    result = training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}", *options])
     assert result.best is not None
     assert result.best > 70

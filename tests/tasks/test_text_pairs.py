@@ -9,11 +9,11 @@ from attention_zoo.data import TextPairs, train_tokenizer
 from attention_zoo.tasks import text_pairs
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
-LENGTH, BYTES = 50, 32 + 8  # of an integer of Python's and its place in a list
+LENGTH, BYTES = 50, 32 + 8  # size of a Python integer and its list entry
 
 
 class Numbers(TextPairTask):
-    """Texts are ids with spaces between them."""
+    """Tokenizer for texts that are ids separated by spaces."""
 
     from_recipe = loss = predict = evaluate = None  # not tested here
     max_source_length = LENGTH
@@ -26,7 +26,7 @@ class Numbers(TextPairTask):
 
 
 def corpus(size: int) -> TextPairs:
-    """Pair n is of ids of about 1,000 n; every fifth one is too long."""
+    """Return pairs; pair n has ids of about 1,000 n, every fifth pair is too long."""
     lengths = [LENGTH + (n % 5 == 0) for n in range(1, size + 1)]
     sources = [
         " ".join(str(1000 * n + i) for i in range(length)) for n, length in enumerate(lengths, 1)
@@ -35,22 +35,22 @@ def corpus(size: int) -> TextPairs:
 
 
 @pytest.mark.parametrize("size", [1, 1023, 1024, 1025, 2500])
-def test_pairs_are_encoded_part_by_part_and_keep_their_numbers(size: int) -> None:
+def test_pairs_are_encoded_in_parts_and_keep_their_numbers(size: int) -> None:
     examples = corpus(size)
     batches = Numbers().make_batches(examples, batch_size=16, seed=0)
-    kept = [n for n in range(1, size + 1) if n % 5]
-    assert len(batches) == len(kept)
-    for row in {0, len(kept) // 2, len(kept) - 1}:
+    valid_numbers = [n for n in range(1, size + 1) if n % 5]
+    assert len(batches) == len(valid_numbers)
+    for row in {0, len(valid_numbers) // 2, len(valid_numbers) - 1}:
         inputs, labels = batches.batch(np.array([row]))
-        first = 1000 * kept[row]
+        first = 1000 * valid_numbers[row]
         assert inputs["source"][0, :LENGTH].tolist() == list(range(first, first + LENGTH))
         assert labels[0, :2].tolist() == [first, 3]
     numbers = [n for step in range(batches.steps_per_epoch) for n in batches.examples(step)]
-    assert sorted(numbers) == kept
-    assert Numbers().filter_by_length(examples).targets == [str(1000 * n) for n in kept]
+    assert sorted(numbers) == valid_numbers
+    assert Numbers().filter_by_length(examples).targets == [str(1000 * n) for n in valid_numbers]
 
 
-def test_ids_of_a_large_corpus_are_not_held_as_integers_of_python() -> None:
+def test_ids_of_a_large_corpus_are_stored_as_arrays() -> None:
     examples = corpus(8 * text_pairs.PART)
     tracemalloc.start()
     Numbers().make_batches(examples, batch_size=16, seed=0)
@@ -59,7 +59,7 @@ def test_ids_of_a_large_corpus_are_not_held_as_integers_of_python() -> None:
     assert peak < len(examples) * LENGTH * BYTES / 2
 
 
-def test_a_text_that_cannot_be_encoded_is_named_by_its_place() -> None:
+def test_text_that_cannot_be_encoded_is_located() -> None:
     class Words(Numbers):
         def encode_pairs(self, examples: TextPairs) -> Sides:
             words = train_tokenizer("word", ["a"])

@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import tensorflow as tf
 
 from attention_zoo import training
 from attention_zoo.training.hosts import (
+    check_same_step,
     explain_worker_loss,
     has_several_hosts,
     is_chief,
@@ -54,7 +56,9 @@ def test_chief_is_the_named_one_or_the_first_worker(monkeypatch: pytest.MonkeyPa
 )
 def test_incomplete_tf_config_raises(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(ValueError, match=r'^TF_CONFIG=.*: expected \{"cluster": .*, or unset it$'):
+    with pytest.raises(
+        ValueError, match=r'^TF_CONFIG=.*: expected \{"cluster": .*, or unset TF_CONFIG$'
+    ):
         has_several_hosts()
 
 
@@ -69,6 +73,18 @@ def test_worker_loss_is_explained_for_several_hosts_only(monkeypatch: pytest.Mon
         raise gone
     with pytest.raises(tf.errors.InvalidArgumentError), explain_worker_loss():
         raise tf.errors.InvalidArgumentError(None, None, "label 7 of 5")
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_every_host_raises_if_the_steps_differ(step: int) -> None:
+    strategy: Any = SimpleNamespace(
+        experimental_distribute_values_from_function=lambda function: function(None),
+        gather=lambda values, axis: tf.constant([1, 2, 3]),
+    )
+    message = rf"got step {step} on this host and steps \[1, 2, 3\] in all; use one run folder"
+    with pytest.raises(ValueError, match=message):
+        check_same_step(strategy, step)
+    check_same_step(tf.distribute.get_strategy(), step)
 
 
 @pytest.mark.slow

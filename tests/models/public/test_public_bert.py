@@ -96,7 +96,7 @@ def test_missing_unexpected_and_misshapen_tensors_are_rejected(tmp_path: Path) -
     with pytest.raises(ValueError, match=r"tensor encoder.layer.1.attention.self.key.bias is miss"):
         models.from_preset(folder)
     write_safetensors(folder / FILE, {**tensors, "bert.encoder.layer.2.x": tensors[bias]})
-    with pytest.raises(ValueError, match=r"no weight for tensor encoder.layer.2.x"):
+    with pytest.raises(ValueError, match=r"such as encoder.layer.2.x;"):
         models.from_preset(folder)
     write_safetensors(folder / FILE, {**tensors, bias: tensors[bias][:-1]})
     with pytest.raises(ValueError, match=r"key.bias has shape \(15,\), .*require \(16,\)"):
