@@ -25,7 +25,7 @@ from attention_zoo.tasks import (
 from attention_zoo.tasks.glimpses.corpora import GeneratedDigits
 from tests.layers.running import randomise
 from tests.tasks import captioners, retrievers
-from tests.test_house import unproven
+from tests.test_house import unfounded
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "publish.py"
 SCENES = generate_scenes(3, "test").resize(captioners.SIDE)
@@ -138,7 +138,7 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         entry = tmp_path / "models" / name / run.name
         card = (entry / "README.md").read_text("utf-8")
         for text in (card, (tmp_path / "models" / "README.md").read_text("utf-8")):
-            assert unproven(text, results) == []
+            assert unfounded(text, results) == []
         return card, entry
 
     return publish
