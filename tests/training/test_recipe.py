@@ -95,7 +95,7 @@ def test_override_recipe_does_not_change_its_argument(tmp_path: Path) -> None:
     (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
     (
         "data: {corpus: date}\n",
-        r"small\.yaml: unknown data\.corpus 'date'; did you mean 'dates'\?",
+        r"small\.yaml: task translation: unknown data\.corpus 'date'; did you mean 'dates'\?",
     ),
     ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),
     ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),
