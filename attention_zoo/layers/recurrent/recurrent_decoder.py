@@ -306,13 +306,15 @@ class RecurrentDecoder(BaseLayer):
         self, inputs: Tensor, memory: Any = None, initial_state: Any = None, **kwargs: Any
     ) -> Any:
         batch, steps = inputs.shape[:2]
-        results: list[Any] = [self.symbolic((batch, steps, self.cell.output_size))]
+        results: list[Any] = [self.make_symbolic_output((batch, steps, self.cell.output_size))]
         if self.alignment_history:
             pairs = zip(self.cell.attentions, self._list_per_attention(memory), strict=True)
             heads = [((x.heads,) if x.heads else (), memory.shape[1]) for x, memory in pairs]
-            results.append([self.symbolic((batch, steps, *h, sources)) for h, sources in heads])
+            results.append(
+                [self.make_symbolic_output((batch, steps, *h, sources)) for h, sources in heads]
+            )
         if self.return_state:
-            results.append([self.symbolic((batch, size)) for size in self.state_sizes])
+            results.append([self.make_symbolic_output((batch, size)) for size in self.state_sizes])
         return results[0] if len(results) == 1 else tuple(results)
 
 

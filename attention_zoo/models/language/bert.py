@@ -21,7 +21,7 @@ from attention_zoo.models.presets import (
     add_presets,
     collect_arguments,
     load_preset_as,
-    model,
+    register_model,
 )
 from attention_zoo.models.transformer_options import (
     LEARNED,
@@ -36,7 +36,7 @@ from attention_zoo.typing import Tensor
 PAD = 0
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class BERT(PresetMixin, keras.Model):
     """Embeddings of tokens, positions and segments, and a stack of self-attention layers.

@@ -18,7 +18,7 @@ from attention_zoo.models.presets import (
     add_presets,
     check_options,
     collect_arguments,
-    model,
+    register_model,
 )
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
@@ -58,7 +58,7 @@ class StepResult(NamedTuple):
     weights: Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class PointerGenerator(CopyingMixin, keras.Model):
     """Bidirectional LSTM encoder and LSTM decoder that attends, then generates or copies.

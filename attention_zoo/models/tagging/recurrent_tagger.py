@@ -11,13 +11,13 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import MultiHeadAttention, RecurrentEncoder
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import Residual
-from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class RecurrentTagger(Tagger):
     """Bidirectional LSTMs over words and their characters, with a softmax or CRF output.

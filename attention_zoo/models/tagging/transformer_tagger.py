@@ -9,12 +9,12 @@ import keras
 
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
-from attention_zoo.models.presets import Config, collect_arguments, model
+from attention_zoo.models.presets import Config, collect_arguments, register_model
 from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class TransformerTagger(BERTBackboneMixin, Tagger):
     """A BERT that tags every word by its first token, with a softmax or CRF output.

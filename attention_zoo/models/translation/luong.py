@@ -9,11 +9,11 @@ from keras import layers, ops
 
 from attention_zoo.layers import Attention, AttentionCell, RecurrentDecoder, RecurrentEncoder
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
-from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class LuongTranslator(EncoderDecoder):
     """Stacked LSTMs with global attention after each step, fed back as input of the next step.
