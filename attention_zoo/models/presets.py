@@ -6,7 +6,7 @@ import copy
 import inspect
 import io
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -210,27 +210,27 @@ def to_json_types(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def check_arguments(cls: Callable[..., Any], given: Config) -> None:
+def check_arguments(cls: Callable[..., Any], arguments: Config) -> None:
     """Raise ValueError for an argument that the constructor of `cls` does not have."""
     known = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
     # `**kwargs` pass "name" and "dtype" to Keras, and "sampling" to `EncoderDecoder`.
     passed_on = ("name", "dtype", "sampling")
-    given = {name: value for name, value in given.items() if name not in passed_on}
-    _check_names(cls.__name__, "argument", given, known)
+    arguments = {name: value for name, value in arguments.items() if name not in passed_on}
+    _check_names(cls.__name__, "argument", arguments, known)
 
 
-def check_options(name: str, given: Any, known: Collection[str] | None = None) -> Config:
+def check_options(name: str, value: Any, known: Collection[str] | None = None) -> Config:
     """Return the options in argument `name` as a dict, {} for None.
 
     Raises:
         ValueError: not a dict, or an option that is not in `known`.
     """
-    if not isinstance(given, Mapping | None):
+    if not isinstance(value, Mapping | None):
         hint = f" (known: {', '.join(known)})" if known else ""
         raise ValueError(
-            f"{name} must be a dict of options, such as {{name: value}}, got {given!r}{hint}"
+            f"{name} must be a dict of options, such as {{name: value}}, got {value!r}{hint}"
         )
-    options = dict(given or {})
+    options = dict(value or {})
     if known is not None:
         _check_names(name, "option", options, known)
     return options
@@ -238,7 +238,7 @@ def check_options(name: str, given: Any, known: Collection[str] | None = None) -
 
 def check_kind_options(
     name: str,
-    given: Config | None,
+    value: Config | None,
     kind: str,
     get_constructor: Callable[[str], Callable[..., Any]],
     reserved: Collection[str] = (),
@@ -247,7 +247,7 @@ def check_kind_options(
 
     Args:
         name: name of the argument.
-        given: value of the argument: a dict of options, or None for none.
+        value: value of the argument: a dict of options, or None for none.
         kind: default of the option "kind".
         get_constructor: returns the constructor of a kind; its arguments are the options.
         reserved: arguments of constructors that are not options.
@@ -255,7 +255,7 @@ def check_kind_options(
     Raises:
         ValueError: not a dict, an unknown option, or a missing one.
     """
-    options = {"kind": kind, **check_options(name, given)}
+    options = {"kind": kind, **check_options(name, value)}
     parameters = inspect.signature(get_constructor(options["kind"])).parameters
     defaults = {
         option: parameter.default
@@ -270,9 +270,9 @@ def check_kind_options(
     return options, defaults
 
 
-def _check_names(owner: str, noun: str, given: Config, known: Collection[str]) -> None:
-    """Raise ValueError for a name in `given` that is not in `known`."""
-    for name in given:
+def _check_names(owner: str, noun: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise ValueError for a name that is not in `known`."""
+    for name in names:
         if name not in known:
             raise ValueError(
                 f"{owner} has no {noun} {name!r}{did_you_mean(name, known)}"

@@ -18,7 +18,8 @@ from attention_zoo.typing import State, Tensor
 class Choice(NamedTuple):
     """Statistics of the sampled positions, summed over steps and heads, `(B,)` each.
 
-    log_probability: of the sampled positions. entropy: of the distributions they came from.
+    log_probability: log probability of the sampled positions. entropy: entropy of the distributions
+        from which they were sampled.
     """
 
     log_probability: Tensor

@@ -281,20 +281,20 @@ class RecurrentDecoder(BaseLayer):
         return like
 
     def _list_per_attention(
-        self, given: Any, is_shape: bool = False, name: str = "memories"
+        self, value: Any, is_shape: bool = False, name: str = "memories"
     ) -> list[Any]:
         """Return a list with one entry per attention, from one shared entry or a list."""
         count = len(self.cell.attentions)
-        is_single = not isinstance(given, (list, tuple)) or (
-            is_shape and all(not isinstance(x, (list, tuple)) for x in given)
+        is_single = not isinstance(value, (list, tuple)) or (
+            is_shape and all(not isinstance(x, (list, tuple)) for x in value)
         )
-        if given is None:
+        if value is None:
             if count:
                 raise ValueError(
                     "this decoder has an attention, so it needs memory (batch, steps, features)"
                 )
             return []
-        entries = [given] * count if is_single else list(given)
+        entries = [value] * count if is_single else list(value)
         if len(entries) != count:
             raise ValueError(
                 f"{count} attentions but {len(entries)} {name}: "

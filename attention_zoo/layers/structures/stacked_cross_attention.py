@@ -183,8 +183,8 @@ class StackedCrossAttention(BaseLayer):
         `w_i = weights_i ||v_i||`, `cos(e, a) = sum_i w_i e . u_i / sqrt(w' (U U') w)`.
 
         Args:
-            words: `(N, T, D)`, of N texts.
-            regions: `(I, S, D)`, of I images.
+            words: `(N, T, D)`, words of N texts.
+            regions: `(I, S, D)`, regions of I images.
             words_mask, regions_mask: as in the call.
 
         Returns:

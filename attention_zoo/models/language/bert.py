@@ -72,7 +72,7 @@ class BERT(PresetMixin, keras.Model):
         first token.
 
     Masking:
-        Padding (0) does not affect other positions, at any depth and wherever it is: position
+        Padding (0) may be anywhere and does not affect other positions, at any depth: position
         indices count tokens only. `hidden` is 0 at padding; `pooled` is 0 for rows without tokens.
 
     Reference:

@@ -81,7 +81,7 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         Logits `(B, T, V)` of the tokens after each token.
 
     Masking:
-        Padding (0) does not affect other positions, at any depth and wherever it is: position
+        Padding (0) may be anywhere and does not affect other positions, at any depth: position
         indices count tokens only. Logits do not depend on later tokens.
 
     Reference:

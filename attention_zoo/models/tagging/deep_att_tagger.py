@@ -63,7 +63,6 @@ class RecurrentSublayer(Sublayer):
         width = 2 * inputs_shape[-1]
         self.lstm = RecurrentEncoder("lstm", width, bidirectional=True, dtype=self.dtype_policy)
         self.lstm.build(inputs_shape)
-        self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
         memory, _ = self.lstm(inputs, mask=zoo_ops.unmask_empty_rows(mask), training=training)
@@ -84,7 +83,6 @@ class ConvolutionalSublayer(Sublayer):
         width = inputs_shape[-1]
         self.filters = layers.Dense(2 * width, dtype=self.dtype_policy)
         self.filters.build((None, None, 3 * width))
-        self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
         value, gate = ops.split(self.filters(zoo_ops.sliding_windows(inputs, 3)), 2, axis=-1)
@@ -103,7 +101,6 @@ class FeedForwardSublayer(Sublayer):
         units, rate = self.options["units"], self.options["inner_dropout"]
         self.network = FeedForward(units, dropout=rate, dtype=self.dtype_policy)
         self.network.build(inputs_shape)
-        self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
         return self.network(inputs, training=training)
@@ -134,7 +131,6 @@ class DeepAttLayer(layers.Layer):
         self.attention.build(inputs_shape, inputs_shape)
         for layer in (self.sublayer, self.sublayer_residual, self.attention_residual):
             layer.build(inputs_shape)
-        self.built = True
 
     def call(
         self,

@@ -40,18 +40,18 @@ class RecurrentTagger(Tagger):
             `layers.CharacterLSTM`.
         dropout: dropout rate on embeddings, after every LSTM and in the attention.
         word_dropout: fraction of the tokens that the unknown token replaces in training.
-        marks: whether the inputs contain "marks" of tokens, such as the predicate in semantic role
-            labeling.
+        marks: whether the inputs contain a predicate indicator per token (semantic role labeling).
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, the position of each
             word's first token, counted from 1, or 0 for padding; if absent, every token is a word.
-            `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, if the model uses them.
+            `"characters" (B, P, C)`, and `"marks" (B, P)`, 1 at the predicate and else 0, if the
+            model uses them.
         training: enables both kinds of dropout.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)` in the format of `layers.CRF`, the input of `decode`,
-        `marginals` and the loss of `make_loss()`.
+        Potentials `(B, W + K + 2, K + 1)`: emissions, mask and transition scores in one tensor, see
+        `ops.pack`; the input of `decode`, `marginals` and the loss of `make_loss()`.
 
     Masking:
         Padding (0) may be anywhere, does not affect other positions and is not a word.

@@ -25,8 +25,8 @@ class WordFeatures(layers.Layer):
     `x_t = drop([E[token_t]; characters_t; G[mark_t]])`
 
     Args:
-        settings: of the tagger: "vocabulary_size", "embedding_dim" (of E and of G), "characters",
-            "marks" and "word_dropout".
+        settings: settings of the tagger: "vocabulary_size", "embedding_dim" (width of E and of G),
+            "characters", "marks" and "word_dropout".
         dropout: dropout rate on x, and on the character embeddings.
         scale: factor of the token embeddings.
 

@@ -42,7 +42,7 @@ SINUSOIDAL = "sinusoidal"
 class TransformerOutput(NamedTuple):
     """Decoder output.
 
-    hidden: `(B, T, D)`. weights: of the last layer's cross-attention, `(B, H, T, S)`, or None.
+    hidden: `(B, T, D)`. weights: weights of the last cross-attention, `(B, H, T, S)`, or None.
     """
 
     hidden: Tensor

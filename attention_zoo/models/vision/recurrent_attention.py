@@ -74,7 +74,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         glimpse_units: width of the two layers that encode patches and location.
         units: D, width of the glimpse and of the state.
         location_std: std, of the locations in training; 1 is half an image.
-        seed: of the sampling, an integer or None.
+        seed: random seed of the sampling, an integer or None.
 
     Call arguments:
         images: `(B, height, width, channels)`, uint8, or floats from 0 to 255.
