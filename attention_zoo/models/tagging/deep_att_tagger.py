@@ -256,9 +256,9 @@ class DeepAttTagger(Tagger):
         return x
 
 
-def _complete_stack_options(given: Config | None, units: int) -> Config:
+def _complete_stack_options(value: Config | None, units: int) -> Config:
     """Return the stack options with defaults filled in; raise ValueError for invalid ones."""
-    options = {**STACK, **check_options("stack", given, STACK)}
+    options = {**STACK, **check_options("stack", value, STACK)}
     SUBLAYERS.get(options["sublayer"])
     for name in ("num_layers", "units", "num_heads"):
         zoo_ops.whole_number(f"stack.{name}", options[name])

@@ -85,9 +85,9 @@ class SoftmaxHead(layers.Layer):
         return TagCrossEntropy(label_smoothing)
 
 
-def complete_head_options(given: Config | None) -> Config:
+def complete_head_options(value: Config | None) -> Config:
     """Return kind and tag scheme with defaults filled in; raise ValueError for other options."""
     defaults = {"kind": "softmax", "tag_scheme": None}
-    options = {**defaults, **check_options("head", given, defaults)}
+    options = {**defaults, **check_options("head", value, defaults)}
     HEADS.get(options["kind"])
     return options

@@ -298,9 +298,9 @@ def _labels(target: Tensor) -> Tensor:
     return ops.where(after != PAD, after, END)
 
 
-def complete_attention_options(given: Config | None) -> Config:
+def complete_attention_options(value: Config | None) -> Config:
     """Return the attention options with defaults filled in; raise ValueError for unknown ones."""
-    options, defaults = check_kind_options("attention", given, "soft", CAPTION_ATTENTIONS.get)
+    options, defaults = check_kind_options("attention", value, "soft", CAPTION_ATTENTIONS.get)
     return {**defaults, **options}
 
 
