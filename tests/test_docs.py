@@ -24,7 +24,7 @@ from tests.layers.running import array
 from tests.models.public.checkpoints import GOLDEN
 from tests.test_hub import mock_hub
 from tests.test_migration import load_case
-from tests.training.small import RECIPE, write_recipe
+from tests.training.small import PAGE, write_recipe
 
 DOCS = Path(__file__).parents[1] / "docs"
 TFA = DOCS / "migrating-from-tfa.md"
@@ -226,7 +226,7 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
 def test_training(run_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the page, `hf://` is the hub; here it has one small model."""
     mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
-    page = RECIPE.replace("steps: 40", "steps: 4").replace(
+    page = PAGE.replace("steps: 40", "steps: 4").replace(
         "evaluate_every: 20", "evaluate_every: 4"
     )
     names = run_page("training.md", recipe=write_recipe(tmp_path, page))
