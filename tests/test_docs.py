@@ -226,9 +226,7 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
 def test_training(run_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the page, `hf://` is the hub; here it has one small model."""
     mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
-    page = PAGE.replace("steps: 40", "steps: 4").replace(
-        "evaluate_every: 20", "evaluate_every: 4"
-    )
+    page = PAGE.replace("steps: 40", "steps: 4").replace("evaluate_every: 20", "evaluate_every: 4")
     names = run_page("training.md", recipe=write_recipe(tmp_path, page))
     assert (names["first"].step, names["resumed"].step, names["tuned"].step) == (4, 8, 4)
     one, other = (names[name].task.model.encoder.weights for name in ("resumed", "tuned"))
