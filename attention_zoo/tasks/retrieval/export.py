@@ -57,28 +57,28 @@ class RetrievalModule(TaskModule):
             ids: the same, padded; at least one column.
 
         Returns:
-            `similarities` (I, N) of images and texts; `image_indices` (N, n), the rows of the n
-            images most similar to each text, best first, where n is the smaller of `n_best` and I;
-            `scores` (N, n), their similarities; `tokens` (N, T) strings; `lengths` (N,), numbers of
-            tokens; `attention` (N, n, T, h, w), the attention weights of each token over a grid on
-            each of these images (if regions attend to words, the weight of the token for each
-            region). Past the length, tokens are "" and numbers are 0.
+            `similarities` (I, N) of images and texts; `found` (N, n), the rows of the n images most
+            similar to each text, best first, where n is the smaller of `n_best` and I; `scores`
+            (N, n), their similarities; `tokens` (N, T) strings; `lengths` (N,), numbers of tokens;
+            `attention` (N, n, T, h, w), the attention weights of each token over a grid on each of
+            these images (if regions attend to words, the weight of the token for each region). Past
+            the length, tokens are "" and numbers are 0.
         """
         words, mask = texts = self._encode_texts(ids)
         regions = zoo_ops.at_least_float32(regions)
         alike = self._similarities(words, regions, mask)
         count = tf.minimum(self._count, tf.shape(alike)[0])
-        scores, indices = tf.math.top_k(tf.transpose(alike), count)
-        pairs = tf.reshape(indices, [-1])
-        rows = tf.repeat(tf.range(tf.shape(indices)[0]), count)
+        scores, found = tf.math.top_k(tf.transpose(alike), count)
+        pairs = tf.reshape(found, [-1])
+        rows = tf.repeat(tf.range(tf.shape(found)[0]), count)
         repeated = type(texts)(*(tf.gather(one, rows) for one in texts))
         attention = self._attention_weights(tf.gather(regions, pairs), repeated)
         labels = tokens.with_values(self.words.labels(tokens.flat_values)).to_tensor("")
         attention = attention[:, : tf.shape(labels)[1]]
-        shape = tf.concat([tf.shape(indices), tf.shape(attention)[1:2], self._grid], 0)
+        shape = tf.concat([tf.shape(found), tf.shape(attention)[1:2], self._grid], 0)
         return {
             "similarities": tf.cast(alike, "float32"),
-            "image_indices": indices,
+            "found": found,
             "scores": tf.cast(scores, "float32"),
             "tokens": labels,
             "lengths": tf.cast(tokens.row_lengths(), "int32"),
