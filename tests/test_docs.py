@@ -215,7 +215,7 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
 
     translator().save(tmp_path / "run")
     names = run_page("search-and-export.md", folder=tmp_path / "run")
-    assert len(names["ruled"].tokens) == 3
+    assert len(names["constrained"].tokens) == 3
     assert len(names["result"].alternatives) == 2
     assert names["outputs"]["text"].shape == (1, 1)
     (expected,) = names["task"].predict(["at 5:04 PM."])
@@ -228,8 +228,8 @@ def test_training(run_page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
     page = PAGE.replace("steps: 40", "steps: 4").replace("evaluate_every: 20", "evaluate_every: 4")
     names = run_page("training.md", recipe=write_recipe(tmp_path, page))
-    assert (names["first"].step, names["more"].step, names["tuned"].step) == (4, 8, 4)
-    one, other = (names[name].task.model.encoder.weights for name in ("more", "tuned"))
+    assert (names["first"].step, names["resumed"].step, names["tuned"].step) == (4, 8, 4)
+    one, other = (names[name].task.model.encoder.weights for name in ("resumed", "tuned"))
     for before, after in zip(one, other, strict=True):
         np.testing.assert_array_equal(array(after), array(before))
     (filled,) = names["task"].predict(["[MASK] of france"])

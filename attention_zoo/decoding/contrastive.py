@@ -31,22 +31,23 @@ class ContrastiveState(NamedTuple):
         logits: `(B, 1, V)` of the next token.
         attention: `(B, 1, S)`, or `()` if the step returns none.
         state: flat, `(B, K, ...)`: the decoder state, repeated for each of the K candidates.
-        prefix_hidden: `(B, L + 1, D)`, the decoder's hidden vectors so far, normalized to length 1.
+        context_hidden: `(B, L + 1, D)`, hidden vectors of all earlier tokens, normalized to
+            length 1.
     """
 
     progress: Progress
     logits: Any
     attention: Any
     state: tuple[Any, ...]
-    prefix_hidden: Any
+    context_hidden: Any
 
 
 @METHODS.register("contrastive")
 def contrastive(problem: Problem) -> SearchResult:
     """Run contrastive search over the K most likely tokens of each step.
 
-    The best candidate is that of greatest likelihood minus similarity to the prefix. All candidates
-    are passed to the decoder together, so a search step costs one decoder step.
+    The best candidate is that of greatest likelihood minus similarity to the earlier tokens. All
+    candidates are passed to the decoder together, so a search step costs one decoder step.
     """
     first = problem.first
     count = min(problem.options.candidates, first.logits.shape[-1])
@@ -69,11 +70,11 @@ def contrastive(problem: Problem) -> SearchResult:
         step_output = StepOutput(state.logits, (), attention)
         progress = record_step(problem, state.progress, step_output, choice)
         hidden = _normalize(take_hypotheses(output.hidden, index))
-        prefix_hidden = ops.slice_update(state.prefix_hidden, (0, progress.length, 0), hidden)
+        context_hidden = ops.slice_update(state.context_hidden, (0, progress.length, 0), hidden)
         attention = () if attention is None else take_hypotheses(output.attention, index)
         logits = take_hypotheses(output.logits, index)
         step_state = gather_state(output.state, ops.broadcast_to(index, ops.shape(ids)))
-        return (ContrastiveState(progress, logits, attention, step_state, prefix_hidden),)
+        return (ContrastiveState(progress, logits, attention, step_state, context_hidden),)
 
     (final,) = ops.while_loop(is_running, advance, (start,))
     return make_result(problem, final.progress, final.progress.best)
@@ -90,11 +91,12 @@ def _make_initial_state(problem: Problem, count: int) -> ContrastiveState:
         history=History.empty(problem.max_length, choice, first.attention),
         best=NBestList.empty(problem.batch_size, 1),
     )
-    prefix_hidden = ops.zeros((problem.batch_size, problem.max_length + 1, first.hidden.shape[-1]))
-    prefix_hidden = ops.slice_update(prefix_hidden, (0, 0, 0), _normalize(first.hidden))
+    shape = (problem.batch_size, problem.max_length + 1, first.hidden.shape[-1])
+    context_hidden = ops.zeros(shape)
+    context_hidden = ops.slice_update(context_hidden, (0, 0, 0), _normalize(first.hidden))
     attention = () if first.attention is None else first.attention
     step_state = gather_state(first.state, ops.repeat(no_parents, count, axis=1))
-    return ContrastiveState(progress, first.logits, attention, step_state, prefix_hidden)
+    return ContrastiveState(progress, first.logits, attention, step_state, context_hidden)
 
 
 def _select_candidate(
@@ -102,7 +104,7 @@ def _select_candidate(
 ) -> Any:
     """Return the candidate of greatest `(1 - a) p(v) - a max_j cos(h_v, h_j)`, `(B, 1)` int32."""
     weight = problem.options.degeneration_penalty
-    similarity = ops.einsum("bkd,bld->bkl", _normalize(hidden), state.prefix_hidden)
+    similarity = ops.einsum("bkd,bld->bkl", _normalize(hidden), state.context_hidden)
     is_generated = ops.arange(problem.max_length + 1, dtype="int32") <= state.progress.length
     max_similarity = ops.max(ops.where(is_generated, similarity, NEG_INF), axis=-1, initial=NEG_INF)
     probs = ops.exp(logits - normaliser)

@@ -29,8 +29,10 @@ METHOD_OPTIONS = {
 }
 """Options that only one method uses."""
 
-INTEGER_MINIMUMS = dict.fromkeys(("beam_width", "n_best", "groups", "candidates", "batch_size"), 1)
-INTEGER_MINIMUMS |= dict.fromkeys(("min_length", "no_repeat_ngram", "top_k"), 0)
+INTEGER_MINIMUMS = {
+    **dict.fromkeys(("beam_width", "n_best", "groups", "candidates", "batch_size"), 1),
+    **dict.fromkeys(("min_length", "no_repeat_ngram", "top_k"), 0),
+}
 """Minimum values of integer options."""
 
 NUMBER_RANGES = {
@@ -70,19 +72,21 @@ class SearchOptions:
         n_best: number of hypotheses returned, best first; at most `beam_width`. A lower value lets
             the search stop sooner. Except in diverse beam search, it does not change the best
             hypotheses.
-        length_penalty: divisor of log probabilities when hypotheses are compared: "none", "average"
-            (`n ** weight`) or "gnmt" (`((5 + n) / 6) ** weight`).
-        length_penalty_weight: at least 0.
-        coverage_penalty: weight of `sum_i log min(sum_t a_ti, 1)` in the score; the term penalizes
-            a hypothesis that does not attend to the whole source (Wu et al. 2016, equation 14).
+        length_penalty: divisor of the log probability of a hypothesis of n tokens: "none" (1),
+            "average" (`n ** w`) or "gnmt" (`((5 + n) / 6) ** w`).
+        length_penalty_weight: w, at least 0.
+        coverage_penalty: weight of `sum_i log min(sum_t a_ti, 1)` in the score, where a_ti is the
+            attention weight of target position t for source position i; the term penalizes a
+            hypothesis that does not attend to the whole source (Wu et al. 2016, equation 14).
         min_length: minimum number of tokens; the end token is banned until then.
         max_length: maximum number of tokens; without it and `max_length_ratio`, twice the source
             length plus 10. In a graph it may be a scalar int32 tensor.
         max_length_ratio: maximum number of tokens per source token; the limit is rounded down and
-            at least 1.
+            at least 1. If both are set, the smaller limit applies.
         no_repeat_ngram: no n-gram of this size may occur twice; 0 allows all.
-        repetition_penalty: logits of tokens generated before are divided by it if positive,
-            multiplied if negative (Keskar et al. 2019, section 4.1); 1 has no effect.
+        repetition_penalty: positive logits of tokens that were already generated are divided by
+            this value, negative ones multiplied by it (Keskar et al. 2019, section 4.1); 1 has no
+            effect.
         banned_tokens: tokens that are never generated.
         forced_tokens: maps positions, from 0, to the token that must be generated there.
         prefix_tokens: tokens that every output starts with.
@@ -91,16 +95,17 @@ class SearchOptions:
         temperature: sampling temperature; values below 1 sharpen the distribution.
         top_k: sample from the k most likely tokens; 0 means all tokens.
         top_p: sample from the smallest set of most likely tokens whose total probability reaches
-            this.
-        min_p: sample from tokens with at least this fraction of the greatest probability.
+            `top_p`.
+        min_p: sample from tokens whose probability is at least `min_p` times the greatest.
         seed: sampling seed; the same seed gives a source the same samples. In a graph it may be a
             scalar integer tensor.
         groups: number of groups in diverse beam search; must divide `beam_width`.
         diversity_penalty: amount subtracted from the log probability of a token for each hypothesis
             of an earlier group that takes it at the same step (Vijayakumar et al. 2018).
         candidates: number of tokens that contrastive search compares at each step.
-        degeneration_penalty: weight, from 0 to 1, of the similarity of candidates to the prefix (Su
-            et al. 2022, equation 5, `alpha` there).
+        degeneration_penalty: weight, from 0 to 1, of the largest cosine similarity between the
+            hidden state of a candidate and those of all earlier tokens (Su et al. 2022, equation 5,
+            `alpha` there).
         batch_size: number of sources that a task decodes at once.
         jit: compile with XLA, once per shape of the sources; used by `compiled_search` and tasks.
 
@@ -143,8 +148,8 @@ class SearchOptions:
             object.__setattr__(self, name, value)
         if self.top_p == 0:
             raise ValueError("top_p must be above 0, got 0: no token would be left to sample")
-        self._check_tokens()
-        self._check_method()
+        self._check_lengths_and_tokens()
+        self._check_widths_and_method()
 
     def _normalize_fields(self) -> Iterator[tuple[str, Any]]:
         """Yield numbers and tokens as Python types; raise ValueError if one is out of range."""
@@ -164,7 +169,7 @@ class SearchOptions:
             yield "max_length", _check_scalar("max_length", self.max_length, 1, 2**31 - 1)
         yield "seed", _check_scalar("seed", self.seed, 0, 2**32 - 1)
 
-    def _check_tokens(self) -> None:
+    def _check_lengths_and_tokens(self) -> None:
         max_length = get_static_value(self.max_length)
         if max_length is not None and self.min_length > max_length:
             raise ValueError(
@@ -176,7 +181,7 @@ class SearchOptions:
         check_plan("prefix_tokens", prefix, self)
         check_plan("forced_tokens", self.plan, self)
 
-    def _check_method(self) -> None:
+    def _check_widths_and_method(self) -> None:
         if self.n_best > self.beam_width:
             raise ValueError(
                 f"n_best must be at most beam_width, got n_best={self.n_best}, "
@@ -207,7 +212,10 @@ class SearchOptions:
 
     @property
     def width(self) -> int:
-        """Number of hypotheses per step, after the first step."""
+        """Number of hypotheses that the decoder processes per source in a step.
+
+        In contrastive search, the number of candidates. The first step has one hypothesis.
+        """
         return self.candidates if self.method == "contrastive" else self.beam_width
 
     def override(self, **changes: Any) -> SearchOptions:
@@ -226,25 +234,26 @@ class SearchOptions:
     def limit(self, source_length: Any) -> Any:
         """Return the maximum output length for a source length: an integer, or a tensor of them.
 
-        The ratio is taken as the nearest fraction with a denominator of at most 1000, so that 0.7
-        times 10 is 7.
+        The ratio is rounded to a fraction with a denominator of at most 1000, so that 0.29 times
+        100 is 29 (`int(0.29 * 100)` is 28).
         """
         if self.max_length_ratio is None:
             return 2 * source_length + 10 if self.max_length is None else self.max_length
         ratio = Fraction(self.max_length_ratio).limit_denominator(1000)
-        share = source_length * ratio.numerator // ratio.denominator
-        traced = ops.is_tensor(share) or ops.is_tensor(self.max_length)
-        larger, smaller = (ops.maximum, ops.minimum) if traced else (max, min)
-        share = larger(share, 1)
-        return share if self.max_length is None else smaller(share, self.max_length)
+        limit = source_length * ratio.numerator // ratio.denominator
+        has_tensors = ops.is_tensor(limit) or ops.is_tensor(self.max_length)
+        # Python integers stay Python integers.
+        maximum, minimum = (ops.maximum, ops.minimum) if has_tensors else (max, min)
+        limit = maximum(limit, 1)
+        return limit if self.max_length is None else minimum(limit, self.max_length)
 
     def score(self, log_probs: Any, length: Any, coverage: Any = 0.0) -> Any:
-        """Return the scores by which hypotheses are compared.
+        """Compute the scores by which hypotheses are compared.
 
         Args:
-            log_probs: of whole hypotheses.
-            length: their number of tokens; broadcasts to `log_probs`.
-            coverage: `sum_i log min(sum_t a_ti, 1)` of each.
+            log_probs: log probabilities of whole hypotheses.
+            length: number of tokens of the hypotheses; broadcasts to `log_probs`.
+            coverage: `sum_i log min(sum_t a_ti, 1)` of each hypothesis.
         """
         penalty = LENGTH_PENALTIES.get(self.length_penalty)
         divisor = penalty(ops.cast(length, "float32"), self.length_penalty_weight)
@@ -276,9 +285,11 @@ def _check_scalar(name: str, value: Any, low: int, high: int) -> Any:
 
 
 def _check_token_ids(name: str, tokens: Any) -> tuple[int, ...]:
-    """Return the ids as a tuple; raise ValueError if they are no token ids."""
+    """Return the ids as a tuple; raise ValueError unless they are token ids."""
     if isinstance(tokens, str) or not isinstance(tokens, Iterable):
-        raise ValueError(f"{name} must be a list of token ids, got {format_value(tokens)}")
+        raise ValueError(
+            f"{name} must be a list of token ids, such as [2, 3], got {format_value(tokens)}"
+        )
     return tuple(check_integer(f"an id of {name}", token, 0) for token in tokens)
 
 

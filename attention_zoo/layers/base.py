@@ -1,4 +1,4 @@
-"""Base class of the layers: the config is read from the constructor's arguments."""
+"""Base class of the layers, with an automatic `get_config`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from attention_zoo.typing import Shape, Tensor
 
 
 class BaseLayer(keras.layers.Layer):
-    """Layer whose config is read from its constructor, as in scikit-learn's `BaseEstimator`.
+    """Base class of layers with an automatic `get_config`, as in scikit-learn's `BaseEstimator`.
 
-    The constructor stores each argument under its own name (`self.units = units`). The config holds
-    these attributes, Keras objects serialized, also those of base classes whose arguments the
-    constructor accepts as `**kwargs`. An argument that is not stored is not in the config. A class
-    that stores one in another form adds it as usual in Keras: `def get_config(self): return
-    {**super().get_config(), "name": value}`.
+    The constructor stores each argument under its own name (`self.units = units`). `get_config`
+    returns these attributes; Keras objects among them are serialized. If the constructor has
+    `**kwargs`, the arguments of its base classes are included. An argument without an attribute is
+    not in the config. For an argument that is stored in another form, override `get_config`:
+    `def get_config(self): return {**super().get_config(), "name": value}`.
 
     `build` need not set `built`, and a layer that defines `compute_mask` need not set
-    `supports_masking`: Keras does.
+    `supports_masking`: Keras sets both.
     """
 
     config_excludes: ClassVar[tuple[str, ...]] = ()
-    """Arguments whose attributes are not read, such as those of a base class that a subclass sets
-    itself."""
+    """Arguments that are left out of the config, such as an argument of the base class that the
+    subclass fixes."""
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that create an equal layer."""
@@ -41,21 +41,23 @@ class BaseLayer(keras.layers.Layer):
         created: Self = super().from_config({name: deserialize(x) for name, x in config.items()})
         return created
 
-    def symbolic(self, shape: Shape, mask: Tensor | None = None) -> keras.KerasTensor:
+    def make_symbolic_output(self, shape: Shape, mask: Tensor | None = None) -> keras.KerasTensor:
         """Return a symbolic output of this shape in the compute dtype, with its Keras mask."""
         return attach_mask(keras.KerasTensor(shape, dtype=self.compute_dtype), mask)
 
 
 def _argument_names(cls: type) -> list[str]:
-    """Return the constructor's arguments, with those of base classes that `**kwargs` accepts."""
-    names: dict[str, None] = {}  # ordered, each once
+    """Return the constructor's arguments and, if it has `**kwargs`, those of its base classes."""
+    names: list[str] = []
     for base in cls.__mro__[: cls.__mro__.index(BaseLayer)]:
-        if "__init__" in vars(base):
-            parameters = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
-            names |= dict.fromkeys(x.name for x in parameters if x.kind != x.VAR_KEYWORD)
-            if not parameters or parameters[-1].kind != inspect.Parameter.VAR_KEYWORD:
-                break
-    return list(names)
+        if "__init__" not in vars(base):
+            continue
+        _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()  # no `self`
+        named = [one.name for one in parameters if one.kind != one.VAR_KEYWORD]
+        names += [name for name in named if name not in names]
+        if len(named) == len(parameters):  # no **kwargs: base classes get no further arguments
+            break
+    return names
 
 
 def _serialize(value: Any) -> Any:

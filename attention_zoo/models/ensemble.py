@@ -10,11 +10,11 @@ import keras
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.decoding.ensemble import ensemble, mean_logits
 from attention_zoo.models.generation import DecoderStart, GenerationMixin
-from attention_zoo.models.presets import PresetMixin, model
+from attention_zoo.models.presets import PresetMixin, register_model
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class Ensemble(PresetMixin, GenerationMixin, keras.Model):
     """Ensemble that averages its members' token probabilities.

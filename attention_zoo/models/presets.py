@@ -1,4 +1,4 @@
-"""Models by name: presets contain constructor arguments, folders config and weights."""
+"""Load models by preset name (constructor arguments) or from a folder (config and weights)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import inspect
 import io
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -33,19 +33,21 @@ PRESETS = Registry("preset")
 LOADERS: list[Callable[[Path, type | None, Config], Any]] = []
 """Loaders of folders in other formats; each returns a model, or None for an unknown format."""
 FORMAT_VERSION = 1
-MAY_BE_ZERO = ("copies", "window")
-"""Arguments of models that may be 0, unlike other integers."""
+ZERO_ALLOWED = ("copies", "window")
+"""Integer arguments of models for which 0 is valid (no copying, no window); all others must be at
+least 1."""
 
 
-def model(cls: M) -> M:
+def register_model(cls: M) -> M:
     """Register a model class under its own name, which saved configs contain."""
     MODELS.register(cls.__name__)(cls)
     return cls
 
 
 def add_presets(cls: type, **configs: Config) -> None:
-    """Register presets of a model class: their constructor arguments, by name of the preset."""
+    """Register presets of a model class; `configs` maps preset names to constructor arguments."""
     for name, config in configs.items():
+        # Configs contain nested dicts, so each caller gets a copy.
         PRESETS.register(name)(partial(copy.deepcopy, (cls, config)))
 
 
@@ -68,14 +70,15 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
     """Build a model from a preset name (new weights) or load it from a folder.
 
     Args:
-        name_or_folder: a name of `list_presets()`, a folder of `save_to_preset`, one of a public
-            checkpoint (`models.from_public`), or the address `hf://owner/name` of either.
-        **overrides: constructor arguments that override the preset's. A dict of options replaces
-            only those that it contains, unless it has another "kind".
+        name_or_folder: a name of `list_presets()`, a folder written by `save_to_preset`, a folder
+            of a public checkpoint (see `models.from_public`), or `hf://owner/name`, a Hub
+            repository with either content.
+        **overrides: constructor arguments that override the preset's. A dict of options is merged
+            into the preset's dict; a dict with another "kind" replaces it.
 
     Raises:
-        ValueError: an unknown name, an unknown argument, a folder without a model, a file that
-            differs from what was saved (sha256).
+        ValueError: an unknown name, an unknown argument, a folder without a model, a file whose
+            sha256 differs from the manifest.
     """
     return _load(None, name_or_folder, overrides)
 
@@ -89,7 +92,7 @@ def _load(expected_class: type | None, name_or_folder: str | Path, overrides: Co
     if not folder.is_dir():
         if len(folder.parts) > 1:
             raise ValueError(f"{folder}: no such folder")
-        PRESETS.get(str(name_or_folder))
+        PRESETS.get(str(name_or_folder))  # raises for an unknown name, with suggestions
     if not (folder / MANIFEST).exists():
         for load in LOADERS:
             if (loaded := load(folder, expected_class, overrides)) is not None:
@@ -135,14 +138,16 @@ class PresetMixin:
 
     settings: Config
     free_settings: ClassVar[tuple[str, ...]] = ("dropout", "word_dropout")
-    """Arguments that may differ from those of a trained model whose weights are used.
+    """Constructor arguments that fine-tuning may change.
 
-    They affect no weights but those of the layer that they configure.
+    If the attribute of that name is a layer, its weights are initialized anew; all other weights
+    are loaded.
     """
     backbone_name: ClassVar[str | None] = None
-    """Attribute and setting of a pretrained model inside this one; None if there is none."""
+    """Name of the attribute, and of the constructor argument, that holds the backbone (such as a
+    pretrained BERT); None for a model without one."""
     backbone_fixed: ClassVar[tuple[str, ...]] = ()
-    """Settings of the backbone that this model determines."""
+    """Settings of the backbone that this model fixes."""
 
     def get_backbone(self) -> Any:
         """Return the pretrained model inside this one, or this model."""
@@ -163,7 +168,7 @@ class PresetMixin:
 
 
 class _WeightsFile(io.BytesIO):
-    """In-memory weights file: writing HDF5 to a full disk crashes the process."""
+    """In-memory file for Keras to write to, because HDF5 crashes the process on a full disk."""
 
     def __str__(self) -> str:
         return "model.weights.h5"  # Keras infers the format from the suffix
@@ -178,19 +183,20 @@ def collect_arguments(variables: Config) -> Config:
             super().__init__(**kwargs)
             self.settings = collect_arguments(locals())
 
-    They are the arguments in the signature of the class whose constructor this is, without `self`
-    and `**kwargs`. Subclasses of that class add their own in `get_config`.
+    The names are those in the constructor's signature, without `self` and `**kwargs`. The class is
+    found through `__class__`, which is in `locals()` of every method that calls `super()`.
+    Subclasses of that class add their own arguments in `get_config`.
 
     Raises:
-        ValueError: an argument annotated `int` that is not an integer of at least 1, or 0 for those
-            in `MAY_BE_ZERO`.
+        ValueError: an argument annotated `int` that is not an integer of at least 1, or of at least
+            0 for those in `ZERO_ALLOWED`.
     """
     settings: Config = {}
     for name, parameter in inspect.signature(variables["__class__"]).parameters.items():
         if parameter.kind is not parameter.VAR_KEYWORD:
             value = to_json_types(variables[name])
             if parameter.annotation == "int":
-                value = whole_number(name, value, 0 if name in MAY_BE_ZERO else 1)
+                value = whole_number(name, value, 0 if name in ZERO_ALLOWED else 1)
             settings[name] = value
     return settings
 
@@ -204,25 +210,27 @@ def to_json_types(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def check_arguments(cls: Callable[..., Any], given: Config) -> None:
+def check_arguments(cls: Callable[..., Any], arguments: Config) -> None:
     """Raise ValueError for an argument that the constructor of `cls` does not have."""
     known = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
-    given = {name: given[name] for name in given if name not in ("name", "dtype", "sampling")}
-    _check_names(cls.__name__, "argument", given, known)
+    # `**kwargs` pass "name" and "dtype" to Keras, and "sampling" to `EncoderDecoder`.
+    passed_on = ("name", "dtype", "sampling")
+    arguments = {name: value for name, value in arguments.items() if name not in passed_on}
+    _check_names(cls.__name__, "argument", arguments, known)
 
 
-def check_options(name: str, given: Any, known: Collection[str] | None = None) -> Config:
+def check_options(name: str, value: Any, known: Collection[str] | None = None) -> Config:
     """Return the options in argument `name` as a dict, {} for None.
 
     Raises:
         ValueError: not a dict, or an option that is not in `known`.
     """
-    if not isinstance(given, Mapping | None):
+    if not isinstance(value, Mapping | None):
         hint = f" (known: {', '.join(known)})" if known else ""
         raise ValueError(
-            f"{name} must be a dict of options, as {{name: value}}, got {given!r}{hint}"
+            f"{name} must be a dict of options, such as {{name: value}}, got {value!r}{hint}"
         )
-    options = dict(given or {})
+    options = dict(value or {})
     if known is not None:
         _check_names(name, "option", options, known)
     return options
@@ -230,7 +238,7 @@ def check_options(name: str, given: Any, known: Collection[str] | None = None) -
 
 def check_kind_options(
     name: str,
-    given: Config | None,
+    value: Config | None,
     kind: str,
     get_constructor: Callable[[str], Callable[..., Any]],
     reserved: Collection[str] = (),
@@ -238,8 +246,8 @@ def check_kind_options(
     """Return the options in argument `name` with their "kind", and the defaults of that kind.
 
     Args:
-        name: of the argument.
-        given: its value: a dict of options, or None for none.
+        name: name of the argument.
+        value: value of the argument: a dict of options, or None for none.
         kind: default of the option "kind".
         get_constructor: returns the constructor of a kind; its arguments are the options.
         reserved: arguments of constructors that are not options.
@@ -247,7 +255,7 @@ def check_kind_options(
     Raises:
         ValueError: not a dict, an unknown option, or a missing one.
     """
-    options = {"kind": kind, **check_options(name, given)}
+    options = {"kind": kind, **check_options(name, value)}
     parameters = inspect.signature(get_constructor(options["kind"])).parameters
     defaults = {
         option: parameter.default
@@ -262,9 +270,9 @@ def check_kind_options(
     return options, defaults
 
 
-def _check_names(owner: str, noun: str, given: Config, known: Collection[str]) -> None:
-    """Raise ValueError for a name in `given` that is not in `known`."""
-    for name in given:
+def _check_names(owner: str, noun: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise ValueError for a name that is not in `known`."""
+    for name in names:
         if name not in known:
             raise ValueError(
                 f"{owner} has no {noun} {name!r}{did_you_mean(name, known)}"

@@ -31,7 +31,7 @@ def check_layer_settings(settings: Config, absolute: str) -> None:
     """Check `layer`, `positions` and `num_heads` of a Transformer; replace a `layer` of None by {}.
 
     Args:
-        settings: of the model; without `positions`, they are an option of `layer`.
+        settings: settings of the model; without `positions`, they are an option of `layer`.
         absolute: name of the model's absolute positions.
 
     Raises:
@@ -60,9 +60,9 @@ def make_self_attention(
     """Return the self-attention of a Transformer layer, with relative positions if `name` is one.
 
     Args:
-        name: of the positions, checked by `check_positions`.
+        name: name of the positions, checked by `check_positions`.
         num_heads: H.
-        width: D, of the layer; D / H is that of a head.
+        width: D, width of the layer; a head has width D / H.
         dropout: dropout rate on the attention weights.
         causal: whether queries attend to no later position.
         dtype: policy of the attention and its positions.

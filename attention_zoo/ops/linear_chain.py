@@ -19,20 +19,19 @@ from attention_zoo.ops.recurrence import scan
 from attention_zoo.typing import Tensor
 
 FORBIDDEN = -1e30
-"""Energy of forbidden tags and transitions: below all others, but finite to avoid NaN gradients."""
+"""Score of forbidden tags and transitions: below all others, but finite to avoid NaN gradients."""
 IMPOSSIBLE = FORBIDDEN / 2
-"""Scores below this one belong to sequences with a forbidden tag or transition."""
+"""A sequence with a score below this contains a forbidden tag or transition."""
 
 
 class Chain(NamedTuple):
-    """Energies of B sentences of T positions, created by `make_chain`.
+    """Emission and transition scores of B sentences of T positions, created by `make_chain`.
 
     Attributes:
         emissions: `(B, T, K)`, 0 at masked positions.
         transitions: `(K, K)`, from the row's tag to the column's.
-        starts, ends: `(K,)`, of the first and of the last tag.
-        mask: `(B, T)` booleans. Padding may be anywhere: unmasked positions with only masked ones
-            between them are adjacent.
+        starts, ends: `(K,)`, start scores of the first tag, end scores of the last tag.
+        mask: `(B, T)` booleans. Padding may be anywhere; the chain skips masked positions.
     """
 
     emissions: Tensor
@@ -49,7 +48,7 @@ def make_chain(
     ends: Tensor | None = None,
     mask: Tensor | None = None,
 ) -> Chain:
-    """Create a chain in at least float32; energies below `FORBIDDEN`, such as -inf, become that.
+    """Create a chain in at least float32; scores below `FORBIDDEN`, such as -inf, are raised to it.
 
     Args:
         emissions: `(B, T, K)`; values at masked positions (NaN too) have no effect.
@@ -81,17 +80,18 @@ def make_chain(
 
 
 def pack(chain: Chain) -> Tensor:
-    """Pack a chain into one tensor `(B, T + K + 2, K + 1)`, whose batch rows are self-contained.
+    """Pack a chain into one tensor `(B, T + K + 2, K + 1)`.
 
     In each batch row the first T lines are `[emissions, mask]`, the next K `[transitions, 0]`, and
-    the last two `[starts, 0]` and `[ends, 0]`.
+    the last two `[starts, 0]` and `[ends, 0]`. Each batch row contains all parameters, so the
+    tensor can be the output of a Keras model, which is split and concatenated over the batch.
     """
     dtype = chain.emissions.dtype
-    counts = ops.cast(chain.mask, dtype)[..., None]
+    float_mask = ops.cast(chain.mask, dtype)[..., None]
     shared = ops.concatenate([chain.transitions, chain.starts[None], chain.ends[None]], axis=0)
     shared = ops.pad(shared, ((0, 0), (0, 1)))
     rows = ops.broadcast_to(shared, (ops.shape(chain.emissions)[0], *shared.shape))
-    return ops.concatenate([ops.concatenate([chain.emissions, counts], axis=-1), rows], axis=1)
+    return ops.concatenate([ops.concatenate([chain.emissions, float_mask], axis=-1), rows], axis=1)
 
 
 def unpack(potentials: Tensor, name: str = "potentials") -> Chain:
@@ -104,7 +104,8 @@ def unpack(potentials: Tensor, name: str = "potentials") -> Chain:
             f"got shape {shape}"
         )
     positions = ops.shape(potentials)[1] - tags - 2
-    # All batch rows have the same parameters; the sum is over one row, or none of an empty batch.
+    # All batch rows contain the same parameters. Take those of the first row; the sum makes them 0
+    # for an empty batch.
     shared = ops.sum(potentials[:1, positions:, :tags], axis=0)
     shared = ops.reshape(shared, (tags + 2, tags))
     rows = potentials[:, :positions]
@@ -128,19 +129,22 @@ class ForwardResult(NamedTuple):
 
 
 def run_forward(chain: Chain, reduce: Callable[[Tensor], Tensor]) -> ForwardResult:
-    """Run the forward recursion `incoming_t = reduce_i(incoming_i + emission_i + transition_ij)`.
+    """Run the forward recursion.
+
+    `incoming_{t,j} = reduce_i(incoming_{t-1,i} + emission_{t-1,i} + transition_{i,j})`, with
+    `incoming_{1,j} = start_j`
 
     Args:
-        chain: the energies.
+        chain: the scores.
         reduce: reduces `(B, K, K)` to `(B, K)`, over the previous tags, the middle axis.
     """
     is_unmasked, is_first, _ = split_positions(chain.mask)
 
     def step(state: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        energy, is_unmasked, is_first = step_inputs
+        emission, is_unmasked, is_first = step_inputs
         incoming = reduce(state[:, :, None] + chain.transitions)
         incoming = ops.where(is_first, chain.starts, ops.where(is_unmasked, incoming, state))
-        return incoming + energy, incoming
+        return incoming + emission, incoming
 
     rows, _, tags = ops.shape(chain.emissions)
     zeros = ops.zeros((rows, tags), chain.emissions.dtype)
@@ -150,7 +154,7 @@ def run_forward(chain: Chain, reduce: Callable[[Tensor], Tensor]) -> ForwardResu
 
 
 def split_positions(mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return which positions are unmasked, the first of these, the others; `(T, B, 1)` each."""
+    """Return masks `(T, B, 1)` of unmasked positions: all, the first, all later ones."""
     mask = ops.transpose(mask)[..., None]
     count = ops.cumsum(ops.cast(mask, "int32"), axis=0)
     return mask, ops.logical_and(mask, count == 1), ops.logical_and(mask, count > 1)
@@ -162,7 +166,7 @@ def reduce_max(x: Tensor) -> Tensor:
 
 
 def reduce_log_sum(x: Tensor) -> Tensor:
-    """Return the log-sum-exp over the middle axis, of finite numbers."""
+    """Return the log-sum-exp over the middle axis; `x` must be finite."""
     top = reduce_max(x)
     return top + ops.log(ops.sum(ops.exp(x - top[:, None]), axis=1))
 
@@ -173,10 +177,10 @@ def _propagate_marginals(
     """Propagate the marginals of the last tags backward to all tags.
 
     The marginal of tag j at t is distributed over the previous tags i with the probabilities
-    `exp(incoming_i + emission_i + transition_ij - incoming_j)`.
+    `exp(incoming_{t-1,i} + emission_{t-1,i} + transition_{i,j} - incoming_{t,j})`.
 
     Args:
-        chain: the energies.
+        chain: the scores.
         forward_result: result of the forward recursion with `reduce_log_sum`.
         end_marginals: `(B, K)`, marginals of the last tags, or multiples of them.
 
@@ -185,6 +189,7 @@ def _propagate_marginals(
         pairs of tags, `(K, K)`, summed over positions and sentences.
     """
     is_unmasked, _, has_previous = split_positions(chain.mask)
+    # Forward scores alpha, with emissions.
     alphas = forward_result.incoming + ops.swapaxes(chain.emissions, 0, 1)
     transposed = ops.transpose(chain.transitions)
     has_previous = ops.logical_and(has_previous, forward_result.incoming > IMPOSSIBLE)
@@ -192,11 +197,11 @@ def _propagate_marginals(
     def step(state: tuple[Tensor, ...], step_inputs: tuple[Tensor, ...]) -> Any:
         marginal, pairs = state
         previous, incoming, is_unmasked, has_previous = step_inputs
-        candidates = previous[:, None, :] + transposed - incoming[:, :, None]  # (B, to, from)
-        flow = ops.exp(ops.where(has_previous[:, :, None], candidates, 0))
-        flow = flow * ops.where(has_previous, marginal, 0)[:, :, None]
-        pairs = pairs + ops.sum(flow, axis=0)
-        previous_marginal = ops.where(is_unmasked, ops.sum(flow, axis=1), marginal)
+        log_ratios = previous[:, None, :] + transposed - incoming[:, :, None]  # (B, to, from)
+        pair_marginals = ops.exp(ops.where(has_previous[:, :, None], log_ratios, 0))
+        pair_marginals = pair_marginals * ops.where(has_previous, marginal, 0)[:, :, None]
+        pairs = pairs + ops.sum(pair_marginals, axis=0)
+        previous_marginal = ops.where(is_unmasked, ops.sum(pair_marginals, axis=1), marginal)
         return (previous_marginal, pairs), ops.where(is_unmasked, marginal, 0)
 
     inputs = (ops.roll(alphas, 1, axis=0), forward_result.incoming, is_unmasked, has_previous)
@@ -206,10 +211,13 @@ def _propagate_marginals(
 
 
 def _compute_end_marginals(chain: Chain, last: Tensor) -> Tensor:
-    """Return the marginals of the last tag, `(B, K)`; 0 if there is none or all are forbidden."""
-    energy = last + chain.ends
-    top = ops.max(energy, axis=1, keepdims=True, initial=float("-inf"))
-    tag_marginals = ops.exp(energy - top)
+    """Return the marginals of the last tag, `(B, K)`.
+
+    They are 0 for an empty sentence, or if all sequences are forbidden.
+    """
+    scores = last + chain.ends
+    top = ops.max(scores, axis=1, keepdims=True, initial=float("-inf"))
+    tag_marginals = ops.exp(scores - top)
     tag_marginals = tag_marginals / ops.sum(tag_marginals, axis=1, keepdims=True)
     is_valid = ops.logical_and(ops.any(chain.mask, axis=1, keepdims=True), top > IMPOSSIBLE)
     return ops.where(is_valid, tag_marginals, 0)
@@ -221,13 +229,14 @@ def _compute_end_marginals(chain: Chain, last: Tensor) -> Tensor:
 def log_partition(chain: Chain) -> Tensor:
     """Compute `log sum_y exp s(y)` over all tag sequences, `(B,)`; 0 for empty sentences.
 
-    T steps of O(K^2) forward, and as many backward for the gradient, which is the marginals of tags
-    and pairs. If all sequences are forbidden, the result is below `IMPOSSIBLE` and the gradient 0.
+    It takes T steps of O(K^2). The gradient takes as many: it consists of the marginals of the tags
+    and of adjacent pairs of tags. If all sequences are forbidden, the result is below `IMPOSSIBLE`
+    and the gradient 0.
     """
 
     def run(*inputs: Tensor) -> tuple[Tensor, Callable[..., Any]]:
-        emissions, transitions, starts, ends, counts = inputs
-        chain = Chain(emissions, transitions, starts, ends, counts > 0)
+        emissions, transitions, starts, ends, float_mask = inputs
+        chain = Chain(emissions, transitions, starts, ends, float_mask > 0)
         forward_result = run_forward(chain, reduce_log_sum)
         total = reduce_log_sum((forward_result.last + chain.ends)[..., None])[:, 0]
         total = ops.where(ops.any(chain.mask, axis=1), total, 0)
@@ -240,14 +249,14 @@ def log_partition(chain: Chain) -> Tensor:
             by_emissions = ops.swapaxes(tag_marginals, 0, 1)
             by_starts = ops.sum(ops.where(is_first, tag_marginals, 0), axis=(0, 1))
             by_ends = ops.sum(end_marginals, axis=0)
-            return by_emissions, pairs, by_starts, by_ends, ops.zeros_like(counts)
+            return by_emissions, pairs, by_starts, by_ends, ops.zeros_like(float_mask)
 
         return total, gradient
 
-    # The mask is a float argument: inside a branch, JAX allows a custom gradient neither
-    # closed-over tensors nor arguments without a gradient.
-    counts = ops.cast(chain.mask, chain.emissions.dtype)
-    total: Tensor = ops.custom_gradient(run)(*chain[:4], counts)
+    # Inside `cond`, JAX does not allow a custom gradient to close over tensors or to have
+    # non-differentiable arguments, so the mask is passed as floats.
+    float_mask = ops.cast(chain.mask, chain.emissions.dtype)
+    total: Tensor = ops.custom_gradient(run)(*chain[:4], float_mask)
     return total
 
 
@@ -266,7 +275,7 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
     """Compute `s(y)` of one tag sequence per sentence, `(B,)`; 0 for empty sentences.
 
     Args:
-        chain: the energies.
+        chain: the scores.
         tags: `(B, T)` integers, ignored at masked positions. A number outside of 0 .. K-1 makes the
             sequence forbidden.
     """
@@ -274,7 +283,8 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
     is_tag = ops.logical_and(tags >= 0, tags < size)
     one_hot = ops.one_hot(ops.where(chain.mask, tags, -1), size, dtype=chain.emissions.dtype)
     score = ops.sum(one_hot * chain.emissions, axis=(1, 2))
-    # Move unmasked positions to the front, and append one, so that a first position exists.
+    # Move the tags of unmasked positions to the front; append a tag 0, so that `tags[:, 0]` exists
+    # for T = 0.
     tags = ops.take_along_axis(ops.where(is_tag, tags, 0), to_front(chain.mask), axis=1)
     tags = ops.pad(tags, ((0, 0), (0, 1)))
     count = ops.sum(ops.cast(chain.mask, "int32"), axis=1)
@@ -291,8 +301,8 @@ def partial_score(chain: Chain, allowed: Tensor) -> Tensor:
     """Compute `log sum exp s(y)` over the sequences of allowed tags, `(B,)`.
 
     Args:
-        chain: the energies.
+        chain: the scores.
         allowed: `(B, T, K)` booleans, the allowed tags at each position.
     """
-    energies = ops.where(allowed, chain.emissions, FORBIDDEN)
-    return log_partition(chain._replace(emissions=zero_masked(energies, chain.mask)))
+    emissions = ops.where(allowed, chain.emissions, FORBIDDEN)
+    return log_partition(chain._replace(emissions=zero_masked(emissions, chain.mask)))

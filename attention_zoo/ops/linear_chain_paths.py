@@ -24,12 +24,12 @@ from attention_zoo.typing import Tensor
 def best_path(chain: Chain) -> tuple[Tensor, Tensor]:
     """Find the sequence with the greatest score (Viterbi), the lowest tag on ties.
 
-    T steps of O(K^2) forward, without back-pointers, and T steps of O(K) back.
+    It takes T steps of O(K^2) forward, without back-pointers, and T steps of O(K) backward.
 
     Returns:
         tags: `(B, T)` int32, 0 at masked positions.
-        score: its score `s`, `(B,)`; 0 for empty sentences. If every sequence is forbidden, the
-            score is -inf and the tags are 0.
+        score: score `s` of the sequence, `(B,)`; 0 for empty sentences. If every sequence is
+            forbidden, the score is -inf and the tags are 0.
     """
     forward_result = run_forward(chain, reduce_max)
     tags = trace_back(chain, forward_result)[:, 0]
@@ -40,7 +40,7 @@ def sample(chain: Chain, count: int = 1, seed: Any = 0) -> Tensor:
     """Sample tag sequences independently from their distribution, from the last tag backward.
 
     Args:
-        chain: the energies.
+        chain: the scores.
         count: N, samples per sentence.
         seed: an integer, or a scalar integer tensor. The same seed gives the same samples, whatever
             the padding. The random numbers of a sentence depend on its batch row.
@@ -66,7 +66,7 @@ def trace_back(chain: Chain, forward_result: ForwardResult, noise: Tensor | None
     """Choose the last tag, then repeatedly the previous one, by the greatest forward score.
 
     Args:
-        chain: the energies.
+        chain: the scores.
         forward_result: result of the forward recursion.
         noise: `(B, N, T + 1, K)`, added before each argmax, indexed by the number of the position
             among the unmasked ones. With Gumbel noise the result is a sample.
@@ -76,21 +76,22 @@ def trace_back(chain: Chain, forward_result: ForwardResult, noise: Tensor | None
     """
     is_unmasked, _, has_previous = split_positions(chain.mask)
     transposed = ops.transpose(chain.transitions)
+    # Forward scores alpha, with emissions.
     alphas = forward_result.incoming + ops.swapaxes(chain.emissions, 0, 1)
-    energy = (forward_result.last + chain.ends)[:, None]
+    scores = (forward_result.last + chain.ends)[:, None]
     inputs = [ops.roll(alphas, 1, axis=0)[:, :, None], is_unmasked, has_previous]
     if noise is not None:
         counts = ops.cast(chain.mask, "int32")
         numbers = ops.cumsum(counts, axis=1)  # of unmasked positions, from 1
-        energy = energy + _gather_noise(noise, ops.sum(counts, axis=1, keepdims=True))[0]
+        scores = scores + _gather_noise(noise, ops.sum(counts, axis=1, keepdims=True))[0]
         inputs.append(_gather_noise(noise, numbers - 1))
-    last = ops.cast(ops.argmax(energy, axis=-1), "int32")
+    last = ops.cast(ops.argmax(scores, axis=-1), "int32")
 
     def step(tag: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         previous, is_unmasked, has_previous, *noise_t = step_inputs
-        energy = previous + ops.take(transposed, tag, axis=0)
-        energy = energy + noise_t[0] if noise_t else energy
-        best_tag = ops.cast(ops.argmax(energy, axis=-1), "int32")
+        scores = previous + ops.take(transposed, tag, axis=0)
+        scores = scores + noise_t[0] if noise_t else scores
+        best_tag = ops.cast(ops.argmax(scores, axis=-1), "int32")
         return ops.where(has_previous, best_tag, tag), ops.where(is_unmasked, tag, 0)
 
     _, tags = scan(step, last, tuple(inputs), like=last, reverse=True)
@@ -107,10 +108,10 @@ def _gather_noise(noise: Tensor, position_numbers: Tensor) -> Tensor:
 def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
     """Find the N sequences with the greatest scores, best first.
 
-    T steps of O(N K^2), which keep the N best sequences that end in each tag.
+    It takes T steps of O(N K^2), which keep the N best sequences that end in each tag.
 
     Args:
-        chain: the energies.
+        chain: the scores.
         count: N.
 
     Returns:
@@ -124,17 +125,17 @@ def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
     transposed = ops.transpose(chain.transitions)[:, :, None]
 
     def step(state: Tensor, step_inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        energy, is_unmasked, is_first = step_inputs
+        emission, is_unmasked, is_first = step_inputs
         candidates = state[:, None] + transposed  # (B, to, from, N)
         candidates = ops.reshape(candidates, (rows, tags, tags * count))
         incoming, pointers = ops.top_k(candidates, count)
         incoming = ops.where(is_first, starts, ops.where(is_unmasked, incoming, state))
-        return incoming + energy, ops.cast(pointers, "int32")
+        return incoming + emission, ops.cast(pointers, "int32")
 
     zeros = ops.zeros((rows, tags, count), chain.emissions.dtype)
-    energies = ops.swapaxes(chain.emissions, 0, 1)[..., None]
+    emissions = ops.swapaxes(chain.emissions, 0, 1)[..., None]
     like = ops.zeros((rows, tags, count), "int32")
-    inputs = (energies, is_unmasked[..., None], is_first[..., None])
+    inputs = (emissions, is_unmasked[..., None], is_first[..., None])
     last, pointers = scan(step, zeros, inputs, like=like)
     last = ops.reshape(last + chain.ends[:, None], (rows, tags * count))
     scores, index = ops.top_k(last, count)

@@ -195,12 +195,12 @@ def reference_contrastive_search(
     normalize = lambda x: x / np.linalg.norm(x)  # noqa: E731
     while len(prefix) < LIMIT and END not in prefix:
         log_probs = tables.log_probs(source, prefix)
-        prefix_hidden = [normalize(compute_hidden(prefix[:t])) for t in range(len(prefix) + 1)]
+        context_hidden = [normalize(compute_hidden(prefix[:t])) for t in range(len(prefix) + 1)]
         best, choice = -np.inf, -1
         for token in np.argsort(-log_probs, kind="stable")[:count]:
             new = normalize(compute_hidden((*prefix, int(token))))
             value = (1 - weight) * np.exp(log_probs[token])
-            value -= weight * max(new @ old for old in prefix_hidden)
+            value -= weight * max(new @ old for old in context_hidden)
             if value > best:
                 best, choice = value, int(token)
         total += log_probs[choice]

@@ -268,8 +268,11 @@ def test_coverage_penalty_equals_exhaustive_search() -> None:
     ({"method": "sampling", "top_p": 1.5}, "top_p must be a finite number from 0 to 1, got 1.5"),
     ({"method": "sampling", "top_p": 0}, "top_p must be above 0, got 0"),
     ({"banned_tokens": [-1]}, "an id of banned_tokens must be at least 0, got -1"),
-    ({"banned_tokens": 7}, "banned_tokens must be a list of token ids, got 7"),
-    ({"prefix_tokens": "ab"}, "prefix_tokens must be a list of token ids, got 'ab'"),
+    ({"banned_tokens": 7}, "banned_tokens must be a list of token ids, such as [2, 3], got 7"),
+    (
+        {"prefix_tokens": "ab"},
+        "prefix_tokens must be a list of token ids, such as [2, 3], got 'ab'",
+    ),
     (
         {"forced_tokens": {-1: 2}},
         "a position of forced_tokens must be at least 0, got -1",

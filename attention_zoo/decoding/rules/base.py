@@ -55,12 +55,12 @@ class Rule:
 
 def as_rules(rules: Iterable[Rule] | Rule) -> tuple[Rule, ...]:
     """Return one or several rules as a tuple; raise ValueError for other objects."""
-    given: tuple[Any, ...] = tuple(rules) if isinstance(rules, Iterable) else (rules,)
-    for rule in given:
+    candidates: tuple[Any, ...] = tuple(rules) if isinstance(rules, Iterable) else (rules,)
+    for rule in candidates:
         if not isinstance(rule, Rule):
             got = type(rule).__name__
             raise ValueError(f"rules must be a list of decoding.Rule, got a {got} in it")
-    return given
+    return candidates
 
 
 def check_sources(name: str, x: Any, shape: tuple[Any, ...]) -> None:

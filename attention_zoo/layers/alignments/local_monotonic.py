@@ -30,7 +30,7 @@ class LocalMonotonicAlignment(Alignment):
         window: D, number of positions on each side of the centre.
 
     Call arguments:
-        scores: `(..., W)`, of the positions of a window, W = 2 D + 1.
+        scores: `(..., W)`, scores of the positions in a window, W = 2 D + 1.
         mask: boolean, broadcasts against `scores`, or None.
         state: `(step,)`, the number of previous steps, int32 `(..., 1)`.
         aux: the `Window` returned by `precompute`.

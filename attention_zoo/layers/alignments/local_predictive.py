@@ -35,7 +35,7 @@ class LocalPredictiveAlignment(Alignment):
         units: A, number of hidden units; the query's width when None.
 
     Call arguments:
-        scores: `(..., W)`, of the positions of a window, W = 2 D + 1.
+        scores: `(..., W)`, scores of the positions in a window, W = 2 D + 1.
         mask: boolean, broadcasts against `scores`, or None.
         state: `()`.
         aux: the `Window` returned by `precompute`.

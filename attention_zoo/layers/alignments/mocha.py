@@ -45,7 +45,8 @@ class MochaAlignment(Alignment):
         Weights `(..., S)`, at least float32, and the next state.
 
     Weights:
-        score_bias: `()`, of the monotonic alignment; the weights of the chunk score.
+        score_bias: `()`, bias of the scores of the monotonic alignment; the weights of the chunk
+        score.
 
     Masking:
         Masked positions have weight exactly 0. A fully masked row is all 0 and leaves the state

@@ -18,7 +18,8 @@ from attention_zoo.typing import State, Tensor
 class Choice(NamedTuple):
     """Statistics of the sampled positions, summed over steps and heads, `(B,)` each.
 
-    log_probability: of the sampled positions. entropy: of the distributions they came from.
+    log_probability: log probability of the sampled positions. entropy: entropy of the distributions
+        from which they were sampled.
     """
 
     log_probability: Tensor
@@ -28,7 +29,7 @@ class Choice(NamedTuple):
 @ALIGNMENTS.register("reinforce")
 @keras.saving.register_keras_serializable("attention_zoo")
 class ReinforceAlignment(Alignment):
-    """REINFORCE: a position sampled from softmax(scores), with its log-probability in the state.
+    """REINFORCE: a position sampled from softmax(scores), with its log probability in the state.
 
     `weights = onehot(s)`, `s ~ softmax(scores)`; state: `sum_t log p(s_t)` and `sum_t H(p_t)`
 
@@ -42,7 +43,7 @@ class ReinforceAlignment(Alignment):
 
     Args:
         expected_rate: fraction of batch rows that use softmax(scores) instead of a sample in all
-            training steps. They add no log-probability, and their scores are trained as in soft
+            training steps. They add no log probability, and their scores are trained as in soft
             attention.
         seed: seed of the noise, an integer or None.
 

@@ -348,12 +348,12 @@ class Attention(BaseLayer):
         **kwargs: Any,
     ) -> Any:
         shape = self.compute_output_shape(query.shape, value.shape)
-        outputs: list[Any] = [self.symbolic(shape, query_mask)]
+        outputs: list[Any] = [self.make_symbolic_output(shape, query_mask)]
         batch, steps = query.shape[:2]
         rows = (batch, self.heads) if self.heads else (batch,)
         sources = value.shape[1:-1]  # two axes if the memory is a grid
         if return_attention_scores:
-            outputs.append(self.symbolic((*rows, steps, *sources)))
+            outputs.append(self.make_symbolic_output((*rows, steps, *sources)))
         if return_state:
             num_sources = None if None in sources else math.prod(sources)
             like = keras.KerasTensor((*rows, num_sources), dtype="float32")

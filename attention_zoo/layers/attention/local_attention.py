@@ -36,8 +36,8 @@ class LocalAttention(Attention):
         Context `(B, T, Dv)` and, on request, the weights `(B, T, S)`.
 
     Weights:
-        Those of the score; position_kernel: W, `(Dq, Dq)`, and position_v: v, `(Dq,)`, of the
-        predictive kind.
+        Those of the score; with kind "predictive", position_kernel: W, `(Dq, Dq)`, and position_v:
+        v, `(Dq,)`.
 
     Masking:
         As in `Attention`. In each row, S is the number of positions from the first unmasked one to

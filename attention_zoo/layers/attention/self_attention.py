@@ -74,7 +74,7 @@ class SelfAttentionBase(BaseLayer):
     def compute_output_spec(
         self, inputs: Tensor, *args: Any, return_attention_scores: bool = False, **kwargs: Any
     ) -> Any:
-        x = self.symbolic(self.compute_output_shape(inputs.shape))
+        x = self.make_symbolic_output(self.compute_output_shape(inputs.shape))
         return self.attention.compute_output_spec(
             x, x, return_attention_scores=return_attention_scores
         )

@@ -122,25 +122,26 @@ class CRF(BaseLayer):
     def call(self, inputs: Tensor, mask: Tensor | None = None, return_tags: bool = False) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "positions", self.num_tags))
         mask = zoo_ops.merge_masks("mask", mask, inputs)
-        chain = zoo_ops.make_chain(inputs, *self._energies(), mask)
+        chain = zoo_ops.make_chain(inputs, *self._get_scores(), mask)
         potentials = zoo_ops.pack(chain)
         return (potentials, zoo_ops.best_path(chain)[0]) if return_tags else potentials
 
-    def _energies(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def _get_scores(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the scores A, b and e, with those that the tag scheme forbids set to -1e30."""
         learned = (self.transitions, self.starts, self.ends)
         if self.constraints is None:
             return learned
         transitions, starts, ends = (
-            self._forbid(energy, allowed)
-            for energy, allowed in zip(learned, self.constraints, strict=True)
+            self._forbid(scores, allowed)
+            for scores, allowed in zip(learned, self.constraints, strict=True)
         )
         return transitions, starts, ends
 
-    def _forbid(self, energy: Tensor | None, allowed: Any) -> Tensor:
-        energy = ops.zeros((self.num_tags,)) if energy is None else ops.convert_to_tensor(energy)
-        energy = zoo_ops.at_least_float32(energy)
-        return ops.where(allowed, energy, ops.cast(FORBIDDEN, energy.dtype))
+    def _forbid(self, scores: Tensor | None, allowed: Any) -> Tensor:
+        """Return the scores, 0 if None, with -1e30 where they are not allowed."""
+        scores = ops.zeros((self.num_tags,)) if scores is None else ops.convert_to_tensor(scores)
+        scores = zoo_ops.at_least_float32(scores)
+        return ops.where(allowed, scores, ops.cast(FORBIDDEN, scores.dtype))
 
     def decode(self, potentials: Tensor, count: int | None = None) -> tuple[Tensor, Tensor]:
         """Return the best tag sequence of each sentence (Viterbi), or the N best.

@@ -30,7 +30,7 @@ class MarginalMixture(BaseLayer):
         logits: `(B, T, S, V)`, the output logits of step t if it attends to position s.
 
     Returns:
-        Log-probabilities `(B, T, V)`.
+        Log probabilities `(B, T, V)`.
 
     Weights:
         None.

@@ -281,20 +281,20 @@ class RecurrentDecoder(BaseLayer):
         return like
 
     def _list_per_attention(
-        self, given: Any, is_shape: bool = False, name: str = "memories"
+        self, value: Any, is_shape: bool = False, name: str = "memories"
     ) -> list[Any]:
         """Return a list with one entry per attention, from one shared entry or a list."""
         count = len(self.cell.attentions)
-        is_single = not isinstance(given, (list, tuple)) or (
-            is_shape and all(not isinstance(x, (list, tuple)) for x in given)
+        is_single = not isinstance(value, (list, tuple)) or (
+            is_shape and all(not isinstance(x, (list, tuple)) for x in value)
         )
-        if given is None:
+        if value is None:
             if count:
                 raise ValueError(
                     "this decoder has an attention, so it needs memory (batch, steps, features)"
                 )
             return []
-        entries = [given] * count if is_single else list(given)
+        entries = [value] * count if is_single else list(value)
         if len(entries) != count:
             raise ValueError(
                 f"{count} attentions but {len(entries)} {name}: "
@@ -306,13 +306,15 @@ class RecurrentDecoder(BaseLayer):
         self, inputs: Tensor, memory: Any = None, initial_state: Any = None, **kwargs: Any
     ) -> Any:
         batch, steps = inputs.shape[:2]
-        results: list[Any] = [self.symbolic((batch, steps, self.cell.output_size))]
+        results: list[Any] = [self.make_symbolic_output((batch, steps, self.cell.output_size))]
         if self.alignment_history:
             pairs = zip(self.cell.attentions, self._list_per_attention(memory), strict=True)
             heads = [((x.heads,) if x.heads else (), memory.shape[1]) for x, memory in pairs]
-            results.append([self.symbolic((batch, steps, *h, sources)) for h, sources in heads])
+            results.append(
+                [self.make_symbolic_output((batch, steps, *h, sources)) for h, sources in heads]
+            )
         if self.return_state:
-            results.append([self.symbolic((batch, size)) for size in self.state_sizes])
+            results.append([self.make_symbolic_output((batch, size)) for size in self.state_sizes])
         return results[0] if len(results) == 1 else tuple(results)
 
 

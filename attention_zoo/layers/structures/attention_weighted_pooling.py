@@ -79,7 +79,7 @@ class AttentionWeightedPooling(SentencePairLayer):
         batch, length, width = x.shape
         count = None if length is None else max(length - self.window + 1, 0)
         mask = None if mask is None else zoo_ops.broadcast_mask(mask, x)
-        return self.symbolic((batch, count, width), self._make_window_mask(mask))
+        return self.make_symbolic_output((batch, count, width), self._make_window_mask(mask))
 
     def _make_window_mask(self, mask: Tensor | None) -> Tensor | None:
         """Return the window mask `(B, S - w + 1)`, False for windows with a masked position."""

@@ -116,10 +116,12 @@ class CoAttention(BaseLayer):
         return_attention_scores: bool = False,
     ) -> Any:
         batch, steps, width = context.shape
-        merged = self.symbolic((batch, steps, 4 * width), context_mask)
+        merged = self.make_symbolic_output((batch, steps, 4 * width), context_mask)
         if not return_attention_scores:
             return merged
-        return merged, *map(self.symbolic, ((batch, steps, query.shape[1]), (batch, steps)))
+        return merged, *map(
+            self.make_symbolic_output, ((batch, steps, query.shape[1]), (batch, steps))
+        )
 
 
 def _compute_context_weights(

@@ -103,7 +103,7 @@ class SentencePairLayer(BaseLayer):
 
     def transform_spec(self, x: Tensor, mask: Tensor | None) -> keras.KerasTensor:
         """Return the symbolic result of `transform`."""
-        return self.symbolic(x.shape, mask)
+        return self.make_symbolic_output(x.shape, mask)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return None: the call sets the masks."""
@@ -119,7 +119,7 @@ class SentencePairLayer(BaseLayer):
         specs = self.transform_spec(first, first_mask), self.transform_spec(second, second_mask)
         if not return_attention_scores:
             return specs
-        return *specs, self.symbolic((*first.shape[:2], second.shape[1]))
+        return *specs, self.make_symbolic_output((*first.shape[:2], second.shape[1]))
 
 
 def make_pair_mask(first_mask: Tensor | None, second_mask: Tensor | None) -> Tensor | None:

@@ -32,7 +32,7 @@ class VisualAttention(Attention):
     Call arguments:
         query: `(B, T, Dq)`, such as the decoder states before each word.
         value: `(B, h, w, C)`, a grid, or `(B, L, C)`, a flattened grid.
-        key: of the value's shape, except for the width Dk; the value when None.
+        key: same shape as the value, except for the width Dk; default: the value.
         value_mask, key_mask: `(B, h, w)` for a grid, `(B, L)` for a flattened grid.
         attention_mask: `(B, T, h, w)` for a grid, `(B, T, L)` for a flattened grid.
         The other arguments are those of `Attention`.

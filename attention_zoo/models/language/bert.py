@@ -21,7 +21,7 @@ from attention_zoo.models.presets import (
     add_presets,
     collect_arguments,
     load_preset_as,
-    model,
+    register_model,
 )
 from attention_zoo.models.transformer_options import (
     LEARNED,
@@ -36,7 +36,7 @@ from attention_zoo.typing import Tensor
 PAD = 0
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class BERT(PresetMixin, keras.Model):
     """Embeddings of tokens, positions and segments, and a stack of self-attention layers.
@@ -72,7 +72,7 @@ class BERT(PresetMixin, keras.Model):
         first token.
 
     Masking:
-        Padding (0) does not affect other positions, at any depth and wherever it is: position
+        Padding (0) may be anywhere and does not affect other positions, at any depth: position
         indices count tokens only. `hidden` is 0 at padding; `pooled` is 0 for rows without tokens.
 
     Reference:

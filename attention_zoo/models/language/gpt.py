@@ -30,7 +30,7 @@ from attention_zoo.models.presets import (
     PresetMixin,
     add_presets,
     collect_arguments,
-    model,
+    register_model,
 )
 from attention_zoo.models.transformer_options import (
     LEARNED,
@@ -46,7 +46,7 @@ DEFAULT_LAYER_OPTIONS = {"activation": "gelu_tanh", "epsilon": 1e-5}
 """Default layer options, as in the released models."""
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class GPT(PresetMixin, GenerationMixin, keras.Model):
     """Language model: a stack of causal self-attention layers that predicts the next token.
@@ -81,7 +81,7 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         Logits `(B, T, V)` of the tokens after each token.
 
     Masking:
-        Padding (0) does not affect other positions, at any depth and wherever it is: position
+        Padding (0) may be anywhere and does not affect other positions, at any depth: position
         indices count tokens only. Logits do not depend on later tokens.
 
     Reference:

@@ -10,12 +10,12 @@ from keras import layers, ops
 from attention_zoo.layers.transformer.feed_forward import CUSTOM_ACTIVATIONS, GATED_ACTIVATIONS
 from attention_zoo.layers.transformer.residual import make_final_norm
 from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
-from attention_zoo.models.presets import Config, model
+from attention_zoo.models.presets import Config, register_model
 from attention_zoo.ops import Projection
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class MaskedLM(BERTBackboneMixin, keras.Model):
     """A BERT with a head that computes vocabulary logits at every position.

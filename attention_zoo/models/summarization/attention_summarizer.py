@@ -12,13 +12,13 @@ from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import Attention
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, START, DecoderStart, mask_special_tokens
-from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.ops import Projection
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class AttentionSummarizer(CopyingMixin, keras.Model):
     """Feed-forward language model over the last C words, with an attention-based encoder.

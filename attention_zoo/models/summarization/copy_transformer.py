@@ -10,7 +10,7 @@ from keras import ops
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import MultiHeadAttention
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
-from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.models.translation.transformer import Transformer
 from attention_zoo.typing import Tensor
@@ -19,7 +19,7 @@ OWN_SETTINGS = ("vocabulary_size", "copies")
 """Arguments that are not the inner Transformer's."""
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class CopyTransformer(CopyingMixin, keras.Model):
     """Transformer with one vocabulary whose output layer generates or copies each word.

@@ -18,7 +18,7 @@ from attention_zoo.models.presets import (
     add_presets,
     check_options,
     collect_arguments,
-    model,
+    register_model,
 )
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
@@ -58,7 +58,7 @@ class StepResult(NamedTuple):
     weights: Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class PointerGenerator(CopyingMixin, keras.Model):
     """Bidirectional LSTM encoder and LSTM decoder that attends, then generates or copies.
@@ -282,10 +282,10 @@ class CoverageSwitch(keras.layers.Layer):
             super().load_own_variables(store)
 
 
-def complete_coverage_options(given: Any) -> Config:
+def complete_coverage_options(value: Any) -> Config:
     """Return the coverage options with defaults filled in; raise ValueError for invalid ones."""
     defaults = {"from_step": 0, "weight": 1.0}
-    options = {**defaults, **check_options("coverage", given, defaults)}
+    options = {**defaults, **check_options("coverage", value, defaults)}
     options["from_step"] = whole_number("coverage.from_step", options["from_step"], low=0)
     if not 0 <= number(options["weight"]) < float("inf"):
         raise ValueError(f"coverage.weight must be at least 0, got {options['weight']!r}")

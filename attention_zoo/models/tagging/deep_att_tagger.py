@@ -22,7 +22,7 @@ from attention_zoo.models.presets import (
     add_presets,
     check_options,
     collect_arguments,
-    model,
+    register_model,
 )
 from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
@@ -44,7 +44,7 @@ STACK: Config = {
 
 
 class Sublayer(layers.Layer):
-    """Base class of the sublayers, with the options of a `stack`."""
+    """Base class of the nonlinear sublayers."""
 
     def __init__(self, options: Config, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -63,7 +63,6 @@ class RecurrentSublayer(Sublayer):
         width = 2 * inputs_shape[-1]
         self.lstm = RecurrentEncoder("lstm", width, bidirectional=True, dtype=self.dtype_policy)
         self.lstm.build(inputs_shape)
-        self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
         memory, _ = self.lstm(inputs, mask=zoo_ops.unmask_empty_rows(mask), training=training)
@@ -84,7 +83,6 @@ class ConvolutionalSublayer(Sublayer):
         width = inputs_shape[-1]
         self.filters = layers.Dense(2 * width, dtype=self.dtype_policy)
         self.filters.build((None, None, 3 * width))
-        self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
         value, gate = ops.split(self.filters(zoo_ops.sliding_windows(inputs, 3)), 2, axis=-1)
@@ -96,14 +94,13 @@ class FeedForwardSublayer(Sublayer):
     """`ReLU(x W_1 + b_1) W_2 + b_2`.
 
     Reference:
-        Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers", without biases.
+        Tan et al. 2017, arXiv 1712.01586, section "Nonlinear Sub-Layers", which has no biases.
     """
 
     def build(self, inputs_shape: Any) -> None:
         units, rate = self.options["units"], self.options["inner_dropout"]
         self.network = FeedForward(units, dropout=rate, dtype=self.dtype_policy)
         self.network.build(inputs_shape)
-        self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool | None = None) -> Tensor:
         return self.network(inputs, training=training)
@@ -115,8 +112,8 @@ class DeepAttLayer(layers.Layer):
     `y = norm(x + drop(sublayer(x)))`, `z = norm(y + drop(attend(y)))`
 
     Args:
-        options: a complete `stack`.
-        dropout: dropout rate of both `drop`.
+        options: all options of `DeepAttTagger`'s `stack`.
+        dropout: dropout rate on the outputs of sublayer and attention.
     """
 
     def __init__(self, options: Config, dropout: float, **kwargs: Any) -> None:
@@ -134,7 +131,6 @@ class DeepAttLayer(layers.Layer):
         self.attention.build(inputs_shape, inputs_shape)
         for layer in (self.sublayer, self.sublayer_residual, self.attention_residual):
             layer.build(inputs_shape)
-        self.built = True
 
     def call(
         self,
@@ -143,54 +139,61 @@ class DeepAttLayer(layers.Layer):
         training: bool = False,
         return_attention_scores: bool = False,
     ) -> Any:
-        attention_weights: list[Tensor] | None = [] if return_attention_scores else None
+        collected: list[Tensor] | None = [] if return_attention_scores else None
         x = zoo_ops.zero_masked(inputs, mask)
         output = self.sublayer(x, mask=mask, training=training)
         x = zoo_ops.zero_masked(self.sublayer_residual.add_output(x, output, training), mask)
-        context = self_attend(self.attention, x, mask, training, attention_weights)
+        context = self_attend(self.attention, x, mask, training, collected)
         x = zoo_ops.zero_masked(self.attention_residual.add_output(x, context, training), mask)
-        return (x, *attention_weights) if attention_weights else x
+        return (x, collected[0]) if collected else x
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class DeepAttTagger(Tagger):
     """Tagger with many self-attention layers, each after a nonlinear sublayer; softmax or CRF.
 
-    `x_t = drop([sqrt(E) E[token_t]; characters_t; G[mark_t]] + p_t)`, and for each layer
-    `y = norm(x + drop(sublayer(x)))`, `x = norm(y + drop(attend(y)))`; `emissions = x W + b`
+    `x_t = drop(P [sqrt(E) W_token[token_t]; characters_t; W_mark[mark_t]] + p_t)`, with embedding
+    matrices W_token and W_mark, the sinusoidal position encoding p, and a projection P if the width
+    of the inputs is not D; for each layer `y = norm(x + drop(sublayer(x)))`,
+    `x = norm(y + drop(attend(y)))`; `emissions = x W + b`
 
     Args:
-        vocabulary_size: V, all tokens; 0 is padding, 1 the unknown one.
+        vocabulary_size: V, including padding (id 0) and the unknown token (id 1).
         tags: names of the K tags, in the order of their ids.
-        embedding_dim: E, width of the token and mark embeddings.
+        embedding_dim: E, width of the embeddings of tokens and of predicate indicators.
         units: D, width of all layers; inputs of another width are projected.
-        stack: options of the layers, by default the paper's: any of "num_layers", "sublayer"
-            ("feed_forward", "convolutional": a gated linear unit of width 3, or "recurrent": two
-            LSTMs, summed), "units" of the feed-forward network, "num_heads", "attention_dropout"
-            and "inner_dropout", of the feed-forward network.
-        head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme", whose forbidden
-            sequences are never decoded and, with "crf", have probability 0 in training too.
+        stack: options of the layers; the defaults are those of the paper:
+            "num_layers": number of layers.
+            "sublayer": "feed_forward", "convolutional" (a gated linear unit of width 3) or
+            "recurrent" (two LSTMs, summed).
+            "units", "inner_dropout": hidden width and dropout rate of the feed-forward network.
+            "num_heads", "attention_dropout": heads and dropout rate of the self-attention.
+        head: options of the output layer:
+            "kind": "softmax" (the default) or "crf".
+            "tag_scheme": tag sequences that it forbids are never decoded. With "crf" they also have
+            probability 0 in training.
         characters: None, or options of character features: "vocabulary_size", "kind" ("cnn", the
             default, or "lstm"), and other arguments of `layers.CharacterCNN` or
             `layers.CharacterLSTM`.
         dropout: dropout rate on the inputs and on the outputs of sublayers and attentions.
-        word_dropout: rate at which tokens become the unknown one in training.
-        marks: whether the inputs mark tokens: the predicate whose arguments are tagged.
+        word_dropout: rate at which tokens are replaced by the unknown token in training.
+        marks: whether the inputs contain a predicate indicator per token (semantic role labeling).
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, the position of each
             word's first token, counted from 1, or 0 for padding; if absent, every token is a word.
-            `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, if the model uses them.
+            `"characters" (B, P, C)`, and `"marks" (B, P)`, 1 at the predicate and else 0, if the
+            model uses them.
         training: enables all kinds of dropout.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, the input of `decode`, `marginals`
-        and the loss of `make_loss()`.
+        Potentials `(B, W + K + 2, K + 1)`: emissions, mask and transition scores in one tensor, see
+        `ops.pack`; the input of `decode`, `marginals` and the loss of `make_loss()`.
 
     Masking:
-        Padding (0) does not affect other positions, wherever it is. It is not a word, and position
-        indices count tokens only.
+        Padding may be anywhere. It does not affect other positions, is not counted by position
+        indices and is not a word.
 
     Reference:
         Tan et al. 2017, arXiv 1712.01586, sections "Self-Attention" to "Pipeline": d is D, h_f is
@@ -218,8 +221,10 @@ class DeepAttTagger(Tagger):
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         options = self.settings["stack"] = _complete_stack_options(stack, units)
         self.features = WordFeatures(self.settings, scale=embedding_dim**0.5, **common)
-        same = self.features.width == units
-        self.project: Any = layers.Identity(**common) if same else layers.Dense(units, **common)
+        has_model_width = self.features.width == units
+        self.project = (
+            layers.Identity(**common) if has_model_width else layers.Dense(units, **common)
+        )
         self.positions = SinusoidalPositions(**common)
         self.drop = Dropout(dropout, **common)
         num_layers = options["num_layers"]
@@ -251,9 +256,9 @@ class DeepAttTagger(Tagger):
         return x
 
 
-def _complete_stack_options(given: Config | None, units: int) -> Config:
+def _complete_stack_options(value: Config | None, units: int) -> Config:
     """Return the stack options with defaults filled in; raise ValueError for invalid ones."""
-    options = {**STACK, **check_options("stack", given, STACK)}
+    options = {**STACK, **check_options("stack", value, STACK)}
     SUBLAYERS.get(options["sublayer"])
     for name in ("num_layers", "units", "num_heads"):
         zoo_ops.whole_number(f"stack.{name}", options[name])
@@ -266,6 +271,7 @@ def _complete_stack_options(given: Config | None, units: int) -> Config:
 
 
 def _make_paper_sizes(sublayer: str) -> Config:
+    # Complete, so that the presets keep the paper's sizes if the defaults of `STACK` change.
     stack = {"num_layers": 10, "sublayer": sublayer, "units": 800, "num_heads": 8}
     return Config(embedding_dim=100, units=200, stack=stack, dropout=0.2, marks=True)
 

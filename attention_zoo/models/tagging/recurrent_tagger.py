@@ -11,13 +11,13 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import MultiHeadAttention, RecurrentEncoder
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import Residual
-from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class RecurrentTagger(Tagger):
     """Bidirectional LSTMs over words and their characters, with a softmax or CRF output.
@@ -40,18 +40,18 @@ class RecurrentTagger(Tagger):
             `layers.CharacterLSTM`.
         dropout: dropout rate on embeddings, after every LSTM and in the attention.
         word_dropout: fraction of the tokens that the unknown token replaces in training.
-        marks: whether the inputs contain "marks" of tokens, such as the predicate in semantic role
-            labeling.
+        marks: whether the inputs contain a predicate indicator per token (semantic role labeling).
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding. `"starts" (B, W)`, the position of each
             word's first token, counted from 1, or 0 for padding; if absent, every token is a word.
-            `"characters" (B, P, C)` and `"marks" (B, P)`, 0 or 1, if the model uses them.
+            `"characters" (B, P, C)`, and `"marks" (B, P)`, 1 at the predicate and else 0, if the
+            model uses them.
         training: enables both kinds of dropout.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)` in the format of `layers.CRF`, the input of `decode`,
-        `marginals` and the loss of `make_loss()`.
+        Potentials `(B, W + K + 2, K + 1)`: emissions, mask and transition scores in one tensor, see
+        `ops.pack`; the input of `decode`, `marginals` and the loss of `make_loss()`.
 
     Masking:
         Padding (0) may be anywhere, does not affect other positions and is not a word.

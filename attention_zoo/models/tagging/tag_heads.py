@@ -67,10 +67,10 @@ class SoftmaxHead(layers.Layer):
         super().__init__(**kwargs)
         size = len(tags)
         self.emit = layers.Dense(size, dtype=self.dtype_policy)
-        self.energies = [np.zeros(shape, "float32") for shape in ((size, size), (size,), (size,))]
+        self.scores = [np.zeros(shape, "float32") for shape in ((size, size), (size,), (size,))]
         if tag_scheme is not None:
             allowed = zoo_ops.tag_constraints(tag_scheme, tags)
-            self.energies = [np.where(x, 0.0, FORBIDDEN).astype("float32") for x in allowed]
+            self.scores = [np.where(x, 0.0, FORBIDDEN).astype("float32") for x in allowed]
 
     def build(self, inputs_shape: Any) -> None:
         self.emit.build(inputs_shape)
@@ -78,16 +78,16 @@ class SoftmaxHead(layers.Layer):
 
     def call(self, inputs: Tensor, mask: Tensor) -> Tensor:
         emissions = ops.cast(self.emit(inputs), "float32")
-        transitions, starts, ends = self.energies
+        transitions, starts, ends = self.scores
         return zoo_ops.pack(zoo_ops.make_chain(emissions, transitions, starts, ends, mask))
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         return TagCrossEntropy(label_smoothing)
 
 
-def complete_head_options(given: Config | None) -> Config:
+def complete_head_options(value: Config | None) -> Config:
     """Return kind and tag scheme with defaults filled in; raise ValueError for other options."""
     defaults = {"kind": "softmax", "tag_scheme": None}
-    options = {**defaults, **check_options("head", given, defaults)}
+    options = {**defaults, **check_options("head", value, defaults)}
     HEADS.get(options["kind"])
     return options

@@ -31,14 +31,15 @@ class Tagger(PresetMixin, keras.Model):
     `self.build_head(width)` last; `self.features` embeds its tokens.
 
     Call arguments:
-        inputs: integers. `"tokens" (B, P)`, 0 is padding, wherever it is. `"starts" (B, W)`, the
+        inputs: integers. `"tokens" (B, P)`, 0 is padding, anywhere. `"starts" (B, W)`, the
             position of each word's first token, counted from 1, or 0 for padding; if absent, every
             token is a word. `"characters" (B, P, C)` of each token, and `"marks" (B, P)`, 1 at the
             predicate and else 0, if the model uses them.
         training: enables dropout.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, float32, without a mask.
+        Potentials `(B, W + K + 2, K + 1)`: emissions, mask and transition scores in one float32
+        tensor, see `ops.pack`; without a Keras mask.
 
     Masking:
         Padding does not affect other positions; it is not a word.
@@ -195,7 +196,7 @@ class Tagger(PresetMixin, keras.Model):
         """Return the loss on potentials; its labels are `(B, W)`, -1 for unknown tags or padding.
 
         Args:
-            label_smoothing: of a softmax; above 0 it is a ValueError with a CRF.
+            label_smoothing: label smoothing of a softmax head; must be 0 with a CRF.
         """
         return self.head.make_loss(label_smoothing)
 

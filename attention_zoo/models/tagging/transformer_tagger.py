@@ -9,12 +9,12 @@ import keras
 
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
-from attention_zoo.models.presets import Config, collect_arguments, model
+from attention_zoo.models.presets import Config, collect_arguments, register_model
 from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class TransformerTagger(BERTBackboneMixin, Tagger):
     """A BERT that tags every word by its first token, with a softmax or CRF output.
@@ -27,21 +27,22 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         head: any of "kind" ("softmax", the default, or "crf") and "tag_scheme", whose forbidden
             sequences are never decoded and, with "crf", have probability 0 in training too.
         dropout: dropout rate on h; the BERT has its own.
-        marks: whether the inputs mark tokens, such as a predicate; the BERT takes marks as
-            segments.
+        marks: whether the inputs contain a predicate indicator per token (semantic role labeling),
+            which the BERT takes as segment ids.
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding, P at most the BERT's `max_length`.
             `"starts" (B, W)`, the position of each word's first token, counted from 1, or 0
-            for padding; if absent, every token is a word. `"marks" (B, P)`, 0 or 1, with `marks`.
+            for padding; if absent, every token is a word. `"marks" (B, P)`, 1 at the
+            predicate and else 0, with `marks`.
         training: enables dropout.
 
     Returns:
-        Potentials `(B, W + K + 2, K + 1)` as of `layers.CRF`, the input of `decode`, `marginals`
-        and the loss of `make_loss()`.
+        Potentials `(B, W + K + 2, K + 1)`: emissions, mask and transition scores in one tensor, see
+        `ops.pack`; the input of `decode`, `marginals` and the loss of `make_loss()`.
 
     Masking:
-        Padding (0) does not affect other positions, wherever it is; it is not a word.
+        Padding (0) may be anywhere, does not affect other positions and is not a word.
 
     Reference:
         Devlin et al. 2018, arXiv 1810.04805, section 5.3 and figure 4d: a word is represented by

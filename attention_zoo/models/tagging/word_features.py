@@ -25,8 +25,8 @@ class WordFeatures(layers.Layer):
     `x_t = drop([E[token_t]; characters_t; G[mark_t]])`
 
     Args:
-        settings: of the tagger: "vocabulary_size", "embedding_dim" (of E and of G), "characters",
-            "marks" and "word_dropout".
+        settings: settings of the tagger: "vocabulary_size", "embedding_dim" (width of E and of G),
+            "characters", "marks" and "word_dropout".
         dropout: dropout rate on x, and on the character embeddings.
         scale: factor of the token embeddings.
 
@@ -81,13 +81,13 @@ class WordFeatures(layers.Layer):
         return self.drop(ops.concatenate(features, axis=-1), training=training)
 
 
-def complete_character_options(given: Config | None) -> Config | None:
+def complete_character_options(value: Config | None) -> Config | None:
     """Return kind and arguments with defaults filled in; raise ValueError for unknown ones."""
-    if given is None:
+    if value is None:
         return None
-    if "vocabulary_size" not in check_options("characters", given):
+    if "vocabulary_size" not in check_options("characters", value):
         raise ValueError("characters needs a vocabulary_size, the number of character ids")
-    zoo_ops.whole_number("characters' vocabulary_size", given["vocabulary_size"])
+    zoo_ops.whole_number("characters' vocabulary_size", value["vocabulary_size"])
     reserved = ("dropout", "seed")
-    options, defaults = check_kind_options("characters", given, "cnn", CHARACTERS.get, reserved)
+    options, defaults = check_kind_options("characters", value, "cnn", CHARACTERS.get, reserved)
     return {**defaults, **options}

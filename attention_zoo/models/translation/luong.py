@@ -9,11 +9,11 @@ from keras import layers, ops
 
 from attention_zoo.layers import Attention, AttentionCell, RecurrentDecoder, RecurrentEncoder
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
-from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class LuongTranslator(EncoderDecoder):
     """Stacked LSTMs with global attention after each step, fed back as input of the next step.
@@ -25,8 +25,8 @@ class LuongTranslator(EncoderDecoder):
         source_vocabulary_size: source tokens, including the 4 special ones.
         target_vocabulary_size: V, target tokens, including the 4 special ones.
         embedding_dim: width of both embeddings.
-        units: of every layer and of a_t.
-        num_layers: of encoder and decoder.
+        units: width of every layer and of a_t.
+        num_layers: number of layers of the encoder and of the decoder.
         score: "dot", "general" or "concat" (or any other score by name).
         input_feeding: feed a_{t-1} to the first layer.
         reverse_source: encode the source backwards; weights stay in its order.

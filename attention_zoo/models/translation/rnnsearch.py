@@ -15,11 +15,11 @@ from attention_zoo.layers import (
     RecurrentEncoder,
 )
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
-from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.typing import Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class RNNSearch(EncoderDecoder):
     """Bidirectional GRU encoder, GRU decoder that attends before each step, maxout readout.

@@ -10,14 +10,14 @@ from keras import layers, ops
 from attention_zoo.layers import Maxout, RecurrentDecoder, RecurrentEncoder
 from attention_zoo.layers.recurrent.recurrent_encoder import RECURRENT
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, repeat_over_steps
-from attention_zoo.models.presets import Config, add_presets, collect_arguments, model
+from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.typing import Tensor
 
 CELLS = {"lstm": layers.LSTMCell, "gru": layers.GRUCell, "simple_rnn": layers.SimpleRNNCell}
 CONTEXTS = ("initial_state", "every_step")
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class Seq2Seq(EncoderDecoder):
     """Recurrent encoder and decoder, connected by the encoder's final state only.

@@ -29,7 +29,7 @@ from attention_zoo.models.presets import (
     PresetMixin,
     add_presets,
     collect_arguments,
-    model,
+    register_model,
 )
 from attention_zoo.models.transformer_options import check_layer_settings, make_self_attention
 from attention_zoo.ops import Projection
@@ -42,14 +42,14 @@ SINUSOIDAL = "sinusoidal"
 class TransformerOutput(NamedTuple):
     """Decoder output.
 
-    hidden: `(B, T, D)`. weights: of the last layer's cross-attention, `(B, H, T, S)`, or None.
+    hidden: `(B, T, D)`. weights: weights of the last cross-attention, `(B, H, T, S)`, or None.
     """
 
     hidden: Tensor
     weights: Tensor | None
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class Transformer(PresetMixin, GenerationMixin, keras.Model):
     """An encoder and a decoder of self-attention and feed-forward layers.

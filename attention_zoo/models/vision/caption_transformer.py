@@ -14,7 +14,7 @@ from attention_zoo.models.presets import (
     add_presets,
     check_options,
     collect_arguments,
-    model,
+    register_model,
 )
 from attention_zoo.models.translation.transformer import Transformer
 from attention_zoo.models.vision.captioner import Captioner
@@ -29,7 +29,7 @@ from attention_zoo.typing import Tensor
 TRANSFORMER_SETTINGS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "dropout")
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class CaptionTransformer(PresetMixin, Captioner, keras.Model):
     """Image encoder, followed by a Transformer from its feature grid to words.

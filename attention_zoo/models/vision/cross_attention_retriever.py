@@ -18,7 +18,7 @@ from attention_zoo.models.presets import (
     check_arguments,
     check_options,
     collect_arguments,
-    model,
+    register_model,
 )
 from attention_zoo.models.vision.image_encoders import (
     check_image,
@@ -44,7 +44,7 @@ class EncodedTexts(NamedTuple):
     mask: Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class CrossAttentionRetriever(PresetMixin, keras.Model):
     """Similarity of every image and every text, by cross-attention of words and regions.

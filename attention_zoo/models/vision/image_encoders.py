@@ -186,13 +186,13 @@ class KerasApplication(layers.Layer):
             ) from None
 
 
-def complete_encoder_options(given: Config | None) -> Config:
+def complete_encoder_options(value: Config | None) -> Config:
     """Return the options of an image encoder, `{"kind": "cnn"}` for None.
 
     Raises:
         ValueError: an unknown kind, an unknown option, or a missing one.
     """
-    return check_kind_options("encoder", given, "cnn", _get_constructor)[0]
+    return check_kind_options("encoder", value, "cnn", _get_constructor)[0]
 
 
 def drop_initial_weights(options: Config) -> Config:

@@ -18,7 +18,7 @@ from attention_zoo.models.presets import (
     PresetMixin,
     add_presets,
     collect_arguments,
-    model,
+    register_model,
 )
 from attention_zoo.ops.random import uniform
 from attention_zoo.typing import Tensor
@@ -50,7 +50,7 @@ class _Glimpses(NamedTuple):
     patches: Tensor
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class RecurrentAttentionModel(PresetMixin, keras.Model):
     """Image classifier that takes a sequence of glimpses and learns their locations.
@@ -74,7 +74,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         glimpse_units: width of the two layers that encode patches and location.
         units: D, width of the glimpse and of the state.
         location_std: std, of the locations in training; 1 is half an image.
-        seed: of the sampling, an integer or None.
+        seed: random seed of the sampling, an integer or None.
 
     Call arguments:
         images: `(B, height, width, channels)`, uint8, or floats from 0 to 255.
@@ -82,7 +82,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
 
     Returns:
         Logits `(B, K)`. In training `{"logits": (B, K), "log_probabilities": (B, G), "baselines":
-        (B, G)}`: log-probabilities of the sampled locations and predicted rewards, for the loss.
+        (B, G)}`: log probabilities of the sampled locations and predicted rewards, for the loss.
 
     Masking:
         None: images have no padding.

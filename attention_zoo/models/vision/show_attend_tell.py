@@ -25,7 +25,7 @@ from attention_zoo.models.presets import (
     add_presets,
     check_kind_options,
     collect_arguments,
-    model,
+    register_model,
 )
 from attention_zoo.models.vision.captioner import Captioner
 from attention_zoo.models.vision.image_encoders import (
@@ -71,7 +71,7 @@ class CaptionAttention(layers.Layer):
         Args:
             weights: `(B, T, L)`. mask: `(B, T)`, False at padding.
             state: attention state after the last step.
-            reward: function that returns the log-probability of each caption, `(B,)`.
+            reward: function that returns the log probability of each caption, `(B,)`.
         """
         return 0.0
 
@@ -101,7 +101,7 @@ class SoftCaptionAttention(CaptionAttention):
 class HardCaptionAttention(CaptionAttention):
     """Hard attention to one position, sampled in training and trained by REINFORCE.
 
-    The reward is the log-probability of the caption. The moving-average baseline b is a mean per
+    The reward is the log probability of the caption. The moving-average baseline b is a mean per
     word: the reward of a caption of n words is compared with n b, so that long captions are not
     penalized.
 
@@ -149,7 +149,7 @@ class PooledBaseline(CaptionAttention):
         return ops.mean(grid, axis=(1, 2), keepdims=True)
 
 
-@model
+@register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class ShowAttendTell(Captioner, EncoderDecoder):
     """Image encoder, and an LSTM decoder that attends to the feature grid before each word.
@@ -298,9 +298,9 @@ def _labels(target: Tensor) -> Tensor:
     return ops.where(after != PAD, after, END)
 
 
-def complete_attention_options(given: Config | None) -> Config:
+def complete_attention_options(value: Config | None) -> Config:
     """Return the attention options with defaults filled in; raise ValueError for unknown ones."""
-    options, defaults = check_kind_options("attention", given, "soft", CAPTION_ATTENTIONS.get)
+    options, defaults = check_kind_options("attention", value, "soft", CAPTION_ATTENTIONS.get)
     return {**defaults, **options}
 
 

@@ -337,7 +337,10 @@ def test_mean_pooling_ignores_positions() -> None:
     ({"attention": {"doubly_stochastic": -1}}, "^doubly_stochastic must be at least 0, got -1"),
     ({"encoder": {"kind": "VGG-16"}}, "^encoder.kind 'VGG-16' is unknown; did you mean 'VGG16'"),
     ({"encoder": {"filter": [3]}}, "^encoder.kind='cnn' has no option 'filter'; did you mean"),
-    ({"attention": "soft"}, "^attention must be a dict of options, as {name: value}, got 'soft'"),
+    (
+        {"attention": "soft"},
+        "^attention must be a dict of options, such as {name: value}, got 'soft'",
+    ),
     ({"encoder": ["cnn"]}, r"^encoder must be a dict of options, .*, got \['cnn'\]"),
     ({"units": "a"}, "^units must be an integer of at least 1, got 'a'"),
     ({"dropout": "a"}, r"^dropout must be in \[0, 1\), got 'a'"),
