@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.allow_unknown:
         _refuse_unknown(task, lines, locations)
     options: dict[str, Any] = {}
-    if task.optional_attention:
+    if task.has_attention_option:
         options["attention"] = bool(arguments.attention or arguments.html)
     options |= {option: task.build_index(images) for option in searched}
     results: list[Any] = []

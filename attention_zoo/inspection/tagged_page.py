@@ -88,7 +88,7 @@ def _make_article(number: int, answer: Any) -> str:
 
 
 def _make_heading(answer: Any) -> str:
-    return f"log-probability {answer.score:.3f}"
+    return f"log probability {answer.score:.3f}"
 
 
 def _make_sentence(answer: Any) -> str:

@@ -90,8 +90,8 @@ class ImageTextTask(ImageTask):
         kept = self._encode_captions(examples)
         if not kept:
             raise ValueError(
-                f"{examples.origin}: no caption fits into {self.max_target_length} tokens; raise"
-                " data.max_target_length"
+                f"{examples.origin}: every caption has more tokens than the limit"
+                f" max_target_length={self.max_target_length}. Raise data.max_target_length."
             )
         rows, texts = zip(*kept, strict=True)
         numbers = [row + 1 for row in rows]

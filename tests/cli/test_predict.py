@@ -70,7 +70,7 @@ def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
     ("content", "words", "message"),
     [
         (b"", "", "in.txt: is empty; give one text a line"),
-        (b"on\n\non\n", "", "in.txt:2: is empty; there is nothing to translate"),
+        (b"on\n\non\n", "", "in.txt:2: the text is empty"),
         (b"on\non \xff\n", "", "in.txt:2: byte 4 of the line is not UTF-8"),
         (b"on\n" + b"on " * 300, "", "in.txt:2: 300 tokens, the limit is 256"),
         (b"on on on", "data.max_source_length=2", "in.txt:1: 3 tokens, the limit is 2"),

@@ -245,7 +245,7 @@ def test_task_without_export_raises(tmp_path: Path) -> None:
     ids=lambda task: task.name,
 )
 def test_rules_of_tasks_without_search_raise(task: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"rules need a search, but {task.name} has no search"):
+    with pytest.raises(ValueError, match=f"^task {task.name} has no search, but got 1 rules"):
         export(task, tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
     assert not list(tmp_path.iterdir())
 

@@ -126,8 +126,8 @@ def test_alternatives_are_listed(tmp_path: Path) -> None:
     assert [mark.text for mark in html.all("mark")] == ["IdaPER", "IdaLOC"]
     assert "details" in html.all("mark")[1].within
     assert [h2.text for h2 in html.all("h2")] == [
-        "1 · log-probability -1.500",
-        "log-probability -2.250",
+        "1 · log probability -1.500",
+        "log probability -2.250",
     ]
 
 

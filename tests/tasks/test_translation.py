@@ -48,14 +48,21 @@ def test_predictions_begin_with_the_prefixes() -> None:
 
 
 def test_invalid_prefixes_raise() -> None:
-    for wrong in (["one"], "four", [None] * 4):
-        with pytest.raises(ValueError, match="prefixes must have one text for each of the 4 texts"):
+    invalid: dict[str, Any] = {
+        "^prefixes must have one text for each of the 4 texts, got 1$": ["one"],
+        r"^prefixes must be a list of texts, got a str\. Write": "four",
+        r"^each prefix must be a str, got None\. Write '' for none": [None] * 4,
+    }
+    for message, wrong in invalid.items():
+        with pytest.raises(ValueError, match=message):
             translator().predict(SOURCES, prefixes=wrong)
     texts = [" ".join(["cat"] * 12), "a cat"]  # not searched together
     for at, prefixes in enumerate((["ein Hund sah", ""], ["", "ein Hund sah"])):
         with pytest.raises(ValueError, match=f"^prefix of source {at} has a token at position 2"):
             translator().predict(texts, prefixes=prefixes, max_length=2)
-    with pytest.raises(ValueError, match="prefix of source 1 has 3 tokens, but its translation"):
+    with pytest.raises(
+        ValueError, match=r"^the prefix of source 1 has 3 tokens, but the length limit"
+    ):
         translator().predict(texts, prefixes=["der", "ein Hund sah"], max_length_ratio=1)
 
 
@@ -117,8 +124,8 @@ def test_unknown_characters() -> None:
 
 
 @refuses(
-    (["a cat", "", "a dog"], {}, r"^source 1: is empty"),
-    (["a cat", " \t"], {}, r"^source 1: is empty"),
+    (["a cat", "", "a dog"], {}, r"^source 1: the text is empty"),
+    (["a cat", " \t"], {}, r"^source 1: the text is empty"),
     ([" ".join(["cat"] * 21)], {}, r"^source 0: 21 tokens, the limit is 20; shorten"),
     ("a cat", {}, r"write predict\(\[text\]\)"),
     (["a cat"], {"beam_with": 3}, r"option 'beam_with'; did you mean 'beam_width'"),

@@ -11,7 +11,7 @@ from attention_zoo.data.tokenizers.vocabulary import PAD, START
 from attention_zoo.decoding import Rule
 from attention_zoo.export.checks import refuse_long
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import SearchModule, takes_strings
+from attention_zoo.export.modules import SearchModule, string_signature
 
 
 class LanguageModelModule(SearchModule):
@@ -24,7 +24,7 @@ class LanguageModelModule(SearchModule):
         super().__init__(task, rules, GraphTokenizer(task.tokenizer))
         self._longest, self._max_positions = task.longest - 1, task.max_positions
 
-    @takes_strings("text")
+    @string_signature("text")
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Continue prompts `(B,)`.
 

@@ -15,7 +15,7 @@ from attention_zoo.data import LineBatches, TextLines
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
-from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
+from attention_zoo.tasks.base import TASKS, Locations, check_rules, add_locations
 from attention_zoo.tasks.building import build_task
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
 from attention_zoo.tasks.result import Result
@@ -36,9 +36,9 @@ class Continuation(Result):
 
     Args:
         text: the continuation; `prompt + text` is the whole text.
-        score: the score of the hypothesis: log-probability with length penalty.
+        score: the score of the hypothesis: log probability with length penalty.
         tokens: readable labels of the continuation's tokens (T), without the end token.
-        token_scores: log-probability of each token (T), and of the end token if there is one.
+        token_scores: log probability of each token (T), and of the end token if there is one.
         prompt: the prompt as decoded by the tokenizer.
         source_tokens: readable labels of the prompt's tokens.
         unknown, truncated, alternatives: see `Result`.
@@ -74,7 +74,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
     }
 
     model_class = models.GPT
-    output = "continuation"
+    output_noun = "continuation"
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextLines) -> Any:
@@ -131,7 +131,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
     ) -> list[list[int]]:
         """Return ids with the start token; ValueError if a continuation may not fit the model."""
         prompts = [[START, *ids] for ids in self.encode_sources(texts, locations)]
-        for location, ids in locate(prompts, locations):
+        for location, ids in add_locations(prompts, locations):
             limit = options.limit(len(ids))
             if len(ids) + limit - 1 > self.max_positions:
                 raise ValueError(

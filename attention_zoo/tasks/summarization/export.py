@@ -11,7 +11,7 @@ import tensorflow as tf
 from attention_zoo.decoding import Rule
 from attention_zoo.export.checks import refuse_empty, refuse_long
 from attention_zoo.export.graph_copies import GraphCopies
-from attention_zoo.export.modules import SearchModule, pad_ragged, takes_strings
+from attention_zoo.export.modules import SearchModule, pad_ragged, string_signature
 from attention_zoo.tasks.summarization.result import COPIED
 
 
@@ -29,7 +29,7 @@ class SummarizationModule(SearchModule):
         self._trace = task.model.trace
         self._longest, self._truncates = task.max_source_length, task.truncate_source
 
-    @takes_strings("text")
+    @string_signature("text")
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Summarize articles `(B,)`.
 

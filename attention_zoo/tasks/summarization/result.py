@@ -19,9 +19,9 @@ class Summary(Result):
 
     Args:
         text: the summary, including copied words.
-        score: the score of the hypothesis: log-probability with length and coverage penalty.
+        score: the score of the hypothesis: log probability with length and coverage penalty.
         tokens: readable labels of the summary's tokens (T), without the end token.
-        token_scores: log-probability of each token (T), and of the end token if there is one.
+        token_scores: log probability of each token (T), and of the end token if there is one.
         source_tokens: readable labels of the source's tokens after truncation (S);
             out-of-vocabulary words are shown as in the text.
         attention: attention weights (T, S) of the step that generates each token.

@@ -14,7 +14,7 @@ from attention_zoo.data import TextPairs, Tokenizer, encode_for_copying
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
+from attention_zoo.tasks.base import TASKS, Locations, check_rules, add_locations
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.scoring import score_summaries
@@ -63,10 +63,10 @@ class Summarization(TextPairTask):
     """
 
     name: ClassVar[str] = "summarization"
-    output: ClassVar[str] = "summary"
-    max_generated: ClassVar[str | None] = "max_target_length"
+    output_noun: ClassVar[str] = "summary"
+    max_length_attribute: ClassVar[str | None] = "max_target_length"
     metric_names: ClassVar[tuple[str, ...]] = ("rouge1", "rouge2", "rougeL", "exact_match")
-    switches: ClassVar[tuple[str, ...]] = ("truncate_source",)
+    boolean_options: ClassVar[tuple[str, ...]] = ("truncate_source",)
     tokenizer_kind: ClassVar[str] = "word"
     card_metrics: ClassVar[Mapping[str, str]] = {
         "search": "search",
@@ -172,9 +172,9 @@ class Summarization(TextPairTask):
             ValueError: if a text is empty, or too long without `truncate_source`.
         """
         lengths = [len(ids) for ids in self.tokenizer.encode(texts)]
-        for location, length in locate(lengths, locations):
+        for location, length in add_locations(lengths, locations):
             if not length:
-                raise ValueError(f"{location}: is empty; there is nothing to summarize in it")
+                raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
             if length > self.max_source_length and not self.truncate_source:
                 hint = ", or truncate it (data.truncate_source=true, task.truncate_source = True)"
                 raise self._limit_error(location, f"{length} tokens", "max_source_length", hint)

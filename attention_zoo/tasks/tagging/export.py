@@ -10,7 +10,7 @@ from attention_zoo.export.checks import refuse_empty, refuse_long
 from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.export.graph_words import GraphWords
-from attention_zoo.export.modules import TaskModule, pad_ragged, takes_strings
+from attention_zoo.export.modules import TaskModule, pad_ragged, string_signature
 from attention_zoo.tasks.tagging.result import TaggerInference
 
 
@@ -42,7 +42,7 @@ class TaggingModule(TaskModule):
         self._inference = TaggerInference(task.model)
         self._limits = task.max_length, task.max_positions
 
-    @takes_strings("text")
+    @string_signature("text")
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Tag sentences `(B,)`; see `format_outputs` for the outputs."""
         words, starts, ends = self.words.split(text)

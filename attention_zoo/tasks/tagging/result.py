@@ -41,7 +41,7 @@ class TaggingResult(Result):
 
     Args:
         text: printable line: the sentence with `[span](label)`, or `word/tag`s without a scheme.
-        score: joint log-probability of the tags.
+        score: joint log probability of the tags.
         words: the words of the sentence.
         tags: one tag for each word.
         offsets: start and end of each word in the sentence, in characters from 0, end exclusive.
@@ -90,7 +90,7 @@ class TaggerInference(keras.Model):
         return {name: ops.convert_to_numpy(part) for name, part in self(given).items()}
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return `tags (B, N, W)`, their log-probabilities `scores (B, N)`, and other outputs."""
+        """Return `tags (B, N, W)`, their log probabilities `scores (B, N)`, and other outputs."""
         potentials = self.tagger(inputs, training=False)
         tags, scores = self.tagger.decode(potentials, self.count)
         predicted = {"tags": tags, "scores": scores - log_partition(unpack(potentials))[:, None]}

@@ -22,7 +22,7 @@ from attention_zoo.data import (
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS, Locations, locate, read_task_file, refuse_rules
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, read_task_file, refuse_rules
 from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import MAX_CHARACTERS, build_tagger, takes_characters
@@ -72,11 +72,11 @@ class Tagging(SingleTextTask):
 
     name: ClassVar[str] = "tagging"
     corpora: ClassVar[Registry] = TAGGED_SENTENCES
-    examples: ClassVar[str] = "sentences"
+    example_noun: ClassVar[str] = "sentences"
     unit: ClassVar[str] = "words"
     model_class = models.Tagger
     tokenizer_kind: ClassVar[str] = "whitespace"
-    optional_attention: ClassVar[bool] = True
+    has_attention_option: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
     card_metrics: ClassVar[Mapping[str, str]] = {
         "sentences": "sentences",
@@ -245,7 +245,7 @@ class Tagging(SingleTextTask):
         self, texts: Sequence[Any], locations: Locations = None, marks: Marked = None
     ) -> list[Source]:
         """Split and encode texts; raise ValueError for a text that cannot be tagged."""
-        split = [split_source(text, location) for location, text in locate(texts, locations)]
+        split = [split_source(text, location) for location, text in add_locations(texts, locations)]
         words = [[word.text for word in of_text] for _, of_text in split]
         encoded = self._encoder.encode(words, mark_words(words, marks, self._takes_marks))
         self._refuse_long(encoded, locations)
@@ -254,7 +254,7 @@ class Tagging(SingleTextTask):
 
     def _refuse_long(self, encoded: Sequence[EncodedWords], locations: Locations) -> None:
         """Raise ValueError for a sentence that is too long for the limit or the model."""
-        for location, one in locate(encoded, locations):
+        for location, one in add_locations(encoded, locations):
             if len(one.starts) > self.max_length:
                 raise self._limit_error(location, f"{len(one.starts)} words", "max_length")
             if not self._fits(one):
@@ -283,7 +283,7 @@ class Tagging(SingleTextTask):
         for rows, _ in group_by_width([one.tokens for one in sentences], options.batch_size):
             size = round_batch_size(len(rows), options.batch_size)
             filled = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
-            inputs, _ = batches.batch(np.array(filled))
+            inputs, _ = batches.make_batch(np.array(filled))
             outputs = inference.run(inputs, compiled or len(sentences) > FEW)
             for at, row in enumerate(rows):
                 yield row, {name: part[at] for name, part in outputs.items()}
