@@ -14,14 +14,14 @@ from attention_zoo import models
 from attention_zoo.data import read_image, train_tokenizer
 from attention_zoo.tasks import Caption, Captioning, SearchOptions
 from tests.refusals import refuses
-from tests.tasks.captioners import KNOWN, SIDE, captioned, encoded, picture, untrained
+from tests.tasks.captioners import KNOWN, SIDE, captioned, encoded, make_untrained_task, picture
 
 IMAGES = [picture(seed) for seed in range(5)]
 
 
 @functools.cache
 def captioner(attention: str = "soft") -> Captioning:
-    return untrained(attention=attention, search=SearchOptions(beam_width=2, n_best=2))
+    return make_untrained_task(attention=attention, search=SearchOptions(beam_width=2, n_best=2))
 
 
 def assert_same(one: Caption, other: Caption) -> None:

@@ -17,7 +17,7 @@ from attention_zoo.data import TextPairs, generate_reports, train_tokenizer
 from attention_zoo.decoding import AllowedTokens
 from attention_zoo.tasks import SearchOptions, Summarization, load
 from tests.refusals import refuses
-from tests.tasks.summarizers import untrained
+from tests.tasks.summarizers import make_untrained_task
 
 DOCS = Path(__file__).parents[2] / "docs" / "summarization.md"
 KNOWN = ["a fire in the mill has hurt (all) people .", "the police, of the (town) say no fire"]
@@ -33,7 +33,7 @@ TEXTS = [
 def summarizer(copies: int = 4) -> Summarization:
     limits = {"max_source_length": 50, "max_target_length": 9}
     search = SearchOptions(beam_width=2, n_best=2)
-    return untrained(KNOWN, model={"copies": copies}, search=search, **limits)
+    return make_untrained_task(KNOWN, model={"copies": copies}, search=search, **limits)
 
 
 def pairs(sources: list[str] = TEXTS, targets: list[str] | None = None) -> TextPairs:

@@ -12,7 +12,7 @@ from attention_zoo.data import TextPairs
 from attention_zoo.decoding import AllowedTokens
 from attention_zoo.tasks import SearchOptions, Translation
 from tests.refusals import refuses
-from tests.tasks.translators import untrained
+from tests.tasks.translators import make_untrained_task
 
 SOURCES = ["a cat", "a dog saw the cat", "the dog", "a cat saw a dog and the dog saw a cat today ."]
 TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah einen Hund ."]
@@ -20,7 +20,7 @@ TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah e
 
 @functools.cache
 def translator(preset: str = "rnnsearch_small") -> Translation:
-    return untrained(preset, SOURCES, TARGETS, max_source_length=20, max_target_length=20)
+    return make_untrained_task(preset, SOURCES, TARGETS, max_source_length=20, max_target_length=20)
 
 
 def pairs(sources: list[str] = SOURCES, targets: list[str] = TARGETS) -> TextPairs:
@@ -74,7 +74,7 @@ def test_rules_that_differ_by_source_raise() -> None:
 
 @pytest.mark.full
 def test_search_is_compiled_for_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = untrained("rnnsearch_small", SOURCES, TARGETS)
+    task = make_untrained_task("rnnsearch_small", SOURCES, TARGETS)
     shapes = []
     search = task.model.compiled_search
 

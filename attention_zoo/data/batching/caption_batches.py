@@ -50,7 +50,7 @@ class LabelledBatches(Batches):
         **options: Any,
     ) -> None:
         if not len(images):
-            raise ValueError("no examples to make batches of; the corpus is empty")
+            raise ValueError("cannot make batches: there are no examples")
         if len(images) != len(labels):
             raise ValueError(f"{len(images)} images but {len(labels)} labels")
         if (class_ids := check_integers("labels", labels)).min() < 0:

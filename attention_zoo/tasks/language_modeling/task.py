@@ -15,7 +15,7 @@ from attention_zoo.data import LineBatches, TextLines
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
-from attention_zoo.tasks.base import TASKS, Locations, check_rules, add_locations
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, check_rules
 from attention_zoo.tasks.building import build_task
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
 from attention_zoo.tasks.result import Result

@@ -14,7 +14,7 @@ from attention_zoo.data import TextPairs, Tokenizer, encode_for_copying
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.tasks.base import TASKS, Locations, check_rules, add_locations
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, check_rules
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.scoring import score_summaries

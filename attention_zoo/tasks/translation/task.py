@@ -13,7 +13,7 @@ from attention_zoo.data import TextPairs, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import END, PAD
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
-from attention_zoo.tasks.base import TASKS, Locations, check_rules, add_locations
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, check_rules
 from attention_zoo.tasks.building import TokenizerOptions, build_model, train_recipe_tokenizer
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.result import Result
