@@ -104,9 +104,9 @@ class ImageTextTask(ImageTask):
     def _encode_captions(self, examples: CaptionedImages) -> list[tuple[int, Tokens]]:
         """Return image row and token ids of each caption within the limit."""
         owner, texts = flatten_captions(examples)
-        most = self.max_target_length - self.num_end_tokens
+        limit = self.max_target_length - self.num_end_tokens
         encoded = zip(owner, self.tokenizer.encode(texts), strict=True)
-        return [(row, ids) for row, ids in encoded if 0 < len(ids) <= most]
+        return [(row, ids) for row, ids in encoded if 0 < len(ids) <= limit]
 
 
 def flatten_captions(examples: CaptionedImages) -> tuple[list[int], list[str]]:

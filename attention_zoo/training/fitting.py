@@ -179,10 +179,9 @@ def prepare(
         freeze(task.model, recipe.training.frozen)
         check_monitor(recipe.training.monitor, task)
         steps = compile_steps(recipe.training, task, optimizer, strategy)
-    train, some = (
-        task.make_batches(split, recipe.training.batch_size, recipe.seed)
-        for split in (examples, validation)
-    )
+    batch_size, seed = recipe.training.batch_size, recipe.seed
+    train = task.make_batches(examples, batch_size, seed)
+    validation_batches = task.make_batches(validation, batch_size, seed)
     fitting = task.filter_by_length(validation)
     if checkpoint is not None:
         read_variables(checkpoint / VARIABLES, steps.variables)
@@ -194,7 +193,7 @@ def prepare(
         "training": (len(examples) - train.num_examples, examples.skipped),
         "validation": (len(validation) - len(fitting), validation.skipped),
     }
-    return Job(recipe, folder, state, task, steps, train, fitting, some, dropped)
+    return Job(recipe, folder, state, task, steps, train, fitting, validation_batches, dropped)
 
 
 def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
@@ -279,10 +278,10 @@ def make_metric_callbacks(job: Job) -> list[Callback]:
     options, validation = job.recipe.training, job.validation
     if options.monitor == "loss":
         return []
-    some = validation.take(range(min(options.monitor_size, len(validation))))
+    monitored = validation.take(range(min(options.monitor_size, len(validation))))
 
     def measure(epoch: int, logs: dict[str, Any]) -> None:
-        metrics = job.task.evaluate(some)
+        metrics = job.task.evaluate(monitored)
         logs |= {f"val_{name}": float(metrics[name]) for name in job.task.metric_names}
 
     return [LambdaCallback(on_epoch_end=measure)]

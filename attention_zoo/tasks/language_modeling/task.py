@@ -117,8 +117,9 @@ class LanguageModeling(GenerationTask, SingleTextTask):
 
         def continue_batch(rows: list[int], source: np.ndarray) -> Iterator[Continuation]:
             result = self.model.compiled_search(source, options, rules=rules)
-            for at, row in enumerate(rows):
-                yield self._rank(self._make_results(prompts[row][1:], result, at), f"source {row}")
+            for index, row in enumerate(rows):
+                results = self._make_results(prompts[row][1:], result, index)
+                yield self._rank(results, f"source {row}")
 
         return predict_by_width(prompts, options.batch_size, continue_batch)
 
@@ -173,21 +174,22 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         """
         options = self.search.override(**search_overrides)
         lines = self.encode_sources(examples.texts, examples.locations())
-        nats = right = 0.0
+        total_loss = correct = 0.0
         for rows, width in group_by_width([[START, *ids] for ids in lines], options.batch_size):
             width = min(width, self.max_positions)
             tokens = pad_batch([[START, *lines[row]] for row in rows], len(rows), width)
             labels = pad_batch([[*lines[row], END] for row in rows], len(rows), width)
-            part = self._score_tokens(tokens, labels)
-            nats, right = nats + part[0], right + part[1]
+            batch_loss, batch_correct = self._score_tokens(tokens, labels)
+            total_loss += batch_loss
+            correct += batch_correct
         count = sum(len(ids) + 1 for ids in lines)
         characters = sum(len(text) + 1 for text in examples.texts)
         return {
             "lines": len(lines),
             "tokens": count,
-            "accuracy": 100 * right / count,
-            "perplexity": math.exp(nats / count),
-            "bits_per_character": nats / math.log(2) / characters,
+            "accuracy": 100 * correct / count,
+            "perplexity": math.exp(total_loss / count),
+            "bits_per_character": total_loss / math.log(2) / characters,
             "unknown": sum(ids.count(UNKNOWN) for ids in lines),
         }
 
@@ -197,19 +199,19 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         As in a search, the padding and start tokens have probability 0.
         """
         mask = labels != PAD
-        of = self.model({"tokens": tokens}, training=False, project=False)
-        hidden, targets = ops.convert_to_numpy(of.hidden)[mask], labels[mask]
-        nats = right = 0.0
+        projection = self.model({"tokens": tokens}, training=False, project=False)
+        hidden, targets = ops.convert_to_numpy(projection.hidden)[mask], labels[mask]
+        total_loss = correct = 0.0
         for begin in range(0, len(targets), AT_ONCE):  # to limit the memory of logits
-            some, wanted = (part[begin : begin + AT_ONCE] for part in (hidden, targets))
-            logits = of._replace(hidden=ops.convert_to_tensor(some)).logits()
+            chunk = slice(begin, begin + AT_ONCE)
+            logits = projection._replace(hidden=ops.convert_to_tensor(hidden[chunk])).logits()
             logits = mask_special_tokens(ops.cast(logits, "float32"))
-            chosen = ops.take_along_axis(logits, ops.convert_to_tensor(wanted)[:, None], axis=-1)
+            chosen = ops.take_along_axis(logits, ops.convert_to_tensor(targets[chunk])[:, None], -1)
             losses = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[:, 0])
             likeliest = ops.convert_to_numpy(ops.argmax(logits, axis=-1))
-            nats += float(losses.sum(dtype="float64"))
-            right += float((likeliest == wanted).sum())
-        return nats, right
+            total_loss += float(losses.sum(dtype="float64"))
+            correct += float((likeliest == targets[chunk]).sum())
+        return total_loss, correct
 
     # Export.
 

@@ -162,12 +162,12 @@ class MaskedLanguageModeling(SingleTextTask):
             raise ValueError(f"top must be from 1 to {len(self.candidate_tokens)}, got {top}")
         rows = self._encode_masked(texts)
         results: dict[int, FillMaskResult] = {}
-        for some, width in group_by_width(rows, BATCH):
+        for group, width in group_by_width(rows, BATCH):
             width = min(width, self.max_positions)
-            tokens = pad_batch([rows[row] for row in some], len(some), width)
+            tokens = pad_batch([rows[row] for row in group], len(group), width)
             masks = tokens == self.mask
             log_probs = np.split(self._log_probs(tokens, masks), masks.sum(1).cumsum()[:-1])
-            for row, of_masks in zip(some, log_probs, strict=True):
+            for row, of_masks in zip(group, log_probs, strict=True):
                 results[row] = rank_results(self._make_results(rows[row], of_masks, top))
         return [results[row] for row in range(len(rows))]
 
@@ -259,19 +259,19 @@ class MaskedLanguageModeling(SingleTextTask):
             if not ids:
                 raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
         batches = MaskedBatches(lines, self._masking_ids, BATCH, seed=0, bucket_width=1)
-        nats, right, count = 0.0, 0, 0
+        total_loss, correct, count = 0.0, 0, 0
         for rows, _ in group_by_width(lines, BATCH):
             inputs, labels = batches.make_batch(np.array(rows))
             mask = labels != PAD
             log_probs, targets = self._log_probs(inputs["tokens"], mask), labels[mask]
-            nats -= float(log_probs[np.arange(len(targets)), targets].sum(dtype="float64"))
-            right += int((log_probs.argmax(-1) == targets).sum())
+            total_loss -= float(log_probs[np.arange(len(targets)), targets].sum(dtype="float64"))
+            correct += int((log_probs.argmax(-1) == targets).sum())
             count += len(targets)
         return {
             "lines": len(lines),
             "masked": count,
-            "masked_accuracy": 100 * right / count,
-            "perplexity": math.exp(nats / count),
+            "masked_accuracy": 100 * correct / count,
+            "perplexity": math.exp(total_loss / count),
         }
 
 

@@ -146,11 +146,11 @@ class Retrieval(ImageTextTask):
         for rows, encoded in self._encode_groups(ids, options.batch_size):
             scores = self._similarities(index.regions, encoded)
             best = np.argsort(-scores, axis=0, kind="stable")[:count]
-            attention = [self._attention_weights(index.regions[one], encoded) for one in best]
-            for at, row in enumerate(rows):
+            attention = [self._attention_weights(index.regions[n], encoded) for n in best]
+            for i, row in enumerate(rows):
                 retrieved = (
-                    self._make_result(texts[row], ids[row], index, n, scores[n, at], weights[at])
-                    for n, weights in zip(best[:, at], attention, strict=True)
+                    self._make_result(texts[row], ids[row], index, n, scores[n, i], weights[i])
+                    for n, weights in zip(best[:, i], attention, strict=True)
                 )
                 results[row] = rank_results(retrieved)
         return [results[row] for row in range(len(texts))]

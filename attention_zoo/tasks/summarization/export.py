@@ -79,5 +79,5 @@ def _origins(
     """Return `tasks.summarization.result.origins` of ids `(B, n, L)`, int32."""
     matches = ids[..., None] == source[:, None, None]
     masked_weights = tf.where(matches, attention, -1.0)
-    taken = (copied >= COPIED) & tf.reduce_any(matches, axis=-1)
-    return tf.where(taken, tf.argmax(masked_weights, axis=-1, output_type="int32"), -1)
+    is_copied = (copied >= COPIED) & tf.reduce_any(matches, axis=-1)
+    return tf.where(is_copied, tf.argmax(masked_weights, axis=-1, output_type="int32"), -1)

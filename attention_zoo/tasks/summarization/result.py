@@ -52,6 +52,7 @@ def origins(
         copied: copy probability of each token (T).
     """
     weights = np.where(np.equal.outer(list(ids), list(source)), attention, -1.0)
-    found = weights.argmax(axis=1) if len(ids) else np.zeros(0, int)
-    taken = (np.asarray(copied, "float64") >= COPIED) & (weights.max(axis=1, initial=-1.0) >= 0)
-    return tuple(int(place) for place in np.where(taken, found, -1))
+    positions = weights.argmax(axis=1) if len(ids) else np.zeros(0, int)
+    in_source = weights.max(axis=1, initial=-1.0) >= 0
+    is_copied = (np.asarray(copied, "float64") >= COPIED) & in_source
+    return tuple(int(position) for position in np.where(is_copied, positions, -1))

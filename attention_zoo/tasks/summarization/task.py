@@ -151,10 +151,10 @@ class Summarization(TextPairTask):
             trace = self.model.compiled_trace(sources, tokens.reshape(-1, shape[2]))
             result = result._replace(attention=np.reshape(trace.attention, (*shape, -1)))
             copied = np.reshape(trace.copied, shape)
-            for at, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 results = (
-                    self._make_result(articles[row], hypothesis, copied[at, n], options)
-                    for n, hypothesis in enumerate(read_hypotheses(result, at))
+                    self._make_result(articles[row], hypothesis, copied[index, n], options)
+                    for n, hypothesis in enumerate(read_hypotheses(result, index))
                 )
                 yield self._rank(results, f"source {row}")
 

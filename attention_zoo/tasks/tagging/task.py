@@ -114,8 +114,10 @@ class Tagging(SingleTextTask):
         sizes = [(self.tokenizer, self.model.vocabulary_size, "tokens")]
         if self.characters is not None:
             sizes.append((self.characters, options["vocabulary_size"], "characters"))
-            for one, kind in ((self.tokenizer, "whitespace"), (self.characters, "character")):
-                given = one.kind if isinstance(one, Tokenizer) else type(one).__name__
+            required = (self.tokenizer, "whitespace"), (self.characters, "character")
+            for tokenizer, kind in required:
+                is_tokenizer = isinstance(tokenizer, Tokenizer)
+                given = tokenizer.kind if is_tokenizer else type(tokenizer).__name__
                 if given != kind:
                     raise ValueError(
                         "a model that takes characters needs tokenizers of the kinds whitespace"
@@ -282,19 +284,19 @@ class Tagging(SingleTextTask):
         batches = TaggedBatches(sentences, labels, options.batch_size, 0, bucket_width=width)
         for rows, _ in group_by_width([one.tokens for one in sentences], options.batch_size):
             size = round_batch_size(len(rows), options.batch_size)
-            filled = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
-            inputs, _ = batches.make_batch(np.array(filled))
+            padded = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
+            inputs, _ = batches.make_batch(np.array(padded))
             outputs = inference.run(inputs, compiled or len(sentences) > FEW)
-            for at, row in enumerate(rows):
-                yield row, {name: part[at] for name, part in outputs.items()}
+            for index, row in enumerate(rows):
+                yield row, {name: output[index] for name, output in outputs.items()}
 
     def _inference(self, **wanted: Any) -> TaggerInference:
         """Return a `TaggerInference` with these options, cached to keep its compiled function."""
         key = tuple(sorted(wanted.items()))
-        known = self._inferences.get(key)
-        if known is None or known.tagger is not self.model:
-            known = self._inferences[key] = TaggerInference(self.model, **wanted)
-        return known
+        inference = self._inferences.get(key)
+        if inference is None or inference.tagger is not self.model:
+            inference = self._inferences[key] = TaggerInference(self.model, **wanted)
+        return inference
 
     def evaluate(self, examples: TaggedSentences, **search_overrides: Any) -> dict[str, Any]:
         """Compute tag accuracy on `examples` and, with a scheme, F1 of spans.

@@ -92,7 +92,7 @@ class WordEncoder:
         labels = tuple(self.tokenizer.tokens(encoded.tokens))
         spellings = encoded.characters or [[UNKNOWN]] * len(labels)
         unknown = find_unknown(encoded.tokens, self.tokenizer.unknown)
-        unknown = tuple(at for at in unknown if UNKNOWN in spellings[at])
+        unknown = tuple(n for n in unknown if UNKNOWN in spellings[n])
         return Source(text, words, encoded, labels, unknown)
 
 
