@@ -26,7 +26,7 @@ TEXTS = ["a cat", "a dog saw the cat", "", "the dog", "a cat saw a dog and the d
 
 
 @functools.cache
-def writer(kind: str = "word", **options: Any) -> LanguageModeling:
+def make_task(kind: str = "word", **options: Any) -> LanguageModeling:
     """Untrained: what it writes is nonsense, and the same every time."""
     tokenizer = train_tokenizer(kind, [text for text in TEXTS if text], 60)
     sizes = {"embedding_dim": 8, "units": 8, "num_layers": 2, "max_length": 32}
@@ -44,7 +44,7 @@ def shown(answer: Continuation) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
 def test_prompt_and_text_read_as_one(kind: str) -> None:
-    task = writer(kind)
+    task = make_task(kind)
     answers = task.predict(TEXTS[:4], max_length=4, beam_width=3, n_best=3)
     assert [answer.prompt for answer in answers] == TEXTS[:4]
     for answer in answers:
@@ -66,16 +66,16 @@ def test_prompt_and_text_read_as_one(kind: str) -> None:
 def test_samples_are_those_of_the_seed() -> None:
     options = {"method": "sampling", "beam_width": 2, "n_best": 2, "max_length": 7}
     first, again, other = (
-        [shown(a) for a in writer().predict(TEXTS, seed=seed, **options)] for seed in (1, 1, 2)
+        [shown(a) for a in make_task().predict(TEXTS, seed=seed, **options)] for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
 
 
 def test_unknown_words_of_a_prompt_are_told() -> None:
-    (answer,) = writer().predict(["a bird saw the worm"], max_length=2)
+    (answer,) = make_task().predict(["a bird saw the worm"], max_length=2)
     assert answer.unknown == (1, 4)
-    assert writer().find_unknown_characters("a ☃ cat") == ["☃"]
+    assert make_task().find_unknown_characters("a ☃ cat") == ["☃"]
 
 
 @refuses(
@@ -89,11 +89,11 @@ def test_unknown_words_of_a_prompt_are_told() -> None:
     (["a cat"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
 )
 def test_bad_input(texts: Any, options: Any) -> None:
-    writer().predict(texts, **options)
+    make_task().predict(texts, **options)
 
 
 def test_figures_are_those_of_the_logits() -> None:
-    task = writer()
+    task = make_task()
     texts = [text for text in TEXTS if text] + ["a bird"]
     report = task.evaluate(lines(texts), batch_size=2)
     nats = right = count = 0.0
@@ -114,7 +114,7 @@ def test_figures_are_those_of_the_logits() -> None:
 
 
 def test_the_loss_is_the_log_of_the_perplexity() -> None:
-    task, examples = writer(), lines([text for text in TEXTS if text])
+    task, examples = make_task(), lines([text for text in TEXTS if text])
     batches, loss = task.make_batches(examples, 2, seed=1), task.make_loss()
     total = count = 0.0
     for inputs, labels in batches.dataset_in_order():
@@ -125,7 +125,7 @@ def test_the_loss_is_the_log_of_the_perplexity() -> None:
 
 
 def test_lines_that_are_too_long() -> None:
-    task, long = writer(), " ".join(["cat"] * 20)
+    task, long = make_task(), " ".join(["cat"] * 20)
     assert len(task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1)) == 2
     assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).get_example_numbers(0) == [
         1,
@@ -150,7 +150,7 @@ def test_a_released_model_begins_where_it_is_told_to() -> None:
 
 def test_a_translator_does_not_write_on() -> None:
     with pytest.raises(ValueError, match=r"model must be a models\.GPT, got Dense"):
-        LanguageModeling(keras.layers.Dense(3), writer().tokenizer)
+        LanguageModeling(keras.layers.Dense(3), make_task().tokenizer)
 
 
 PAGE = """\
@@ -191,7 +191,7 @@ def test_no_line_is_answered_where_a_later_one_has_no_room(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predict, "CHUNK", 1)
-    writer().save(tmp_path / "task")
+    make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a\nthe\na cat saw a dog\n")
     words = ["predict", tmp_path / "task", tmp_path / "in.txt", "search.max_length=28"]
     message = "in.txt:3: 6 tokens, and its continuation may have 28, but the model has 32 posit"
@@ -201,7 +201,7 @@ def test_no_line_is_answered_where_a_later_one_has_no_room(
 def test_a_line_feed_in_an_answer_is_printed_as_one_line(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer().save(tmp_path / "task")
+    make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a\nthe\n")
 
     def two_lines(task: Any, texts: list[str]) -> list[Continuation]:
