@@ -23,7 +23,7 @@ import tensorflow as tf
 from side_by_side import write_section
 
 import attention_zoo as az
-from attention_zoo.training.step import APPLIED, Steps
+from attention_zoo.training.step import APPLIED, CompiledSteps
 
 COPIES = 100
 UNKNOWN, START, FIRST_WORD = 1, 2, 4
@@ -54,7 +54,7 @@ MODELS: dict[str, Callable[..., keras.Model]] = {
 
 
 def articles(copies: int, options: argparse.Namespace) -> Iterator[Any]:
-    """Return an iterator that repeats one batch, in the format of `Steps.train`."""
+    """Return an iterator that repeats one batch, in the format of `CompiledSteps.train`."""
     rng, size = np.random.default_rng(1), options.vocabulary
     source = rng.integers(FIRST_WORD, size, (options.batch, options.source))
     rare = rng.random(source.shape) < 0.1
@@ -79,7 +79,7 @@ def trainer(name: str, copies: int, jit: bool, options: argparse.Namespace) -> C
     optimizer = keras.optimizers.Adam(1e-3)
     model.compile(optimizer=optimizer, loss=model.make_loss(), auto_scale_loss=False)
     optimizer.build(model.trainable_variables)
-    steps = Steps(model, tf.distribute.get_strategy(), clip_norm=2.0, jit=jit)
+    steps = CompiledSteps(model, tf.distribute.get_strategy(), clip_norm=2.0, jit=jit)
     return lambda: steps.train(batches)
 
 

@@ -3,9 +3,10 @@
     python benchmarks/publish.py runs/NAME --sentence "an input for the card" [--weights]
     python benchmarks/publish.py runs/NAME [--picture NAME] [--weights]
 
-The first form is for text models, the second for image models. Cards of image models show an image
-of the test split if it is generated, and no image of a data set. All numbers of a card come from
-results.json. The script also rewrites the table in models/README.md.
+The first form is for text models, the second for image models. A card of an image model shows an
+image of the test split if the split is generated. Images of real data sets are not shown, because
+of their licences. All numbers of a card come from results.json. The script also rewrites the table
+in models/README.md.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from attention_zoo.data.tokenizers.vocabulary import START
 
 ZOO = Path(__file__).parent.parent / "models"
 ATTENTION, HEADS = "attention.png", "heads.png"
-NOTES = {
-    True: "The repository does not contain the weights. Train them with the recipe above.",
-    False: "The repository does not contain the weights: the data's licence does not permit it.",
-}
+WEIGHTS_LEFT_OUT = (
+    "The repository does not contain the weights. Run the recipe above to train the model."
+)
+WEIGHTS_NOT_PERMITTED = (
+    "The repository does not contain the weights: the data's licence does not permit it."
+)
 TWO_DECIMALS = {
     "perplexity",
     "bits_per_character",
@@ -43,14 +46,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--sentence", help="input of the prediction on the card")
-    parser.add_argument("--picture", help="name of a generated image; default: the first")
-    parser.add_argument("--weights", action="store_true", help="include the weights")
-    parser.add_argument("--open", action="store_true", help="the licence allows the weights")
+    parser.add_argument("--picture", help="name of a generated image; default: the first image")
+    parser.add_argument(
+        "--weights", action="store_true", help="include the weights; does not check the licence"
+    )
+    parser.add_argument(
+        "--open",
+        action="store_true",
+        help="without --weights: the licence of the data allows publishing the weights",
+    )
     options = parser.parse_args()
     results = json.loads((options.run / "results.json").read_text("utf-8"))
     task = az.load(options.run)
-    if takes_images(task) == bool(options.sentence):
-        parser.error("--sentence is required for text models and not allowed for image models")
+    if options.sentence and takes_images(task):
+        parser.error("--sentence does not apply to an image model; remove it")
+    if not options.sentence and not takes_images(task):
+        parser.error("--sentence is required for a text model")
     entry = ZOO / results["task"] / options.run.name
     entry.mkdir(parents=True, exist_ok=True)
     shutil.copy(options.run / "results.json", entry)
@@ -62,15 +73,19 @@ def main() -> None:
     else:
         example = show_image(task, recipe.data, options.picture, entry)
     lines = [*make_card(entry.name, results), *example]
-    load = f'`attention_zoo.load("models/{results["task"]}/{entry.name}")` loads it.'
-    free = options.open or recipe.data.generated
-    lines += [load if options.weights else NOTES[free], ""]
+    if options.weights:
+        note = f'`attention_zoo.load("models/{results["task"]}/{entry.name}")` loads it.'
+    elif options.open or recipe.data.generated:
+        note = WEIGHTS_LEFT_OUT
+    else:
+        note = WEIGHTS_NOT_PERMITTED
+    lines += [note, ""]
     (entry / "README.md").write_text("\n".join(lines), "utf-8")
     (ZOO / "README.md").write_text(make_readme(), "utf-8")
 
 
 def takes_images(task: Any) -> bool:
-    """Return whether a task's inputs are images, or images to search."""
+    """Return whether an input of the task is images or an image index."""
     return any(one.kind != "text" for one in task.inputs)
 
 
@@ -86,7 +101,10 @@ def show_sentence(task: Any, sentence: str, entry: Path) -> list[str]:
 
 
 def show_image(task: Any, data: Any, name: str | None, entry: Path) -> list[str]:
-    """Return the card's lines about a generated image; plot its attention. Empty for data sets."""
+    """Return the card's lines about a generated image; plot its attention.
+
+    Return no lines for a real data set.
+    """
     path = entry / ATTENTION
     path.unlink(missing_ok=True)
     images = generate_images(task, data)
@@ -106,7 +124,11 @@ def show_image(task: Any, data: Any, name: str | None, entry: Path) -> list[str]
 
 
 def generate_images(task: Any, data: Any) -> Any:
-    """Return the generated test split, generated digits for a classifier of real ones, or None."""
+    """Return images that a card may show, or None.
+
+    They are the test split if it is generated, and generated digits if the model classifies real
+    digits.
+    """
     if data.generated:
         return data.read("test")
     if "digits" not in task.corpora:
@@ -117,7 +139,10 @@ def generate_images(task: Any, data: Any) -> Any:
 
 
 def plot(task: Any, sentence: str, result: Any, entry: Path) -> bool:
-    """Plot the attention of a result; return whether it is one figure and not one per head."""
+    """Plot the attention of a result; return whether ATTENTION was written.
+
+    It is not written for a model without attention or with one figure per head (HEADS).
+    """
     if isinstance(task.model, az.models.Transformer):
         plot_heads(task, sentence, result, entry / HEADS)
     if result.attention is None:
@@ -151,7 +176,7 @@ def make_card(name: str, results: dict[str, Any]) -> list[str]:
         f"Preset `{results['preset']}`, {results['parameters']:,} parameters, "
         f"{results['step']:,} steps of [{recipe}](../../../{recipe}), seed {results['seed']}, "
         f"{format_duration(results['training_seconds'])} of training on {results['machine']}.",
-        *describe_start(results),
+        *describe_weights(results),
         "",
         *make_heading(results["task"], "split"),
         *(make_row([describe_split(each)], results["task"], each) for each in evaluations),
@@ -166,14 +191,14 @@ def make_card(name: str, results: dict[str, Any]) -> list[str]:
     return lines
 
 
-def describe_start(results: dict[str, Any]) -> list[str]:
-    """Return the lines on initial weights and on the metric that selected the checkpoint."""
+def describe_weights(results: dict[str, Any]) -> list[str]:
+    """Return lines about the weights: fine-tuning, image encoder, selection of the checkpoint."""
     lines = []
     if results.get("init"):
         lines.append(f"Fine-tuned from `{results['init']}`.")
     encoder = results.get("model", {}).get("encoder") or {}
     if weights := encoder.get("weights"):
-        lines.append(f"Its image encoder has the initial weights of `{weights}`.")
+        lines.append(f"Its image encoder was initialized with the weights of `{weights}`.")
     if monitor := results.get("monitor"):
         lines.append(f"The weights are those of the checkpoint with the best validation {monitor}.")
     return lines
@@ -184,9 +209,9 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
-def make_heading(task: str, *first: str) -> list[str]:
+def make_heading(task: str, *first_columns: str) -> list[str]:
     """Return the two header lines of a task's table."""
-    names = [*first, *az.tasks.TASKS.get(task).card_metrics.values()]
+    names = [*first_columns, *az.tasks.TASKS.get(task).card_metrics.values()]
     return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
 
 
@@ -198,6 +223,7 @@ def make_row(first: list[str], task: str, evaluation: dict[str, Any]) -> str:
 
 def describe_split(evaluation: dict[str, Any]) -> str:
     """Return the split, with the options of a generated one."""
+    # "dates en-fr test (seed 1, noise 0.1)" -> "noise 0.1"
     options = re.search(r"\(seed \d+, (.+)\)$", evaluation["data"])
     return evaluation["split"] + (f", {options[1]}" if options else "")
 
@@ -208,10 +234,12 @@ def format_cell(metric: str, evaluation: dict[str, Any]) -> str:
         return describe_search(evaluation)
     if " / " in metric:
         return " / ".join(format_cell(part, evaluation) for part in metric.split(" / "))
-    x = evaluation["metrics"].get(metric, "-")
-    if isinstance(x, str):
-        return x
-    return f"{x:,}" if isinstance(x, int) else f"{x:.{2 if metric in TWO_DECIMALS else 1}f}"
+    value = evaluation["metrics"].get(metric, "-")
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.{2 if metric in TWO_DECIMALS else 1}f}"
 
 
 def describe_search(evaluation: dict[str, Any]) -> str:

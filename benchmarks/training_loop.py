@@ -155,7 +155,7 @@ def bare(steps: int, folder: Path) -> dict[str, float]:
         optimizer.apply(tape.gradient(value, variables), variables)
         return value
 
-    arrays = [batches.batch(batches.rows(number)) for number in range(steps + WARM_UP)]
+    arrays = [batches.make_batch(batches.get_rows(number)) for number in range(steps + WARM_UP)]
     began = 0.0
     for number, batch in enumerate(tf.nest.map_structure(tf.constant, arrays)):
         began = time.perf_counter() if number == WARM_UP else began

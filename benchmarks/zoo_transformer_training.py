@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.models import Transformer
-from attention_zoo.training.step import Steps
+from attention_zoo.training.step import CompiledSteps
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 import common
@@ -36,10 +36,10 @@ def main() -> None:
         )
         model.compile(keras.optimizers.Adam(1e-3), SequenceCrossEntropy())
         model.optimizer.build(model.trainable_variables)
-        steps = Steps(model, tf.distribute.get_strategy(), jit=jit)
+        steps = CompiledSteps(model, tf.distribute.get_strategy(), jit=jit)
 
         # The default binds this iteration's steps.
-        def train(source: np.ndarray, target: np.ndarray, steps: Steps = steps) -> None:
+        def train(source: np.ndarray, target: np.ndarray, steps: CompiledSteps = steps) -> None:
             inputs = {"source": source, "target": target[:, :-1]}
             batch = (inputs, target[:, 1:], True)  # True: the shard is not empty
             steps.train(iter(tf.data.Dataset.from_tensors(batch)))

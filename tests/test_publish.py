@@ -48,7 +48,7 @@ def classifier() -> Glimpses:
 
 @functools.cache
 def retriever() -> Retrieval:
-    task = retrievers.untrained()
+    task = retrievers.make_untrained_task()
     return Retrieval(task.model, task.tokenizer, image_size=captioners.SIDE)
 
 
@@ -176,7 +176,7 @@ def test_published_entry(name: str, zoo: Any) -> None:
     assert (entry / "attention.png").read_bytes().startswith(b"\x89PNG")
     assert " -> " in card
     assert f"## {name.capitalize()}" in (entry.parents[1] / "README.md").read_text("utf-8")
-    assert "Train them with the recipe" in card
+    assert "Run the recipe above" in card
     assert not (entry / "task.json").exists()
 
 
@@ -231,18 +231,22 @@ def test_generated_digits_replace_handwritten_ones(zoo: Any) -> None:
     card, entry = zoo("glimpses", "--open", data=WRITTEN)
     assert f'Image 1 of {DIGITS.origin}: "{DIGITS.classes[DIGITS.labels[0]]}" -> ' in card
     assert (entry / "attention.png").exists()
-    assert "Train them with the recipe" in card
+    assert "Run the recipe above" in card
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("translation", ()), ("glimpses", ("--sentence", "at 5:04 PM."))]
+    ("name", "words", "message"),
+    [
+        ("translation", (), "--sentence is required for a text model"),
+        ("glimpses", ("--sentence", "at 5:04 PM."), "--sentence does not apply to an image model"),
+    ],
 )
 def test_missing_example_option_raises(
-    name: str, words: tuple[str, ...], zoo: Any, capsys: pytest.CaptureFixture[str]
+    name: str, words: tuple[str, ...], message: str, zoo: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         zoo(name, *words)
-    assert "--sentence is required for text models" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_card_of_a_run_from_scratch_has_no_initial_weights(zoo: Any) -> None:
@@ -256,7 +260,7 @@ def test_card_names_the_initial_weights(zoo: Any) -> None:
     card, _ = zoo("captioning", begin_options=begin_options)
     for line in (
         "Fine-tuned from `runs/soft`",
-        "initial weights of `runs/found`",
+        "initialized with the weights of `runs/found`",
         "validation bleu4",
     ):
         assert line in card

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.allow_unknown:
         _refuse_unknown(task, lines, locations)
     options: dict[str, Any] = {}
-    if task.optional_attention:
+    if task.has_attention_option:
         options["attention"] = bool(arguments.attention or arguments.html)
     options |= {option: task.build_index(images) for option in searched}
     results: list[Any] = []
@@ -158,9 +158,9 @@ def _refuse_unknown(task: Any, lines: Sequence[str], locations: Sequence[str]) -
 
 def _print(answer: Any, number: int, n_best: bool) -> None:
     """Print each prediction on one line; a line feed inside it is printed as `\\n`."""
-    for one in (answer, *answer.alternatives) if n_best else (answer,):
-        front = f"{number}\t{one.score:.4f}\t" if n_best else ""
-        print(front + one.text.replace("\r", "\\r").replace("\n", "\\n"), flush=True)
+    for result in (answer, *answer.alternatives) if n_best else (answer,):
+        prefix = f"{number}\t{result.score:.4f}\t" if n_best else ""
+        print(prefix + result.text.replace("\r", "\\r").replace("\n", "\\n"), flush=True)
 
 
 def _warn_of_unknown(answer: Any, location: str) -> None:

@@ -140,39 +140,40 @@ class GraphTokenizer(tf.Module):
         sizes = tf.strings.length(words, "UTF8_CHAR")
         count = tf.size(words)
 
-        def is_running(at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_any(whole & (at < sizes))
+        def is_running(begins: tf.Tensor, ids: tf.Tensor, matched: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_any(matched & (begins < sizes))
 
-        def match(at: tf.Tensor, found: tf.Tensor, whole: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            running = tf.where(whole & (at < sizes))[:, 0]
-            ids, taken = self._longest_match(*(tf.gather(x, running) for x in (words, at, sizes)))
-            where = running[:, None]
-            at = tf.tensor_scatter_nd_add(at, where, taken)
-            whole = tf.tensor_scatter_nd_update(whole, where, ids >= 0)
-            column = tf.tensor_scatter_nd_update(tf.fill([count], -1), where, ids)
-            return at, tf.concat([found, column[:, None]], axis=1), whole
+        def match(begins: tf.Tensor, ids: tf.Tensor, matched: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            running = tf.where(matched & (begins < sizes))[:, 0]
+            arguments = (tf.gather(x, running) for x in (words, begins, sizes))
+            next_ids, lengths = self._longest_match(*arguments)
+            index = running[:, None]
+            begins = tf.tensor_scatter_nd_add(begins, index, lengths)
+            matched = tf.tensor_scatter_nd_update(matched, index, next_ids >= 0)
+            column = tf.tensor_scatter_nd_update(tf.fill([count], -1), index, next_ids)
+            return begins, tf.concat([ids, column[:, None]], axis=1), matched
 
-        start = tf.zeros([count], "int32"), tf.zeros([count, 0], "int32"), sizes > 0
+        initial = tf.zeros([count], "int32"), tf.zeros([count, 0], "int32"), sizes > 0
         shapes = tf.TensorShape([None]), tf.TensorShape([None, None]), tf.TensorShape([None])
-        _, found, whole = tf.while_loop(is_running, match, start, shapes)
-        found = tf.where(whole[:, None], found, -1)
-        unknown = tf.where(whole, -1, UNKNOWN)[:, None]
-        found = tf.concat([unknown, found], axis=1)
-        return tf.ragged.boolean_mask(found, found >= 0)
+        _, ids, matched = tf.while_loop(is_running, match, initial, shapes)
+        ids = tf.where(matched[:, None], ids, -1)
+        unknown = tf.where(matched, -1, UNKNOWN)[:, None]
+        ids = tf.concat([unknown, ids], axis=1)
+        return tf.ragged.boolean_mask(ids, ids >= 0)
 
     def _longest_match(
-        self, words: tf.Tensor, at: tf.Tensor, sizes: tf.Tensor
+        self, words: tf.Tensor, begins: tf.Tensor, sizes: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return id and length of the longest token at a position of each word, or -1 and 0."""
         lengths = tf.range(self._longest, 0, -1)
-        each = tf.repeat(words, self._longest), tf.repeat(at, self._longest)
-        parts = tf.strings.substr(*each, tf.tile(lengths, tf.shape(words)), "UTF8_CHAR")
+        repeated = tf.repeat(words, self._longest), tf.repeat(begins, self._longest)
+        parts = tf.strings.substr(*repeated, tf.tile(lengths, tf.shape(words)), "UTF8_CHAR")
         ids = tf.reshape(self._ids.lookup(parts), [-1, self._longest])
-        fits = (ids != UNKNOWN) & (lengths <= (sizes - at)[:, None])
+        fits = (ids != UNKNOWN) & (lengths <= (sizes - begins)[:, None])
         best = tf.argmax(fits, axis=1, output_type="int32")
-        found = tf.gather(ids, best, batch_dims=1)
+        best_ids = tf.gather(ids, best, batch_dims=1)
         is_match = tf.reduce_any(fits, axis=1)
-        return tf.where(is_match, found, -1), tf.where(is_match, tf.gather(lengths, best), 0)
+        return tf.where(is_match, best_ids, -1), tf.where(is_match, tf.gather(lengths, best), 0)
 
     # Ids to text.
 

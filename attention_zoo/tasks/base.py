@@ -30,7 +30,7 @@ class TaskRegistry(Registry):
 
     _loaded = False
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str) -> Any:  # Any: task classes differ in their constructors
         return super().get(name)
 
     def __contains__(self, name: object) -> bool:
@@ -41,7 +41,7 @@ class TaskRegistry(Registry):
         return super().names()
 
     def _load_entry_points(self) -> None:
-        """Import the modules of all entry points, which register their tasks, once."""
+        """Import all entry points once; their modules register tasks."""
         if self._loaded:
             return
         errors = []
@@ -52,8 +52,8 @@ class TaskRegistry(Registry):
                 errors.append(f"{point.name} = {point.value}: {error}")
         if errors:
             raise ValueError(
-                f"entry points of group {ENTRY_POINTS} fail: {'; '.join(errors)}. Fix or uninstall"
-                " their packages"
+                f"failed to import entry points of group {ENTRY_POINTS}: {'; '.join(errors)}. Fix"
+                " or uninstall these packages."
             )
         self._loaded = True
 
@@ -85,7 +85,7 @@ class Task(ABC):
     The training loop, the command line, export and report pages call only the methods below. A
     subclass is registered in `TASKS` under its `name`, and implements `from_recipe`,
     `make_batches`, `predict` and `evaluate`. Its constructor takes the model and, as keyword
-    arguments, the tokenizers, `search`, the limits and the switches.
+    arguments, the tokenizers, `search`, the limits and the boolean options.
 
     Attributes:
         name: the name in recipes and in `task.json`.
@@ -94,12 +94,14 @@ class Task(ABC):
         inputs: the inputs of `predict`.
         limits: names of the limits on examples, such as `max_length`. The corpora have options of
             the same names.
-        switches: names of boolean options of the corpora that are also attributes of the task.
-        examples: plural noun for examples in messages.
+        boolean_options: names of boolean options that the task shares with its corpora, such as
+            `truncate_source`.
+        example_noun: plural noun for examples in messages.
         tokenizer_names: attributes that hold tokenizers, and the folders that they are saved to.
         tokenizer_kind: the tokenizer kind if a recipe names none.
-        optional_attention: True if `predict` takes `attention`, whether to return the weights.
-        uses_beam_search: False if `search.n_best` does not depend on `search.beam_width`.
+        has_attention_option: whether `predict` takes the argument `attention`.
+        uses_beam_search: whether `search.n_best` may not exceed `search.beam_width`; False for
+            tasks without beam search, where setting `n_best` alone is enough.
         card_metrics: the metrics on a model card, and their column headings.
         model: the model.
         search: default search options of `predict`.
@@ -110,11 +112,11 @@ class Task(ABC):
     corpora: ClassVar[Registry]
     inputs: ClassVar[tuple[Input, ...]] = (Input("texts"),)
     limits: ClassVar[tuple[str, ...]] = ()
-    switches: ClassVar[tuple[str, ...]] = ()
-    examples: ClassVar[str] = "examples"
+    boolean_options: ClassVar[tuple[str, ...]] = ()
+    example_noun: ClassVar[str] = "examples"
     tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
     tokenizer_kind: ClassVar[str] = "subword"
-    optional_attention: ClassVar[bool] = False
+    has_attention_option: ClassVar[bool] = False
     uses_beam_search: ClassVar[bool] = True
     card_metrics: ClassVar[Mapping[str, str]] = {}
     model: Any
@@ -125,7 +127,11 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def from_recipe(cls, recipe: Any, train: Any) -> Self:
-        """Build the untrained task of a `training.Recipe`, with vocabularies from its train split.
+        """Build an untrained task from a `training.Recipe`.
+
+        Args:
+            recipe: the recipe.
+            train: the examples of the train split, on which tokenizers are trained.
 
         Raises:
             ValueError: if the recipe's model or tokenizer options are invalid.
@@ -133,17 +139,18 @@ class Task(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Limits and switches by name."""
-        return {name: vars(self)[name] for name in (*self.limits, *self.switches)}
+        """Limits and boolean options by name."""
+        return {name: vars(self)[name] for name in (*self.limits, *self.boolean_options)}
 
     @classmethod
     def recipe_options(cls, recipe: Any) -> dict[str, Any]:
-        """Return a recipe's search options, limits and switches, as constructor arguments."""
+        """Return a recipe's search options, limits and boolean options as constructor arguments."""
         data = vars(recipe.data)
-        return {"search": recipe.search, **{n: data[n] for n in (*cls.limits, *cls.switches)}}
+        shared = {name: data[name] for name in (*cls.limits, *cls.boolean_options)}
+        return {"search": recipe.search, **shared}
 
     def set_options(self, **options: Any) -> None:
-        """Set search options, limits and switches; raise ValueError for a limit below 1."""
+        """Set search options, limits and boolean options; raise ValueError for a limit below 1."""
         for name, value in options.items():
             if name in self.limits and value < 1:
                 raise ValueError(f"data.{name} must be at least 1, got {value}")
@@ -160,11 +167,11 @@ class Task(ABC):
     def make_batches(self, examples: Any, batch_size: int, seed: int) -> Any:
         """Return the examples as training batches (such as `data.PairBatches`).
 
-        Examples have `len`, iteration, `take(rows)`, `origin` (a text that names their source) and
-        `skipped` (the number of bad ones that their reader skipped). Each example consists of
-        strings, numbers or arrays, by which the training loop detects a changed corpus. Batches
-        have the methods of `data.Batches`: `len`, `num_examples` (distinct ones),
-        `dataset(start)`, `in_order()` and `examples(step)`.
+        `examples` supports `len`, iteration and `take(rows)`, and has `origin` (its source, for
+        messages) and `skipped` (the number of invalid examples that were skipped). The training
+        loop hashes the strings, numbers and arrays of the examples to detect a changed corpus. The
+        result has the interface of `data.Batches`: `len`, `num_examples` (distinct examples),
+        `dataset(start)`, `dataset_in_order()` and `get_example_numbers(step)`.
         """
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
@@ -188,15 +195,17 @@ class Task(ABC):
         """
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
-        """Raise ValueError for a text or image file that `predict` rejects; by default, if empty.
+        """Raise ValueError if `predict` rejects one of the sources.
+
+        The default implementation rejects empty sources.
 
         Args:
             sources: texts, or paths of images.
-            locations: location of each of them for error messages, such as file:line.
+            locations: location of each source for error messages, such as file:line.
         """
-        for location, source in locate(sources, locations):
+        for location, source in add_locations(sources, locations):
             if not source:
-                raise ValueError(f"{location}: is empty")
+                raise ValueError(f"{location}: the input is empty. Remove it.")
 
     def _limit_error(self, location: str, length: str, name: str, hint: str = "") -> ValueError:
         """Return the error for an input of this length, which exceeds the limit of this name."""
@@ -213,7 +222,7 @@ class Task(ABC):
         """Encode images that `predict` searches, for a task with an "image_index" input."""
         raise ValueError(f"task {self.name} does not search images; remove the images")
 
-    def predict_inputs(self, examples: Any) -> Sequence[Any]:
+    def get_predict_inputs(self, examples: Any) -> Sequence[Any]:
         """Return inputs of `predict` from examples; empty if examples do not contain them."""
         return ()
 
@@ -294,12 +303,12 @@ class Task(ABC):
         content = read_task_file(folder)
         try:
             options: dict[str, Any] = {name: int(content[name]) for name in cls.limits}
-            options |= {name: bool(content[name]) for name in cls.switches}
+            options |= {name: bool(content[name]) for name in cls.boolean_options}
             options["search"] = SearchOptions(**content["search"])
             return options | cls.load_fields(content)
         except (KeyError, TypeError, ValueError) as error:
-            where = folder / "task.json"
-            raise ValueError(f"{where}: damaged ({error}); use another checkpoint") from None
+            path = folder / "task.json"
+            raise ValueError(f"{path}: damaged ({error}); use another checkpoint") from None
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return a `tf.Module` whose `serve` computes `predict` in TensorFlow operations.
@@ -310,15 +319,18 @@ class Task(ABC):
         raise ValueError(f"task {self.name} does not support export; implement export_module")
 
 
-def locate(items: Sequence[T], locations: Locations, noun: str = "source") -> zip[tuple[str, T]]:
-    """Return pairs of the location and the item; without locations, "source 0" and so on."""
+def add_locations(
+    items: Sequence[T], locations: Locations, noun: str = "source"
+) -> zip[tuple[str, T]]:
+    """Return pairs `(location, item)`; without locations, "source 0" and so on."""
     return zip(locations or [f"{noun} {row}" for row in range(len(items))], items, strict=True)
 
 
 def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return the rules; raise ValueError for a rule that depends on the sources of a batch.
 
-    A task splits its inputs into batches itself, so such a rule would be applied to other sources.
+    A task regroups its inputs into batches, so a rule with one row per source would be applied to
+    the wrong sources.
     """
     given = as_rules(rules)
     for rule in given:
@@ -332,8 +344,9 @@ def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 def refuse_rules(rules: Iterable[Rule], task: str) -> None:
     """Raise ValueError if rules are given to a task without search."""
-    if tuple(rules):
-        raise ValueError(f"rules need a search, but {task} has no search: drop them")
+    rules = tuple(rules)
+    if rules:
+        raise ValueError(f"task {task} has no search, but got {len(rules)} rules. Remove them.")
 
 
 def read_task_file(folder: str | Path) -> dict[str, Any]:
@@ -346,7 +359,7 @@ def read_task_file(folder: str | Path) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: damaged ({error}); use another checkpoint") from None
     if not isinstance(content, dict) or not isinstance(content.get("task"), str):
-        raise ValueError(f"{path}: names no task; use another checkpoint")
+        raise ValueError(f"{path}: the field 'task' is missing. Use another checkpoint.")
     check_format_version(path, content, FORMAT_VERSION)
     for old, new in RENAMED_OPTIONS.items():
         if old in content:

@@ -24,7 +24,7 @@ class Corpus(ABC):
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
     limits: ClassVar[tuple[str, ...]] = ()
     """Options that limit examples (lengths, image size); the task has attributes of these names."""
-    switches: ClassVar[tuple[str, ...]] = ()
+    boolean_options: ClassVar[tuple[str, ...]] = ()
     """Boolean options that only some of the tasks with such examples support."""
     generated: ClassVar[bool] = False
     """Whether the examples are generated, so that no licence restricts their use."""

@@ -90,8 +90,8 @@ class ImageTextTask(ImageTask):
         kept = self._encode_captions(examples)
         if not kept:
             raise ValueError(
-                f"{examples.origin}: no caption fits into {self.max_target_length} tokens; raise"
-                " data.max_target_length"
+                f"{examples.origin}: every caption has more tokens than the limit"
+                f" max_target_length={self.max_target_length}. Raise data.max_target_length."
             )
         rows, texts = zip(*kept, strict=True)
         numbers = [row + 1 for row in rows]
@@ -104,9 +104,9 @@ class ImageTextTask(ImageTask):
     def _encode_captions(self, examples: CaptionedImages) -> list[tuple[int, Tokens]]:
         """Return image row and token ids of each caption within the limit."""
         owner, texts = flatten_captions(examples)
-        most = self.max_target_length - self.num_end_tokens
+        limit = self.max_target_length - self.num_end_tokens
         encoded = zip(owner, self.tokenizer.encode(texts), strict=True)
-        return [(row, ids) for row, ids in encoded if 0 < len(ids) <= most]
+        return [(row, ids) for row, ids in encoded if 0 < len(ids) <= limit]
 
 
 def flatten_captions(examples: CaptionedImages) -> tuple[list[int], list[str]]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import read_image
-from attention_zoo.tasks.base import Input, Locations, Task, locate
+from attention_zoo.tasks.base import Input, Locations, Task, add_locations
 
 Image = str | Path | bytes | NDArray[np.uint8]
 
@@ -24,12 +24,12 @@ class ImageTask(Task):
     """
 
     inputs: ClassVar[tuple[Input, ...]] = (Input("images", "image"),)
-    examples: ClassVar[str] = "images"
+    example_noun: ClassVar[str] = "images"
     image_size: int
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for an image file that `predict` rejects; see `Task.check_sources`."""
-        for location, path in locate(sources, locations, "image"):
+        for location, path in add_locations(sources, locations, "image"):
             if not path:
                 raise ValueError(f"{location}: is empty; give the path of an image")
             self._read_image(path, f"{location}: {path}")

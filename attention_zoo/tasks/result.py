@@ -17,7 +17,7 @@ class Result:
 
     Args:
         text: the prediction as text.
-        score: its score; a log-probability unless stated otherwise.
+        score: its score; a log probability unless stated otherwise.
         tokens: readable labels of the prediction's T tokens.
         source_tokens: readable labels of the input's S tokens.
         attention: attention weights, or None; the shape depends on the task.

@@ -10,7 +10,7 @@ import keras
 from attention_zoo.data import Tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import Locations, Task, locate
+from attention_zoo.tasks.base import Locations, Task, add_locations
 from attention_zoo.tasks.building import check_model
 from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.text_inputs import find_unknown_characters
@@ -30,7 +30,7 @@ class SingleTextTask(Task):
     """
 
     corpora: ClassVar[Registry] = LINES
-    examples: ClassVar[str] = "lines"
+    example_noun: ClassVar[str] = "lines"
     limits: ClassVar[tuple[str, ...]] = ("max_length",)
     model_class: ClassVar[type[keras.Model]]
     special_tokens: ClassVar[str] = "the start token"
@@ -91,7 +91,7 @@ class SingleTextTask(Task):
         kept = [row for row, one in enumerate(encoded) if self._fits(one)]
         if not kept:
             raise ValueError(
-                f"{examples.origin}: none of its {len(examples)} {self.examples} fits into"
+                f"{examples.origin}: none of its {len(examples)} {self.example_noun} fits into"
                 f" {self.max_length} {self.unit}; raise data.max_length"
             )
         numbers = [row + 1 for row in kept]
@@ -115,7 +115,7 @@ class SingleTextTask(Task):
             ValueError: if a text is too long.
         """
         encoded = self._encode_texts(texts)
-        for location, ids in locate(encoded, locations):
+        for location, ids in add_locations(encoded, locations):
             if len(ids) + self.num_special_tokens > self.longest:
                 length = f"{len(ids)} tokens and {self.special_tokens}"
                 raise self._limit_error(location, length, "max_length")

@@ -79,7 +79,7 @@ def predict_by_width(
 
 def find_unknown(ids: Sequence[int], unknown: int = UNKNOWN) -> tuple[int, ...]:
     """Return the positions of unknown tokens."""
-    return tuple(at for at, token in enumerate(ids) if token == unknown)
+    return tuple(position for position, token in enumerate(ids) if token == unknown)
 
 
 def find_unknown_characters(tokenizer: Tokenizer | PublicTokenizer, text: str) -> list[str]:

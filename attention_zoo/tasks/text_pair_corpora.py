@@ -42,7 +42,7 @@ class TextPairCorpus(Corpus):
     truncate_source: bool = False
 
     limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
-    switches: ClassVar[tuple[str, ...]] = ("truncate_source",)
+    boolean_options: ClassVar[tuple[str, ...]] = ("truncate_source",)
 
 
 @dataclass

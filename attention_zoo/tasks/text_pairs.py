@@ -30,7 +30,7 @@ class TextPairTask(GenerationTask):
 
     corpora: ClassVar[Registry] = TEXT_PAIRS
     limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
-    examples: ClassVar[str] = "pairs"
+    example_noun: ClassVar[str] = "pairs"
     max_source_length: int
     max_target_length: int
 
@@ -38,7 +38,7 @@ class TextPairTask(GenerationTask):
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return the token ids of sources and targets, without start and end tokens."""
 
-    def predict_inputs(self, examples: TextPairs) -> Sequence[str]:
+    def get_predict_inputs(self, examples: TextPairs) -> Sequence[str]:
         """Return the sources."""
         return examples.sources
 

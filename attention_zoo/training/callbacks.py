@@ -26,7 +26,7 @@ from attention_zoo.training.run_folder import (
     write_arrays,
     write_state,
 )
-from attention_zoo.training.step import Steps
+from attention_zoo.training.step import CompiledSteps
 from attention_zoo.training.stopping import StopRequest
 from attention_zoo.training.tensorboard import Events
 
@@ -117,7 +117,7 @@ class Checkpoints(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, task: Any, steps: Steps, folder: Path, options: TrainingOptions, clock: Clock
+        self, task: Any, steps: CompiledSteps, folder: Path, options: TrainingOptions, clock: Clock
     ) -> None:
         super().__init__()
         self.task, self.steps, self.options = task, steps, options

@@ -83,9 +83,9 @@ def use_xla(choice: bool | str, strategy: tf.distribute.Strategy) -> bool:
 def distribute_batches(strategy: tf.distribute.Strategy, dataset: Any) -> Iterable[Any]:
     """Return the batches of a dataset, each split into one shard per device.
 
-    `Steps` takes an iterator over the result. Shards are as even as possible. If a batch has fewer
-    examples than there are devices, some devices get one example that is not counted, because
-    layers need at least one example.
+    `CompiledSteps` takes an iterator over the result. Shards are as even as possible. If a batch
+    has fewer examples than there are devices, some devices get one example that is not counted,
+    because layers need at least one example.
 
     Args:
         strategy: the result of `make_strategy`.
@@ -106,7 +106,7 @@ def distribute_batches(strategy: tf.distribute.Strategy, dataset: Any) -> Iterab
 
 
 def _shard(batch: Any, index: Any, total: int) -> Any:
-    """Return `(inputs, targets, counts)` of device number `index`; `counts` is a boolean."""
+    """Return `(inputs, targets, is_counted)` of device number `index`."""
     size = tf.shape(tf.nest.flatten(batch)[0], tf.int64)[0]
     begin, end = size * index // total, size * (index + 1) // total
     inputs, targets = tf.nest.map_structure(lambda x: x[begin : tf.maximum(end, begin + 1)], batch)

@@ -70,9 +70,9 @@ def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]
     head = describe_run(folder, recipe, task)
     kept = []
     if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if before.get("step") == head["step"]:
-            kept = [old for old in before["evaluations"] if _get_key(old) != _get_key(entry)]
+        previous = json.loads(path.read_text(encoding="utf-8"))
+        if previous.get("step") == head["step"]:
+            kept = [old for old in previous["evaluations"] if _get_key(old) != _get_key(entry)]
     content = {**head, "evaluations": [*kept, entry]}
     replace_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 

@@ -39,7 +39,7 @@ from attention_zoo.training.run_folder import (
     read_data,
     read_variables,
 )
-from attention_zoo.training.step import Steps, check_loss
+from attention_zoo.training.step import CompiledSteps, check_loss
 from attention_zoo.training.stopping import Stopped, StopRequest, catch_stop_signals
 from attention_zoo.training.tensorboard import Events
 
@@ -154,7 +154,7 @@ class Job:
     folder: Path
     state: RunState
     task: Any
-    steps: Steps
+    steps: CompiledSteps
     train: Any
     validation: Any
     validation_batches: Any
@@ -179,10 +179,9 @@ def prepare(
         freeze(task.model, recipe.training.frozen)
         check_monitor(recipe.training.monitor, task)
         steps = compile_steps(recipe.training, task, optimizer, strategy)
-    train, some = (
-        task.make_batches(split, recipe.training.batch_size, recipe.seed)
-        for split in (examples, validation)
-    )
+    batch_size, seed = recipe.training.batch_size, recipe.seed
+    train = task.make_batches(examples, batch_size, seed)
+    validation_batches = task.make_batches(validation, batch_size, seed)
     fitting = task.filter_by_length(validation)
     if checkpoint is not None:
         read_variables(checkpoint / VARIABLES, steps.variables)
@@ -194,7 +193,7 @@ def prepare(
         "training": (len(examples) - train.num_examples, examples.skipped),
         "validation": (len(validation) - len(fitting), validation.skipped),
     }
-    return Job(recipe, folder, state, task, steps, train, fitting, some, dropped)
+    return Job(recipe, folder, state, task, steps, train, fitting, validation_batches, dropped)
 
 
 def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
@@ -207,7 +206,9 @@ def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
     return task
 
 
-def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy: Any) -> Steps:
+def compile_steps(
+    options: TrainingOptions, task: Any, optimizer: Any, strategy: Any
+) -> CompiledSteps:
     """Compile the steps of a task's model and create all variables, in the strategy's scope."""
     model = task.model
     loss = task.make_loss(options.label_smoothing)
@@ -216,7 +217,7 @@ def compile_steps(options: TrainingOptions, task: Any, optimizer: Any, strategy:
     exclude_from_weight_decay(model.optimizer, model)
     model.optimizer.build(model.trainable_variables)
     jit = use_xla(options.jit, strategy)
-    return Steps(model, strategy, options.accumulate, options.clip_norm, options.ema, jit)
+    return CompiledSteps(model, strategy, options.accumulate, options.clip_norm, options.ema, jit)
 
 
 def check_monitor(name: str, task: Any) -> None:
@@ -249,7 +250,7 @@ def describe_split(examples: int, split: str, job: Job) -> str:
     reasons = zip(job.dropped[split], ("over the length limits", "bad"), strict=True)
     summary = " and ".join(f"{count:,} {reason}" for count, reason in reasons if count)
     why = f" ({summary} dropped)" if summary else ""
-    return f"{examples:,} {split} {job.task.examples}{why}"
+    return f"{examples:,} {split} {job.task.example_noun}{why}"
 
 
 def run(job: Job, request: StopRequest, callbacks: Sequence[Callback], draw: Draw | None) -> None:
@@ -277,10 +278,10 @@ def make_metric_callbacks(job: Job) -> list[Callback]:
     options, validation = job.recipe.training, job.validation
     if options.monitor == "loss":
         return []
-    some = validation.take(range(min(options.monitor_size, len(validation))))
+    monitored = validation.take(range(min(options.monitor_size, len(validation))))
 
     def measure(epoch: int, logs: dict[str, Any]) -> None:
-        metrics = job.task.evaluate(some)
+        metrics = job.task.evaluate(monitored)
         logs |= {f"val_{name}": float(metrics[name]) for name in job.task.metric_names}
 
     return [LambdaCallback(on_epoch_end=measure)]
@@ -288,7 +289,7 @@ def make_metric_callbacks(job: Job) -> list[Callback]:
 
 def make_image_callbacks(job: Job, draw: Draw | None, events: Events) -> list[Callback]:
     """Return the callback that draws results of validation examples, if `draw` is given."""
-    sources = job.task.predict_inputs(job.validation)[:DRAWN]
+    sources = job.task.get_predict_inputs(job.validation)[:DRAWN]
     if draw is None or not sources:
         return []
 

@@ -12,7 +12,7 @@ from attention_zoo.training.devices import distribute_batches
 from attention_zoo.training.memory import trim_malloc
 from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import RunState
-from attention_zoo.training.step import FAULT, Outcome, Steps
+from attention_zoo.training.step import FAULT, CompiledSteps, Outcome
 
 MOST_SKIPPED = 50  # consecutive updates
 
@@ -33,7 +33,7 @@ class TrainingLoop:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: CompiledSteps,
         train: Any,
         validation: Any,
         options: TrainingOptions,
@@ -41,7 +41,7 @@ class TrainingLoop:
         callbacks: Sequence[keras.callbacks.Callback],
     ) -> None:
         self.steps, self.train, self.options, self.state = steps, train, options, state
-        whole = validation.in_order()
+        whole = validation.dataset_in_order()
         self.validation_steps = int(whole.cardinality())
         # Spread once only, because TensorFlow never frees the functions of a dataset.
         self.validation = distribute_batches(steps.strategy, whole)
@@ -130,7 +130,7 @@ class TrainingLoop:
         """Return a message with the step, the fault and the numbers of the training examples."""
         first = self.state.step * self.options.accumulate
         batches = range(first, first + self.options.accumulate)
-        numbers = [number for batch in batches for number in self.train.examples(batch)]
+        numbers = [number for batch in batches for number in self.train.get_example_numbers(batch)]
         value = outcome.loss / max(outcome.count, 1.0)
         what = "gradient is not finite" if math.isfinite(value) else f"loss is {value}"
         examples = ", ".join(map(str, numbers))

@@ -153,8 +153,8 @@ class Recipe:
         corpus = _get_corpus(task, self.data.corpus)
         if not isinstance(self.data, corpus):
             raise ValueError(f"data must be a {corpus.__name__}, got {self.data!r}")
-        for name in self.data.switches:
-            if vars(self.data)[name] and name not in task.switches:
+        for name in self.data.boolean_options:
+            if vars(self.data)[name] and name not in task.boolean_options:
                 raise ValueError(f"data.{name}=true: task {self.task} has no such option")
         if self.tokenizer is not None and self.tokenizer.kind is None:
             self.tokenizer.kind = task.tokenizer_kind

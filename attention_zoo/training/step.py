@@ -1,4 +1,7 @@
-"""Training and test steps: one global sum over one global count, on any devices."""
+"""Compiled training and test steps.
+
+Loss and gradient are summed over devices and micro-batches, then divided by the total count.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ class Outcome:
         loss: sum of the losses.
         count: number of tokens, or examples, in that sum.
         code: APPLIED; OVERFLOW if the gradient overflowed float16 and the loss scale was lowered
-            in place of the update; FAULT if loss or gradient are not finite. Without an update,
-            weights, optimizer and averages are unchanged.
+            instead of an update; FAULT for any other loss or gradient that is not finite. Without
+            an update, weights, optimizer and averages are unchanged.
     """
 
     loss: float
@@ -37,7 +40,7 @@ class Outcome:
     code: int = APPLIED
 
 
-class Steps:
+class CompiledSteps:
     """Compiled training step and test step of a model.
 
     Every device sums loss and gradient over its shard of a batch. The sums are added over devices,
@@ -46,7 +49,7 @@ class Steps:
     all its micro-batches.
 
     Args:
-        model: compiled with optimizer and loss, all weights built, in the strategy's scope.
+        model: a compiled model whose weights were built in the strategy's scope.
         strategy: the result of `training.devices.make_strategy`.
         accumulate: micro-batches per update.
         clip_norm: maximum global norm of the gradient, or None.
@@ -66,33 +69,35 @@ class Steps:
         self.model, self.strategy = model, strategy
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.weights = model.trainable_variables
-        # Logits are the largest tensor of a batch. Only the loss uses them, so it computes them.
+        # The logits are the largest tensor of a batch. If the loss has a `total`, the model returns
+        # its outputs before the projection, and `total` sums the loss without storing the logits.
         arguments = inspect.signature(model.call).parameters
-        projects = "project" in arguments and _knows_total(model.loss)
-        self._options = {"project": False} if projects else {}
+        loss_projects = "project" in arguments and _has_matching_total(model.loss)
+        self._options = {"project": False} if loss_projects else {}
         self.counts_targets = hasattr(model.loss, "count")
         self.statistics = _get_statistics(model)
         half = model.dtype_policy.compute_dtype == "float16"
         with strategy.scope():
             self.scale = LossScale() if half else None
             self.averages = Averages([] if ema is None else self.weights, ema or 0.0)
-        model.optimizer._all_reduce_sum_gradients = lambda pairs: pairs  # they are summed already
+        # The gradients are already summed over devices.
+        model.optimizer._all_reduce_sum_gradients = lambda pairs: pairs
         self._sum_gradients = _compile(self._compute_gradients, jit_compile=jit)
         self._sum_losses = _compile(self._compute_losses, jit_compile=jit)
-        # Compiled with one device only: a separate function cannot communicate between devices.
+        # `jit` implies a single device, see `devices.use_xla`: XLA cannot compile communication.
         self._apply = _compile(self._optimize, jit_compile=True) if jit else self._optimize
         self._train, self._test = _compile(self._train_step), _compile(self._test_step)
 
     @property
     def variables(self) -> dict[str, list[Any]]:
         """Variables, besides the weights, that are needed to resume a run exactly."""
-        model, scale = self.model, [] if self.scale is None else self.scale.variables
-        others = {id(variable) for variable in (*model.weights, *model.metrics_variables)}
+        model = self.model
+        excluded = {id(variable) for variable in (*model.weights, *model.metrics_variables)}
         return {
             "optimizer": list(model.optimizer.variables),
-            "seeds": [variable for variable in model.variables if id(variable) not in others],
+            "seeds": [variable for variable in model.variables if id(variable) not in excluded],
             "averages": self.averages.variables,
-            "loss_scale": scale,
+            "loss_scale": [] if self.scale is None else self.scale.variables,
         }
 
     def train(self, batches: Any) -> Outcome:
@@ -109,69 +114,74 @@ class Steps:
 
     def _compute_losses(self, batch: Any, training: bool = False) -> list[Tensor]:
         """Return the sum of the losses of a shard, and their count."""
-        inputs, targets, live = batch
+        inputs, targets, is_counted = batch
         outputs = self.model(inputs, training=training, **self._options)
         loss, count = compute_sums(self.model.loss, targets, outputs)
-        loss += count * sum(tf.cast(part, loss.dtype) for part in self.model.losses)
-        return [tf.where(live, loss, 0.0), tf.where(live, count, 0.0)]
+        loss += count * sum(tf.cast(extra, loss.dtype) for extra in self.model.losses)
+        return [tf.where(is_counted, loss, 0.0), tf.where(is_counted, count, 0.0)]
 
     def _compute_gradients(self, batch: Any) -> list[Tensor]:
         """Return the sums of loss, count and (dense) gradients of a shard."""
         with tf.GradientTape() as tape:
             loss, count = self._compute_losses(batch, training=True)
-            lift = None if self.scale is None else self.scale.value / tf.maximum(count, 1.0)
-            lifted = loss if lift is None else loss * lift
+            scaled_loss = loss
+            if self.scale is not None:
+                # Scale the mean loss: the sum over a large batch would overflow float16.
+                loss_scale = self.scale.value / tf.maximum(count, 1.0)
+                scaled_loss = loss * loss_scale
         weights = [weight.value for weight in self.weights]
-        gradients = tape.gradient(lifted, weights, unconnected_gradients="zero")
-        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        return [loss, count, *(dense if lift is None else [part / lift for part in dense])]
+        gradients = tape.gradient(scaled_loss, weights, unconnected_gradients="zero")
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if self.scale is not None:
+            gradients = [gradient / loss_scale for gradient in gradients]
+        return [loss, count, *gradients]
 
     def _optimize(self, gradients: list[Tensor]) -> None:
         self.model.optimizer.apply(gradients, self.weights)
 
     # On all devices.
 
-    def _run_on_devices(self, work: Any, *given: Any) -> Any:
-        return self.strategy.run(tf.autograph.experimental.do_not_convert(work), given)
+    def _run_on_devices(self, function: Any, *arguments: Any) -> Any:
+        return self.strategy.run(tf.autograph.experimental.do_not_convert(function), arguments)
 
     def _average_statistics(self) -> None:
         """Replace floating-point statistics, such as moving means, by their mean over devices.
 
-        So evaluations, checkpoints and resumed runs use the same values.
+        This makes them the same on all devices, for evaluation and checkpoints.
         """
-        kept = [w.value for w in self.statistics if w.value.dtype.is_floating]
-        if kept and self.strategy.num_replicas_in_sync > 1:
-            means = _all_reduce("MEAN", kept)
-            for variable, mean in zip(kept, means, strict=True):
+        values = [weight.value for weight in self.statistics]
+        variables = [value for value in values if value.dtype.is_floating]
+        if variables and self.strategy.num_replicas_in_sync > 1:
+            means = _all_reduce("MEAN", variables)
+            for variable, mean in zip(variables, means, strict=True):
                 variable.assign(mean)
 
     def _get_first(self, value: Any) -> Tensor:
         return self.strategy.experimental_local_results(value)[0]
 
     def _train_step(self, batches: Any) -> Tensor:
-        others = self.statistics
-        before = [tf.identity(self._get_first(weight.value)) for weight in others]
+        old_values = [tf.identity(self._get_first(weight.value)) for weight in self.statistics]
+        old_statistics = list(zip(self.statistics, old_values, strict=True))
         sums = self._run_on_devices(self._sum_gradients, next(batches))
         if self.accumulate > 1:
-            pairs = zip(others, before, strict=True)
-            counters = [pair for pair in pairs if pair[1].dtype.is_integer]
+            counters = [pair for pair in old_statistics if pair[1].dtype.is_integer]
             sums = self._add_micro_batches(batches, sums, counters)
         self._run_on_devices(self._average_statistics)
-        ready = self._run_on_devices(self._normalize_gradients, sums)
-        loss, count, norm = (self._get_first(part) for part in ready[:3])
+        normalized = self._run_on_devices(self._normalize_gradients, sums)
+        loss, count, norm = map(self._get_first, normalized[:3])
         code = self._get_code(loss, norm)
 
         def update() -> Tensor:
-            self._run_on_devices(self._apply, ready[3:])
+            self._run_on_devices(self._apply, normalized[3:])
             self.averages.update(self.strategy, self.model.optimizer.iterations.value)
             return code
 
-        def withhold() -> Tensor:
-            for weight, value in zip(others, before, strict=True):
+        def restore_statistics() -> Tensor:
+            for weight, value in old_statistics:
                 weight.value.assign(value)
             return code
 
-        tf.cond(tf.equal(code, APPLIED), update, withhold)
+        tf.cond(tf.equal(code, APPLIED), update, restore_statistics)
         if self.scale is not None:
             self.scale.update(tf.equal(code, OVERFLOW))
         return tf.stack([loss, count, tf.cast(code, tf.float32)])
@@ -179,7 +189,7 @@ class Steps:
     def _add_micro_batches(self, batches: Any, sums: Any, counters: list[Any]) -> Any:
         """Add the other micro-batches of an update to `sums`; reset the counters before each."""
 
-        def more(number: Tensor, sums: Any) -> Any:
+        def add_micro_batch(number: Tensor, sums: Any) -> Any:
             for weight, value in counters:
                 weight.value.assign(value)
 
@@ -188,7 +198,10 @@ class Steps:
 
             return number + 1, self._run_on_devices(add, next(batches), sums)
 
-        return tf.while_loop(lambda number, sums: number < self.accumulate, more, (1, sums))[1]
+        def has_next(number: Tensor, sums: Any) -> Tensor:
+            return number < self.accumulate
+
+        return tf.while_loop(has_next, add_micro_batch, (1, sums))[1]
 
     def _normalize_gradients(self, sums: list[Tensor]) -> list[Tensor]:
         """Return the sum over all devices of loss and count, the norm, and the clipped gradient.
@@ -196,23 +209,24 @@ class Steps:
         The norm and the gradient are divided by the count.
         """
         loss, count, *gradients = _all_reduce("SUM", sums)
-        share = 1.0 / tf.maximum(count, 1.0)
-        norm = tf.linalg.global_norm(gradients) * share
+        factor = 1.0 / tf.maximum(count, 1.0)
+        norm = tf.linalg.global_norm(gradients) * factor
         if self.clip_norm is not None:
-            share *= tf.minimum(1.0, self.clip_norm / norm)
-        return [loss, count, norm, *(gradient * share for gradient in gradients)]
+            factor *= tf.minimum(1.0, self.clip_norm / norm)
+        return [loss, count, norm, *(gradient * factor for gradient in gradients)]
 
     def _get_code(self, loss: Tensor, norm: Tensor) -> Tensor:
-        whole, finite = tf.math.is_finite(loss), tf.math.is_finite(norm)
+        is_loss_finite, is_norm_finite = tf.math.is_finite(loss), tf.math.is_finite(norm)
         failed = FAULT
         if self.scale is not None:
-            failed = tf.where(whole & (self.scale.value > 1.0), OVERFLOW, FAULT)
-        return tf.where(whole & finite, APPLIED, failed)
+            # An infinite gradient with a finite loss: the scale is too large, and can be lowered.
+            failed = tf.where(is_loss_finite & (self.scale.value > 1.0), OVERFLOW, FAULT)
+        return tf.where(is_loss_finite & is_norm_finite, APPLIED, failed)
 
     def _test_step(self, batches: Any) -> Tensor:
         sums = self._run_on_devices(self._sum_losses, next(batches))
         totals = self._run_on_devices(partial(_all_reduce, "SUM"), sums)
-        return tf.stack([self._get_first(part) for part in totals])
+        return tf.stack([self._get_first(total) for total in totals])
 
 
 def _all_reduce(kind: str, values: list[Tensor]) -> Any:
@@ -222,44 +236,49 @@ def _all_reduce(kind: str, values: list[Tensor]) -> Any:
 def compute_sums(loss: keras.losses.Loss, targets: Tensor, outputs: Tensor) -> list[Tensor]:
     """Return the sum of a batch's losses, and their count.
 
-    A loss with `count(targets)` is the mean over that count. A loss with `total` computes the sum
-    from outputs before their projection to logits. Any other loss has one value per example, or
-    per position of an example, without those that the model's mask excludes.
+    A loss with `count(targets)` is a mean over that many terms. A loss with `total` computes the
+    sum from the model's outputs before the projection to logits. For any other loss, the terms are
+    its values per example or position; masked positions are excluded.
     """
     if isinstance(outputs, (Projection, CopyProjection)):
         return [loss.total(targets, outputs), loss.count(targets)]
     if hasattr(loss, "count"):
         count = loss.count(targets)
         return [loss(targets, outputs) * count, count]
-    each = copy.copy(loss)
-    each.reduction = "none"
-    losses, mask = each(targets, outputs), getattr(outputs, "_keras_mask", None)
-    counted = tf.ones_like(losses) if mask is None else tf.cast(mask, losses.dtype)
-    return [tf.reduce_sum(losses), tf.reduce_sum(counted)]
+    unreduced = copy.copy(loss)
+    unreduced.reduction = "none"
+    losses, mask = unreduced(targets, outputs), getattr(outputs, "_keras_mask", None)
+    unmasked = tf.ones_like(losses) if mask is None else tf.cast(mask, losses.dtype)
+    return [tf.reduce_sum(losses), tf.reduce_sum(unmasked)]
 
 
-def _knows_total(loss: Any) -> bool:
-    """Return whether a loss's `total` matches its `call`: no subclass overrides `call` alone."""
-    methods = (vars(one) for one in type(loss).__mro__)
-    return next(("total" in own for own in methods if "total" in own or "call" in own), False)
+def _has_matching_total(loss: Any) -> bool:
+    """Return whether the loss has a `total` that is consistent with its `call`.
+
+    A subclass that overrides only `call` inherits a `total` that computes another loss.
+    """
+    for cls in type(loss).__mro__:
+        if "total" in vars(cls) or "call" in vars(cls):
+            return "total" in vars(cls)
+    return False
 
 
 def _get_statistics(model: keras.Model) -> list[Any]:
     """Return the statistics of trainable layers (moving means, counters), without seeds."""
-    trained = [layer for layer in model._flatten_layers() if layer.trainable]
-    own = {id(v) for layer in trained for v in layer._non_trainable_variables}
-    return [weight for weight in model.non_trainable_weights if id(weight) in own]
+    trainable = [layer for layer in model._flatten_layers() if layer.trainable]
+    statistics = {id(v) for layer in trainable for v in layer._non_trainable_variables}
+    return [weight for weight in model.non_trainable_weights if id(weight) in statistics]
 
 
 def check_loss(loss: Any) -> None:
     """Raise ValueError for a loss that is not a mean, since the divisor of its sum is unknown."""
-    counts = hasattr(loss, "count") or getattr(loss, "reduction", None) in MEANS
-    if not (isinstance(loss, keras.losses.Loss) and counts):
+    is_mean = hasattr(loss, "count") or getattr(loss, "reduction", None) in MEANS
+    if not (isinstance(loss, keras.losses.Loss) and is_mean):
         raise ValueError(
-            f"the task's loss {loss!r} must be a keras.losses.Loss that is a mean; give it"
-            " reduction='sum_over_batch_size', or a method count(targets)"
+            f"the task's loss must be a keras.losses.Loss that averages, got {loss!r}. Set"
+            " reduction='sum_over_batch_size', or define count(targets)."
         )
 
 
-def _compile(work: Any, **options: Any) -> Any:
-    return tf.function(work, autograph=False, reduce_retracing=True, **options)
+def _compile(function: Any, **options: Any) -> Any:
+    return tf.function(function, autograph=False, reduce_retracing=True, **options)

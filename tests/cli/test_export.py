@@ -39,12 +39,14 @@ def test_exported_model_predicts_like_the_task(
 def test_captioner_is_exported_with_its_image_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    captioners.untrained(max_target_length=5).save(tmp_path / "run")
+    captioners.make_untrained_task(max_target_length=5).save(tmp_path / "run")
     words = [str(tmp_path / "run"), str(tmp_path / "served"), "data.image_size=16"]
     assert main(["export", *words]) == 0, capsys.readouterr().err
     served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
     image = captioners.encoded(captioners.picture(1), "JPEG")
     answers = served(image=tf.constant([image]))
     assert answers["attention"].shape[3:] == (4, 4)
-    (expected,) = captioners.untrained(image_size=16, max_target_length=5).predict([image])
+    (expected,) = captioners.make_untrained_task(image_size=16, max_target_length=5).predict(
+        [image]
+    )
     assert answers["text"].numpy()[0, 0].decode() == expected.text

@@ -10,7 +10,7 @@ from attention_zoo import models, tasks
 from attention_zoo.data import generate_dates, train_tokenizer
 from tests.cli.test_main import Capture, output, refused, run
 from tests.tasks import captioners, retrievers
-from tests.tasks.summarizers import untrained
+from tests.tasks.summarizers import make_untrained_task
 from tests.training.small import small_run
 
 LINES = generate_dates(5, split="test", max_phrases=1).sources
@@ -70,7 +70,7 @@ def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
     ("content", "words", "message"),
     [
         (b"", "", "in.txt: is empty; give one text a line"),
-        (b"on\n\non\n", "", "in.txt:2: is empty; there is nothing to translate"),
+        (b"on\n\non\n", "", "in.txt:2: the text is empty"),
         (b"on\non \xff\n", "", "in.txt:2: byte 4 of the line is not UTF-8"),
         (b"on\n" + b"on " * 300, "", "in.txt:2: 300 tokens, the limit is 256"),
         (b"on on on", "data.max_source_length=2", "in.txt:1: 3 tokens, the limit is 2"),
@@ -121,7 +121,7 @@ def test_model_that_takes_marked_words_rejects_lines(tmp_path: Path, capsys: Cap
 @pytest.mark.full
 def test_summaries_have_a_page_and_plots(tmp_path: Path, capsys: Capture) -> None:
     texts = ["a fire in Tromak hurts Ilda", "no fire ."]
-    untrained(texts, max_source_length=6).save(tmp_path / "run")
+    make_untrained_task(texts, max_source_length=6).save(tmp_path / "run")
     (tmp_path / "in.txt").write_text("a fire in Nemo hurts Sarno .\nno fire\n")
     options = ["--html", tmp_path / "out.html", "--attention", tmp_path / "out.png"]
     words = ["predict", tmp_path / "run", tmp_path / "in.txt", *options, "data.max_target_length=3"]
@@ -151,7 +151,7 @@ def test_attention_of_a_tagger_is_one_plot(tmp_path: Path, capsys: Capture) -> N
 def test_lines_of_a_captioner_are_image_paths(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = captioners.untrained()
+    task = captioners.make_untrained_task()
     task.save(tmp_path / "run")
     for name, kind in (("a b.png", "PNG"), ("c.jpg", "JPEG")):
         image = captioners.encoded(captioners.picture(len(name)), kind)
@@ -166,7 +166,7 @@ def test_lines_of_a_captioner_are_image_paths(
     assert Path("out.html").read_text(encoding="utf-8").count("<article") == 2
     for name in ("out-1.png", "out-2.png"):
         assert Path(name).read_bytes().startswith(b"\x89PNG")
-    captioners.untrained(attention="pooled").save(tmp_path / "pooled")
+    captioners.make_untrained_task(attention="pooled").save(tmp_path / "pooled")
     message = refused(capsys, "predict", "pooled", "in.txt", "--attention", "none.png")
     assert " --attention none.png: this model returns no attention weights; remove" in message
     Path("cut.png").write_bytes(Path("a b.png").read_bytes()[:60])
@@ -183,7 +183,7 @@ def test_lines_of_a_captioner_are_image_paths(
 def test_lines_of_a_retriever_search_a_folder_of_images(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = retrievers.untrained()
+    task = retrievers.make_untrained_task()
     task.save(tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     Path("all/more").mkdir(parents=True)
@@ -207,7 +207,7 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
     assert run(capsys, *words, *options[:2], "search.n_best=3") == (0, out, "")
     Path("none").mkdir()
     Path("blank.txt").write_text("\n")
-    captioners.untrained().save(tmp_path / "captioner")
+    captioners.make_untrained_task().save(tmp_path / "captioner")
     for words, message in (
         (["run", "in.txt"], "task retrieval needs images to search; add --images FOLDER"),
         (["run", "in.txt", "--images", "no"], "--images no: no such folder"),

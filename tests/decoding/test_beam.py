@@ -34,7 +34,7 @@ GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "beam.npz")
 
 
 def make_search(mode: str, **options: Any) -> Callable[[Tables], SearchResult]:
-    """Return a search over tables; tables of one shape share one compilation."""
+    """Return a search over tables; tables of the same shape share a compiled function."""
     options = {"max_length": 8} | options
 
     def search(first: Any, second: Any) -> SearchResult:
@@ -68,18 +68,23 @@ def test_beam_search_equals_reference(mode: str, width: int, penalty: str, weigh
 def test_beam_that_holds_all_sequences_equals_exhaustive_search(penalty: str) -> None:
     vocabulary, limit = 5, 4
     tables = Tables.random(seed=11, sources=200 if FULL else 80, vocabulary=vocabulary)
+    # The number of sequences of length `limit`: only the last token may be the end token.
     width = (vocabulary - 1) ** (limit - 1) * vocabulary
     result = search(tables, max_length=limit, beam_width=width, length_penalty=penalty)
     not_end = [token for token in range(vocabulary) if token != END]
     for source in range(tables.sources):
         hypotheses = []
         for length in range(1, limit + 1):
-            for start in itertools.product(not_end, repeat=length - 1):
-                steps = [tables.log_probs(source, start[:t])[start[t]] for t in range(length - 1)]
-                for token in range(vocabulary) if length == limit else [END]:
-                    total = sum(steps) + tables.log_probs(source, start)[token]
+            # Only a sequence of the maximum length may be unfinished.
+            last_tokens = range(vocabulary) if length == limit else [END]
+            for prefix in itertools.product(not_end, repeat=length - 1):
+                prefix_score = sum(
+                    tables.log_probs(source, prefix[:t])[prefix[t]] for t in range(length - 1)
+                )
+                for token in last_tokens:
+                    total = prefix_score + tables.log_probs(source, prefix)[token]
                     score = float(total) / PENALTIES[penalty](length, 1.0)
-                    hypotheses.append(Hypothesis(score, (*start, token), token == END))
+                    hypotheses.append(Hypothesis(score, (*prefix, token), token == END))
         hypotheses.sort(key=lambda one: -one.score)
         assert_hypotheses(tables, source, result, hypotheses[:3])
 
@@ -87,15 +92,17 @@ def test_beam_that_holds_all_sequences_equals_exhaustive_search(penalty: str) ->
 def test_wider_beams_score_higher_on_average() -> None:
     tables = Tables.random(seed=12, sources=200, vocabulary=5)
     options = {"max_length": 4, "length_penalty": "average", "n_best": 1}
+    # 320 = 4 ** 3 * 5 holds every sequence.
     widths = (1, 2, 4, 8, 64, 320, 400) if FULL else (1, 3, 320, 400)
     best = np.stack([search(tables, beam_width=w, **options).scores[:, 0] for w in widths])
-    assert (best <= best[-1] + 1e-6).all()
+    assert (best <= best[-1] + 1e-6).all()  # no beam exceeds the exhaustive one
     np.testing.assert_allclose(best[-2], best[-1], rtol=1e-6)  # both beams hold every sequence
     assert (np.diff(best.mean(1)) >= 0).all()
     assert (best[0] < best[-1] - 1e-3).sum() > 20  # greedy search is often worse
 
 
-def test_beam_search_equals_search() -> None:
+def test_beam_search_function_equals_search() -> None:
+    """Both return the same for the same options; `pad_token` fills the rest of `beam_search`."""
     tables = Tables.random(seed=6, sources=4, vocabulary=8)
     arguments = {"batch_size": 4, "start_token": START, "end_token": END, "max_length": 6}
     result = to_numpy(
@@ -142,13 +149,14 @@ def test_results_do_not_depend_on_the_batch(mode: str, n_best: int) -> None:
 def test_smaller_n_best_does_not_change_the_best_hypotheses() -> None:
     tables = Tables.random(seed=6, sources=30, vocabulary=8)
     options = {"beam_width": 4, "length_penalty": "average", "max_length": 10}
-    full, two = search(tables, **options), search(tables, n_best=2, **options)
-    assert two.tokens.shape == (30, 2, 10)
-    for expected, actual in zip(full, two, strict=True):
+    all_four, best_two = search(tables, **options), search(tables, n_best=2, **options)
+    assert best_two.tokens.shape == (30, 2, 10)
+    for expected, actual in zip(all_four, best_two, strict=True):
         np.testing.assert_allclose(expected[:, :2], actual, rtol=1e-6)
 
 
 @pytest.mark.parametrize("mode", EDGE_MODES)
+# Runs are named by beam width (w), length penalty (lp) and coverage penalty (cp).
 @pytest.mark.parametrize("run", ["w4_lp0_cp0", "w4_lp0.7_cp0", "w1_lp0_cp0"])
 @pytest.mark.parametrize(
     "case", ["beam_markov", "beam_second_order", "beam_early_stop", "beam_reorder"]
@@ -188,7 +196,7 @@ def test_best_hypothesis_equals_tensorflow_addons(case: str, run: str, mode: str
         assert result.tokens[source, 0].tolist() == ids + [0] * (limit - length)
         score = expected["log_probs"][source] / ((5 + length) / 6) ** weight
         np.testing.assert_allclose(result.scores[source, 0], score, rtol=1e-5, atol=1e-5)
-        before = [tables["start_tokens"][source], *ids[:-1]]
-        attention = tables["alignments"][source, before]
+        previous_tokens = [tables["start_tokens"][source], *ids[:-1]]
+        attention = tables["alignments"][source, previous_tokens]
         np.testing.assert_allclose(result.attention[source, 0, :length], attention, rtol=1e-6)
         assert result.finished[source, 0] == GOLDEN[f"{case}/{run}/best_finished"][source]

@@ -73,8 +73,8 @@ class Tables(NamedTuple):
     one before), so that a hypothesis with the attention of another one fails the test.
     """
 
-    first: np.ndarray
-    second: np.ndarray
+    first: np.ndarray  # logits by last token
+    second: np.ndarray  # logits by the token before it
 
     @classmethod
     def random(cls, seed: int, sources: int, vocabulary: int, end_bias: float = 0.0) -> Tables:

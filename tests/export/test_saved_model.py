@@ -19,7 +19,7 @@ from attention_zoo.tasks import LanguageModeling, Translation
 from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
 from tests.export.alone import predict_in_tensorflow_process, run_exported_eagerly
 from tests.tasks.test_language_modeling import TEXTS, make_task
-from tests.tasks.translators import untrained
+from tests.tasks.translators import make_untrained_task
 from tests.training import custom_task
 
 SOURCES = [
@@ -35,7 +35,7 @@ TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah e
 def translator(
     preset: str = "rnnsearch_small", kind: str = "subword", **search: Any
 ) -> Translation:
-    return untrained(
+    return make_untrained_task(
         preset,
         SOURCES[:2],
         TARGETS,
@@ -245,7 +245,7 @@ def test_task_without_export_raises(tmp_path: Path) -> None:
     ids=lambda task: task.name,
 )
 def test_rules_of_tasks_without_search_raise(task: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"rules need a search, but {task.name} has no search"):
+    with pytest.raises(ValueError, match=f"^task {task.name} has no search, but got 1 rules"):
         export(task, tmp_path / "new", rules=[Automaton(np.zeros((1, 9), int))])
     assert not list(tmp_path.iterdir())
 

@@ -14,7 +14,7 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks import Caption, Captioning
 from tests.export.alone import ExportedOutputs
 from tests.export.test_served_glimpses import BATCHES, IMAGES
-from tests.tasks.captioners import untrained
+from tests.tasks.captioners import make_untrained_task
 from tests.tiers import mark_others_full
 
 KINDS = ("soft", "hard", "pooled", "Transformer")
@@ -25,8 +25,8 @@ def task(kind: str) -> Captioning:
     """Captioners with random weights; two give the best two of a beam."""
     two = SearchOptions(beam_width=3, n_best=2, min_length=4, length_penalty="average")
     if kind == "Transformer":
-        return untrained("caption_transformer_small", search=two)
-    return untrained(
+        return make_untrained_task("caption_transformer_small", search=two)
+    return make_untrained_task(
         attention=kind, search=two if kind == "soft" else SearchOptions(max_length=5, min_length=4)
     )
 

@@ -63,7 +63,7 @@ def assert_same(
     for row, best in enumerate(own.predict(texts, index=index)):
         results = (best, *best.alternatives)
         size = len(best.tokens)
-        assert answers["found"][row] == [one.number for one in results]
+        assert answers["image_indices"][row] == [one.number for one in results]
         scores = [one.score for one in results]
         np.testing.assert_allclose(answers["scores"][row], scores, rtol=bound, atol=bound)
         assert answers["lengths"][row] == size
@@ -90,7 +90,7 @@ def test_no_images_or_no_texts(kind: str, exported_outputs: ExportedOutputs) -> 
         rows, columns = len(batch["image"]), len(batch["text"])
         count = min(rows, FOUND[kind])
         assert shapes["similarities"] == [rows, columns]
-        assert shapes["found"] == shapes["scores"] == [columns, count]
+        assert shapes["image_indices"] == shapes["scores"] == [columns, count]
         assert shapes["lengths"] == [columns]
         longest = shapes["tokens"][1]
         assert (longest > 0) is (columns > 0)

@@ -103,14 +103,14 @@ def make_training_steps(model: Any, inputs: Any, labels: Any, **options: Any) ->
     import tensorflow as tf
 
     from attention_zoo.training.devices import distribute_batches
-    from attention_zoo.training.step import Steps, check_loss
+    from attention_zoo.training.step import CompiledSteps, check_loss
 
     model.compile(keras.optimizers.Adam(0.01), model.make_loss(), auto_scale_loss=False)
     check_loss(model.loss)
     model.optimizer.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()
     data = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(len(labels)).repeat()
-    return Steps(model, strategy, **options), iter(distribute_batches(strategy, data))
+    return CompiledSteps(model, strategy, **options), iter(distribute_batches(strategy, data))
 
 
 def count_parameters(cls: type, settings: dict[str, Any], **vocabulary: int) -> int:

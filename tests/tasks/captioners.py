@@ -28,7 +28,7 @@ def with_normal_weights(model: Any) -> Any:
     return model
 
 
-def untrained(
+def make_untrained_task(
     preset: str = "show_attend_tell_small", attention: str = "soft", **task: Any
 ) -> Captioning:
     """Return a captioner with the vocabulary of `KNOWN` and normal random weights."""

@@ -72,7 +72,7 @@ class LetterBatches(Batches):
         super().__init__([lengths], batch_size, seed)
         self.counts, self.labels = count_letters(examples.texts), examples.labels
 
-    def batch(self, rows: np.ndarray) -> Any:
+    def make_batch(self, rows: np.ndarray) -> Any:
         return self.counts[rows], self.labels[rows]
 
 
@@ -85,7 +85,7 @@ class Letters(Task):
     corpora = CORPORA
     limits = ("max_length",)
     tokenizer_names = ()
-    examples = "texts"
+    example_noun = "texts"
 
     def __init__(self, model: keras.Model, max_length: int = 9, search: Any = None) -> None:
         self.model, self.max_length = model, max_length

@@ -15,7 +15,7 @@ TOKENIZER = train_tokenizer("whitespace", TEXTS, 60)
 TINY: dict[str, Any] = {"embedding_dim": 5, "units": 6, "encoder": {"filters": [4, 5]}}
 
 
-def untrained(tokenizer: Any = TOKENIZER, **options: Any) -> Retrieval:
+def make_untrained_task(tokenizer: Any = TOKENIZER, **options: Any) -> Retrieval:
     """Return a retriever with the vocabulary of `TEXTS` and random weights."""
     model = models.CrossAttentionRetriever(tokenizer.vocabulary_size, **{**TINY, **options})
     randomise(model)

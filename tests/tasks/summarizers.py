@@ -11,7 +11,7 @@ from attention_zoo.tasks import Summarization
 from tests.tasks.captioners import with_normal_weights
 
 
-def untrained(
+def make_untrained_task(
     texts: Sequence[str],
     preset: str = "pointer_generator_small",
     *,

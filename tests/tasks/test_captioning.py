@@ -14,14 +14,14 @@ from attention_zoo import models
 from attention_zoo.data import read_image, train_tokenizer
 from attention_zoo.tasks import Caption, Captioning, SearchOptions
 from tests.refusals import refuses
-from tests.tasks.captioners import KNOWN, SIDE, captioned, encoded, picture, untrained
+from tests.tasks.captioners import KNOWN, SIDE, captioned, encoded, make_untrained_task, picture
 
 IMAGES = [picture(seed) for seed in range(5)]
 
 
 @functools.cache
 def captioner(attention: str = "soft") -> Captioning:
-    return untrained(attention=attention, search=SearchOptions(beam_width=2, n_best=2))
+    return make_untrained_task(attention=attention, search=SearchOptions(beam_width=2, n_best=2))
 
 
 def assert_same(one: Caption, other: Caption) -> None:
@@ -140,15 +140,17 @@ def test_batches_pair_captions_with_images_and_drop_long_captions() -> None:
     assert len(batches) == 3
     image_of_caption = {}
     for row in range(3):
-        batch, labels = batches.batch(np.array([row]))
+        batch, labels = batches.make_batch(np.array([row]))
         (image,) = (n for n, one in enumerate(examples.images) if (batch["image"][0] == one).all())
         image_of_caption[captioner().tokenizer.decode(labels[0])] = image
         assert batch["target"][0, 0] == 2
     assert image_of_caption == {"a ball": 0, "two dogs run": 0, "a dog": 2}
-    assert sorted(batches.examples(0) + batches.examples(1)) == [1, 1, 3]
+    assert sorted(batches.get_example_numbers(0) + batches.get_example_numbers(1)) == [1, 1, 3]
     kept = captioner().filter_by_length(examples)
     assert kept.names == ["0.png", "2.png"]
-    with pytest.raises(ValueError, match=r"^test images: no caption fits into 8 tokens; raise"):
+    with pytest.raises(
+        ValueError, match=r"^test images: every caption has more tokens than .*=8\. Raise"
+    ):
         captioner().make_batches(examples.take([1]), 2, seed=1)
     loss = captioner().make_loss(0.1)
     assert np.isfinite(float(loss(labels, captioner().model(batch))))

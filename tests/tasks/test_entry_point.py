@@ -64,7 +64,7 @@ def test_failing_entry_point_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
     point = EntryPoint("letters", "no_such_module", base.ENTRY_POINTS)
     monkeypatch.setattr(base, "entry_points", lambda group: [point])
     registry = base.TaskRegistry("task")
-    with pytest.raises(ValueError, match=r"tasks fail: letters = no_such_module: No mod"):
+    with pytest.raises(ValueError, match=r"tasks: letters = no_such_module: No mod"):
         registry.get("letters")
 
 

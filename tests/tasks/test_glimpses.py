@@ -67,13 +67,17 @@ def test_batches_and_loss() -> None:
     task = task_of()
     batches = task.make_batches(examples(), batch_size=2, seed=1)
     assert len(batches) == 5
-    found, labels = batches.batch(np.array([1, 2]))
+    found, labels = batches.make_batch(np.array([1, 2]))
     np.testing.assert_array_equal(found, images()[[1, 2]])
     assert labels.tolist() == [2, 1]
     assert isinstance(task.make_loss(), GlimpseLoss)
     assert len(task.filter_by_length(examples())) == 5
     other = examples(classes=["light", "dark", "grey"])
-    assert task.make_batches(other, 2, seed=1).batch(np.array([0, 1, 2]))[1].tolist() == [2, 1, 0]
+    assert task.make_batches(other, 2, seed=1).make_batch(np.array([0, 1, 2]))[1].tolist() == [
+        2,
+        1,
+        0,
+    ]
 
 
 def test_evaluate_agrees_with_predict() -> None:

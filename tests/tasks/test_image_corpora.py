@@ -15,7 +15,7 @@ from attention_zoo.data import generate_scenes, read_image
 from attention_zoo.tasks.caption_corpora import CaptionLines, CaptionsTfds, Coco, Scenes
 from attention_zoo.tasks.glimpses.corpora import Arrays, ClassFolders, GeneratedDigits, LabelledTfds
 from attention_zoo.training import Recipe
-from tests.tasks.captioners import encoded, picture, untrained
+from tests.tasks.captioners import encoded, make_untrained_task, picture
 
 KINDS = {"image": tf.uint8, "label": tf.int64}
 
@@ -104,7 +104,7 @@ def test_captions_tfds(tfds: Any, tmp_path: Path) -> None:
 
 def test_captioning_reads_captions() -> None:
     kinds = ["scenes", "captions", "coco", "captions_tfds"]
-    corpora = untrained().corpora
+    corpora = make_untrained_task().corpora
     assert corpora.names() == sorted(kinds)
     for kind in kinds:
         corpus: Any = corpora.get(kind)()

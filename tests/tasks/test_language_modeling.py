@@ -119,7 +119,7 @@ def test_loss_is_the_log_of_the_perplexity() -> None:
     task, examples = make_task(), lines([text for text in TEXTS if text])
     batches, loss = task.make_batches(examples, 2, seed=1), task.make_loss()
     total = count = 0.0
-    for inputs, labels in batches.in_order():
+    for inputs, labels in batches.dataset_in_order():
         size = float(loss.count(labels))
         logits = mask_special_tokens(task.model(inputs))  # padding and start are never generated
         total, count = total + float(loss(labels, logits)) * size, count + size
@@ -129,7 +129,10 @@ def test_loss_is_the_log_of_the_perplexity() -> None:
 def test_lines_over_the_limit() -> None:
     task, long = make_task(), " ".join(["cat"] * 20)
     assert len(task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1)) == 2
-    assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
+    assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).get_example_numbers(0) == [
+        1,
+        3,
+    ]
     assert task.filter_by_length(lines([long, "a dog"])).texts == ["a dog"]
     with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
         task.make_batches(lines([long]), 2, seed=1)

@@ -72,7 +72,7 @@ def test_zoo_entries_load_with_their_trained_weights(entry: Path) -> None:
     """The model predicts nearly all target tokens of its test split, given those before."""
     task = tasks.load(entry)
     recipe = read_recipe(ROOT / "training" / task.name / f"{entry.name}.yaml")
-    inputs, labels = task.make_batches(recipe.data.read("test").take(range(16)), 16, 1).at(0)
+    inputs, labels = task.make_batches(recipe.data.read("test").take(range(16)), 16, 1).get_batch(0)
     predicted = np.asarray(task.model(inputs)).argmax(-1)
     assert (predicted == labels)[labels > 0].mean() > 0.9
 

@@ -137,7 +137,7 @@ def test_metrics_equal_those_of_the_logits() -> None:
     report = task.evaluate(lines(texts))
     batches = task.make_batches(lines(texts), 5, seed=0)
     nats = right = count = 0.0
-    for inputs, labels in batches.in_order():
+    for inputs, labels in batches.dataset_in_order():
         labels = labels.numpy()
         logits = keras.ops.convert_to_numpy(task.model(inputs)).astype("float64")
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -154,7 +154,7 @@ def test_metrics_equal_those_of_the_logits() -> None:
 
 def test_loss_counts_masked_tokens_only() -> None:
     task, examples = make_task(), lines(TEXTS)
-    inputs, labels = task.make_batches(examples, 4, seed=0).batch(np.arange(4))
+    inputs, labels = task.make_batches(examples, 4, seed=0).make_batch(np.arange(4))
     loss = task.make_loss()
     assert float(loss.count(labels)) == task.evaluate(examples)["masked"] == (labels != 0).sum()
     found = float(loss(labels, task.model(inputs)))
@@ -163,13 +163,16 @@ def test_loss_counts_masked_tokens_only() -> None:
 
 def test_lines_over_the_limit() -> None:
     task, long = make_task(), " ".join(["cat"] * 19)
-    assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).examples(0) == [1, 3]
+    assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).get_example_numbers(0) == [
+        1,
+        3,
+    ]
     assert task.filter_by_length(lines([long, "a dog"])).texts == ["a dog"]
     with pytest.raises(ValueError, match="none of its 1 lines fits into 20 tokens; raise"):
         task.make_batches(lines([long]), 2, seed=1)
     with pytest.raises(ValueError, match="test lines:2: 19 tokens and the start and end"):
         task.evaluate(lines(["a cat", long]))
-    with pytest.raises(ValueError, match="test lines:1: is empty"):
+    with pytest.raises(ValueError, match="test lines:1: the text is empty"):
         task.evaluate(lines([""]))
     with pytest.raises(ValueError, match="max_length=40 exceeds the 32 positions of the model; l"):
         make_task(max_length=40).make_batches(lines(TEXTS), 2, seed=1)

@@ -14,9 +14,9 @@ from attention_zoo.data import train_tokenizer
 from attention_zoo.tasks import Captioning, Retrieval
 from tests.layers.running import close
 from tests.refusals import refuses
-from tests.tasks.retrievers import SCENES, TEXTS, TOKENIZER, untrained
+from tests.tasks.retrievers import SCENES, TEXTS, TOKENIZER, make_untrained_task
 
-TASK = untrained()
+TASK = make_untrained_task()
 INDEX = TASK.build_index(SCENES)
 
 
@@ -28,16 +28,16 @@ def test_index_has_images_names_and_regions(tmp_path: Path) -> None:
     image = SCENES.images[1]
     path = tmp_path / "one.png"
     path.write_bytes(tf.io.encode_png(image).numpy())
-    again = TASK.build_index([path, path.read_bytes(), image])
-    assert again.names == (str(path), "image 1", "image 2")
-    for regions in again.regions:
+    index = TASK.build_index([path, path.read_bytes(), image])
+    assert index.names == (str(path), "image 1", "image 2")
+    for regions in index.regions:
         close(regions, INDEX.regions[1], 1e-6)
     assert TASK.build_index([image], names=["mine"]).names == ("mine",)
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
 def test_predict_returns_the_most_similar_images(direction: str) -> None:
-    task = untrained(direction=direction)
+    task = make_untrained_task(direction=direction)
     index = task.build_index(SCENES)
     texts = [TEXTS[3], "a green"]
     similarities = task.similarities(index, texts)
@@ -67,13 +67,13 @@ def test_number_of_results() -> None:
     task = Retrieval(TASK.model, TOKENIZER, az.tasks.SearchOptions(beam_width=2, n_best=2), 16)
     assert len(task.predict([TEXTS[0]], index=INDEX)[0].alternatives) == 1
     assert TASK.predict([], index=INDEX) == []
-    (strange,) = TASK.predict(["a zebra"], index=INDEX)
-    assert strange.unknown == (1,)
+    (result,) = TASK.predict(["a zebra"], index=INDEX)
+    assert result.unknown == (1,)
 
 
 def test_evaluate_computes_recall_of_all_captions() -> None:
-    owners = np.repeat(np.arange(4), [len(texts) for texts in SCENES.captions])
-    expected = az.metrics.recall_at_k(TASK.similarities(INDEX, TEXTS), owners)
+    image_of_text = np.repeat(np.arange(4), [len(texts) for texts in SCENES.captions])
+    expected = az.metrics.recall_at_k(TASK.similarities(INDEX, TEXTS), image_of_text)
     report = TASK.evaluate(SCENES)
     assert (report["images"], report["texts"]) == (4, len(TEXTS))
     assert report["image_recall1"] == expected.image[1]
@@ -87,37 +87,41 @@ def test_evaluate_computes_recall_of_all_captions() -> None:
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
-def test_uniform_attention_has_the_mass_of_the_box_area(direction: str) -> None:
-    """With a zero kernel and bias, all regions are 0 and all similarities are equal."""
-    task = untrained(direction=direction)
+def test_uniform_attention_gives_mass_in_boxes_equal_to_box_area(direction: str) -> None:
+    """With zero projection weights, regions are equal: uniform attention, tied similarities."""
+    task = make_untrained_task(direction=direction)
     task.model.input_projection.set_weights(
         [0 * weight for weight in task.model.input_projection.get_weights()]
     )
     report = task.evaluate(SCENES)
     assert report["mass_in_boxes"] == pytest.approx(report["area_of_boxes"], abs=1e-5)
-    assert report["image_recall1"] == report["text_recall1"] == 0  # ties count against
+    assert report["image_recall1"] == report["text_recall1"] == 0  # a tie counts as a miss
 
 
 def test_batches_and_limits() -> None:
     lengths = [len(text.split()) for text in TEXTS]
-    task = untrained()
+    task = make_untrained_task()
     task.max_target_length = max(lengths) - 1
-    made = task.make_batches(SCENES, batch_size=5, seed=1)
-    assert len(made) == sum(length < max(lengths) for length in lengths) < len(TEXTS)
-    inputs, labels = made.at(0)
+    batches = task.make_batches(SCENES, batch_size=5, seed=1)
+    kept = sum(length < max(lengths) for length in lengths)
+    assert len(batches) == kept
+    assert kept < len(TEXTS)
+    inputs, labels = batches.get_batch(0)
     np.testing.assert_array_equal(inputs["image"], SCENES.images[labels])
     texts = [task.tokenizer.decode(row[row > 0].tolist()) for row in inputs["text"]]
     assert all(text in SCENES.captions[owner] for text, owner in zip(texts, labels, strict=True))
     assert len(task.filter_by_length(SCENES)) == 4
     task.max_target_length = 1
     assert len(task.filter_by_length(SCENES)) == 0
-    with pytest.raises(ValueError, match="no caption fits into 1 tokens"):
+    with pytest.raises(
+        ValueError, match=r"every caption has more tokens than the limit max_target_length=1\. "
+    ):
         task.make_batches(SCENES, 5, 1)
 
 
 @pytest.mark.full
 def test_training_from_a_recipe(tmp_path: Path) -> None:
-    """The corpora are those of captioning, the monitor is the recall, and `evaluate` reports it."""
+    """Uses the corpora of captioning, selects checkpoints by `recall_sum`, and reports recall."""
     assert Retrieval.corpora is Captioning.corpora
     text = f"""
 task: retrieval

@@ -17,7 +17,7 @@ from attention_zoo.data import TextPairs, generate_reports, train_tokenizer
 from attention_zoo.decoding import AllowedTokens
 from attention_zoo.tasks import SearchOptions, Summarization, load
 from tests.refusals import refuses
-from tests.tasks.summarizers import untrained
+from tests.tasks.summarizers import make_untrained_task
 
 DOCS = Path(__file__).parents[2] / "docs" / "summarization.md"
 KNOWN = ["a fire in the mill has hurt (all) people .", "the police, of the (town) say no fire"]
@@ -33,7 +33,7 @@ TEXTS = [
 def summarizer(copies: int = 4) -> Summarization:
     limits = {"max_source_length": 50, "max_target_length": 9}
     search = SearchOptions(beam_width=2, n_best=2)
-    return untrained(KNOWN, model={"copies": copies}, search=search, **limits)
+    return make_untrained_task(KNOWN, model={"copies": copies}, search=search, **limits)
 
 
 def pairs(sources: list[str] = TEXTS, targets: list[str] | None = None) -> TextPairs:
@@ -128,7 +128,7 @@ def test_truncate_source_truncates_and_is_reported(
     assert [answer.source_truncated for answer in answers] == [True, False, False]
     assert answers[0].source_tokens == ("a", "fire", "in", "Tromak")
     assert answers[0].text == answers[1].text
-    batch, labels = task.make_batches(pairs(TEXTS[:1], ["Belvik Tromak"]), 1, seed=1).at(0)
+    batch, labels = task.make_batches(pairs(TEXTS[:1], ["Belvik Tromak"]), 1, seed=1).get_batch(0)
     size = task.model.vocabulary_size
     assert batch["source"][0, 3] == size
     assert labels[0, :3].tolist() == [1, size, 3]
@@ -151,7 +151,7 @@ def test_rules_and_no_repeat_ngram_apply_to_all_texts() -> None:
 
 
 @refuses(
-    (["a", ""], {}, "^source 1: is empty; there is nothing to summarize"),
+    (["a", ""], {}, "^source 1: the text is empty"),
     ([" ".join(["fire"] * 51)], {}, "^source 0: 51 tokens, the limit is 50; shorten"),
     ("a fire", {}, r"write predict\(\[text\]\)"),
     (["a"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
@@ -184,7 +184,7 @@ def test_batches_have_copy_ids_and_drop_long_pairs() -> None:
     batches = task.make_batches(examples, 2, seed=1)
     assert len(batches) == 2
     assert len(task.filter_by_length(examples)) == 2
-    batch, labels = batches.batch(np.array([0]))
+    batch, labels = batches.make_batch(np.array([0]))
     assert labels[0, :5].tolist() == [size + 1, 1, fire, size, 3]
     assert batch["target"][0, :5].tolist() == [2, size + 1, 1, fire, size]
     assert batch["source"][0, [3, 6, 8, 12]].tolist() == [size, size + 1, size + 2, size + 3]

@@ -70,7 +70,7 @@ def test_batches_align_words_and_tags(kind: str) -> None:
     assert len(answer.tags) == len(answer.probabilities) == 7
     assert set(answer.tags) <= set(CORPUS.known_tags)
     assert answer.text == " ".join(map("/".join, zip(answer.words, answer.tags, strict=True)))
-    batch, labels = task.make_batches(CORPUS, 4, 1).batch(np.arange(4))
+    batch, labels = task.make_batches(CORPUS, 4, 1).make_batch(np.arange(4))
     assert ("starts" in batch) == (kind in ("subword", "character"))
     tokens = batch["tokens"]
     starts = batch.get("starts", np.arange(1, labels.shape[1] + 1) * (labels >= 0))
@@ -160,7 +160,7 @@ def test_attention_excludes_padding() -> None:
 
 def test_attention_is_optional() -> None:
     task = tagger("subword", attention=True)
-    inputs, _ = task.make_batches(CORPUS, 2, 1).at(0)
+    inputs, _ = task.make_batches(CORPUS, 2, 1).get_batch(0)
     assert set(TaggerInference(task.model)(inputs)) == {"tags", "scores", "marginals"}
     assert task.predict([TEXT], attention=False)[0].attention is None
     assert tagger().predict([TEXT])[0].attention is None
@@ -187,7 +187,7 @@ def test_marked_words() -> None:
     task = tagger("subword", marks=True)
     one, other = task.predict([TEXT, TEXT], marks=[[2], []])
     assert one.score != pytest.approx(other.score, abs=1e-6)
-    batch, labels = task.make_batches(CORPUS, 4, 1).batch(np.arange(4))
+    batch, labels = task.make_batches(CORPUS, 4, 1).make_batch(np.arange(4))
     sizes = [len(ids) for ids in task.tokenizer.encode(CORPUS.words[0])]
     marked = np.repeat(np.array(CORPUS.marks[0], "int32"), sizes)
     assert batch["marks"][0, : sum(sizes)].tolist() == marked.tolist()
@@ -217,9 +217,9 @@ def test_invalid_marks_raise() -> None:
 
 @refuses(
     ("York", {}, r"write predict\(\[text\]\)"),
-    (["York", ""], {}, "^source 1: is empty; there is nothing to tag in it"),
-    ([" \u3000\n"], {}, "^source 0: is empty"),
-    ([[]], {}, "^source 0: is empty"),
+    (["York", ""], {}, "^source 1: the text is empty"),
+    ([" \u3000\n"], {}, "^source 0: the text is empty"),
+    ([[]], {}, "^source 0: the text is empty"),
     ([["York", " "]], {}, "^source 0: word 1 must be a non-blank string, got ' '"),
     ([["York", 3]], {}, "^source 0: word 1 must be a non-blank string, got 3"),
     (["York " * 31], {}, "^source 0: 31 words, the limit is 30; shorten it or raise"),
@@ -267,7 +267,7 @@ def test_tags_that_break_the_scheme_are_scored_and_not_trained_on() -> None:
 
 def test_long_sentences_and_unknown_tags() -> None:
     task = tagger(max_length=5)
-    assert task.make_batches(CORPUS, 2, seed=1).examples(0)[0] in (2, 3)
+    assert task.make_batches(CORPUS, 2, seed=1).get_example_numbers(0)[0] in (2, 3)
     assert task.filter_by_length(CORPUS).words == [("no", "lamps"), ("York",)]
     with pytest.raises(ValueError, match="test sentences:1: 6 words, the limit is 5"):
         task.evaluate(CORPUS)

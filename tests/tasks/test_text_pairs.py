@@ -41,11 +41,13 @@ def test_pairs_are_encoded_in_parts_and_keep_their_numbers(size: int) -> None:
     valid_numbers = [n for n in range(1, size + 1) if n % 5]
     assert len(batches) == len(valid_numbers)
     for row in {0, len(valid_numbers) // 2, len(valid_numbers) - 1}:
-        inputs, labels = batches.batch(np.array([row]))
+        inputs, labels = batches.make_batch(np.array([row]))
         first = 1000 * valid_numbers[row]
         assert inputs["source"][0, :LENGTH].tolist() == list(range(first, first + LENGTH))
         assert labels[0, :2].tolist() == [first, 3]
-    numbers = [n for step in range(batches.steps_per_epoch) for n in batches.examples(step)]
+    numbers = [
+        n for step in range(batches.steps_per_epoch) for n in batches.get_example_numbers(step)
+    ]
     assert sorted(numbers) == valid_numbers
     assert Numbers().filter_by_length(examples).targets == [str(1000 * n) for n in valid_numbers]
 

@@ -12,7 +12,7 @@ from attention_zoo.data import TextPairs
 from attention_zoo.decoding import AllowedTokens
 from attention_zoo.tasks import SearchOptions, Translation
 from tests.refusals import refuses
-from tests.tasks.translators import untrained
+from tests.tasks.translators import make_untrained_task
 
 SOURCES = ["a cat", "a dog saw the cat", "the dog", "a cat saw a dog and the dog saw a cat today ."]
 TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah einen Hund ."]
@@ -20,7 +20,7 @@ TARGETS = ["eine Katze", "ein Hund sah die Katze", "der Hund", "eine Katze sah e
 
 @functools.cache
 def translator(preset: str = "rnnsearch_small") -> Translation:
-    return untrained(preset, SOURCES, TARGETS, max_source_length=20, max_target_length=20)
+    return make_untrained_task(preset, SOURCES, TARGETS, max_source_length=20, max_target_length=20)
 
 
 def pairs(sources: list[str] = SOURCES, targets: list[str] = TARGETS) -> TextPairs:
@@ -48,14 +48,21 @@ def test_predictions_begin_with_the_prefixes() -> None:
 
 
 def test_invalid_prefixes_raise() -> None:
-    for wrong in (["one"], "four", [None] * 4):
-        with pytest.raises(ValueError, match="prefixes must have one text for each of the 4 texts"):
+    invalid: dict[str, Any] = {
+        "^prefixes must have one text for each of the 4 texts, got 1$": ["one"],
+        r"^prefixes must be a list of texts, got a str\. Write": "four",
+        r"^each prefix must be a str, got None\. Write '' for none": [None] * 4,
+    }
+    for message, wrong in invalid.items():
+        with pytest.raises(ValueError, match=message):
             translator().predict(SOURCES, prefixes=wrong)
     texts = [" ".join(["cat"] * 12), "a cat"]  # not searched together
     for at, prefixes in enumerate((["ein Hund sah", ""], ["", "ein Hund sah"])):
         with pytest.raises(ValueError, match=f"^prefix of source {at} has a token at position 2"):
             translator().predict(texts, prefixes=prefixes, max_length=2)
-    with pytest.raises(ValueError, match="prefix of source 1 has 3 tokens, but its translation"):
+    with pytest.raises(
+        ValueError, match=r"^the prefix of source 1 has 3 tokens, but the length limit"
+    ):
         translator().predict(texts, prefixes=["der", "ein Hund sah"], max_length_ratio=1)
 
 
@@ -67,7 +74,7 @@ def test_rules_that_differ_by_source_raise() -> None:
 
 @pytest.mark.full
 def test_search_is_compiled_for_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = untrained("rnnsearch_small", SOURCES, TARGETS)
+    task = make_untrained_task("rnnsearch_small", SOURCES, TARGETS)
     shapes = []
     search = task.model.compiled_search
 
@@ -117,8 +124,8 @@ def test_unknown_characters() -> None:
 
 
 @refuses(
-    (["a cat", "", "a dog"], {}, r"^source 1: is empty"),
-    (["a cat", " \t"], {}, r"^source 1: is empty"),
+    (["a cat", "", "a dog"], {}, r"^source 1: the text is empty"),
+    (["a cat", " \t"], {}, r"^source 1: the text is empty"),
     ([" ".join(["cat"] * 21)], {}, r"^source 0: 21 tokens, the limit is 20; shorten"),
     ("a cat", {}, r"write predict\(\[text\]\)"),
     (["a cat"], {"beam_with": 3}, r"option 'beam_with'; did you mean 'beam_width'"),

@@ -12,7 +12,7 @@ from attention_zoo.data import train_tokenizer
 from attention_zoo.tasks import Translation
 
 
-def untrained(
+def make_untrained_task(
     preset: str,
     sources: Sequence[str],
     targets: Sequence[str],

@@ -72,17 +72,17 @@ class PointBatches:
 
     num_examples = property(__len__)
 
-    def rows(self, step: int) -> np.ndarray:
+    def get_rows(self, step: int) -> np.ndarray:
         number, index = divmod(step, self.steps_per_epoch)
         order = np.random.default_rng((self.seed, number)).permutation(len(self))
         return order[index * self.batch_size :][: self.batch_size]
 
-    def examples(self, step: int) -> list[int]:
-        return sorted((self.rows(step) + 1).tolist())
+    def get_example_numbers(self, step: int) -> list[int]:
+        return sorted((self.get_rows(step) + 1).tolist())
 
     def dataset(self, start: int = 0) -> Any:
         def rows(step: Any) -> Any:
-            picked = tf.numpy_function(self.rows, [step], tf.int64)
+            picked = tf.numpy_function(self.get_rows, [step], tf.int64)
             return tf.ensure_shape(picked, (None,))
 
         def pick(rows: Any) -> Any:
@@ -90,7 +90,7 @@ class PointBatches:
 
         return tf.data.Dataset.counter(start).map(rows).map(pick)
 
-    def in_order(self) -> Any:
+    def dataset_in_order(self) -> Any:
         return tf.data.Dataset.from_tensor_slices((self.points.x, self.points.y)).batch(
             self.batch_size
         )

@@ -16,7 +16,7 @@ from attention_zoo.files import find_damage
 from attention_zoo.training import average_checkpoints, averaging, evaluate, write_average
 from attention_zoo.training.recipe import Recipe, format_recipe
 from attention_zoo.training.run_folder import RunState, write_state
-from tests.tasks.translators import untrained
+from tests.tasks.translators import make_untrained_task
 
 TEXTS = ["it is five", "it is six"]
 STEPS = (10, 20, 30, 40)
@@ -37,7 +37,7 @@ def save(run: Path, step: int, task: Any) -> None:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run of four checkpoints, of weights that nothing has trained."""
-    task = untrained("rnnsearch_small", TEXTS, TEXTS)
+    task = make_untrained_task("rnnsearch_small", TEXTS, TEXTS)
     for step in STEPS:
         for number, weight in enumerate(task.model.weights):
             weight.assign(noise(step, number, weight.shape))
@@ -89,7 +89,7 @@ def test_invalid_averages_raise(run: Path, tmp_path: Path) -> None:
         average_checkpoints(run, last=1)
     with pytest.raises(ValueError, match="nowhere: not a run folder"):
         average_checkpoints(tmp_path / "nowhere")
-    save(run, 50, untrained("rnnsearch_small", [*TEXTS, "it is seven"], TEXTS))
+    save(run, 50, make_untrained_task("rnnsearch_small", [*TEXTS, "it is seven"], TEXTS))
     with pytest.raises(ValueError, match="step-00000040: weights do not fit those of the newest"):
         average_checkpoints(run, last=2)
 

@@ -16,7 +16,7 @@ from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.devices import distribute_batches
 from attention_zoo.training.loss_scale import LossScale
-from attention_zoo.training.step import FAULT, OVERFLOW, Steps, check_loss
+from attention_zoo.training.step import FAULT, OVERFLOW, CompiledSteps, check_loss
 from tests.tiers import mark_full
 from tests.training import custom_task
 from tests.training.small import (
@@ -36,13 +36,13 @@ X = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
 Y = X[:, :2] * 3
 
 
-def compiled_steps(model: Any, optimizer: Any, loss: Any = None, **options: Any) -> Steps:
+def compiled_steps(model: Any, optimizer: Any, loss: Any = None, **options: Any) -> CompiledSteps:
     model.compile(optimizer, loss or keras.losses.MeanSquaredError(), auto_scale_loss=False)
     model.optimizer.build(model.trainable_variables)
-    return Steps(model, tf.distribute.get_strategy(), **options)
+    return CompiledSteps(model, tf.distribute.get_strategy(), **options)
 
 
-def steps_of(*layers: keras.layers.Layer, rate: float = 0.1, **options: Any) -> Steps:
+def steps_of(*layers: keras.layers.Layer, rate: float = 0.1, **options: Any) -> CompiledSteps:
     """The steps of a small model with plain gradient descent."""
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.layers.Input((4,)), *layers, keras.layers.Dense(2)])
@@ -54,7 +54,7 @@ def batches_of(x: np.ndarray, y: np.ndarray, size: int) -> Any:
     return iter(distribute_batches(tf.distribute.get_strategy(), data))
 
 
-def values(steps: Steps) -> list[np.ndarray]:
+def values(steps: CompiledSteps) -> list[np.ndarray]:
     return [weight.numpy() for weight in steps.model.weights]
 
 
@@ -166,7 +166,7 @@ def test_weight_penalty_counts_once() -> None:
 def test_loss_that_is_not_a_mean_raises() -> None:
     check_loss(keras.losses.MeanSquaredError())
     for loss in (keras.losses.MeanSquaredError(reduction="sum"), "mse"):
-        with pytest.raises(ValueError, match=r"must be a keras\.losses\.Loss that is a mean"):
+        with pytest.raises(ValueError, match=r"must be a keras\.losses\.Loss that averages"):
             check_loss(loss)
 
 
@@ -307,8 +307,10 @@ def test_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Path)
         training.fit(recipe)
     step = int(str(caught.value).split(":")[0].split()[1])
     batches = custom_task.PointBatches(recipe.data.read("train"), 9, recipe.seed)
-    assert 5 in batches.examples(step - 1)
-    assert f"examples {', '.join(map(str, batches.examples(step - 1)))};" in str(caught.value)
+    assert 5 in batches.get_example_numbers(step - 1)
+    assert f"examples {', '.join(map(str, batches.get_example_numbers(step - 1)))};" in str(
+        caught.value
+    )
     assert step > 2
     kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
     assert kept == [f"step-{n:08d}" for n in (step - 2, step - 1)]
@@ -347,7 +349,7 @@ def test_losses_are_averaged_over_all_tokens() -> None:
     task = training.fit(folder / "recipe.yaml", [f"run={folder}"]).task
     recipe = training.read_recipe(folder / "recipe.yaml")
     batches = task.make_batches(recipe.data.read("validation"), 1000, 1)
-    inputs, labels = next(iter(batches.in_order()))
+    inputs, labels = next(iter(batches.dataset_in_order()))
     expected = float(task.make_loss()(labels, task.model(inputs, training=False)))
     assert records(folder)[-1]["val_loss"] == pytest.approx(expected, rel=1e-5)
 

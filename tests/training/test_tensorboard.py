@@ -147,7 +147,7 @@ def test_small_run_has_curves_and_no_images() -> None:
 def test_three_validation_examples_are_drawn() -> None:
     """And none without a function that draws, or without texts."""
     task = SimpleNamespace(
-        predict=lambda texts: texts, predict_inputs=lambda examples: examples.sources
+        predict=lambda texts: texts, get_predict_inputs=lambda examples: examples.sources
     )
     job: Any = SimpleNamespace(
         validation=SimpleNamespace(sources=list("abcdef")), task=task, state=None

@@ -1,4 +1,4 @@
-"""Batches bucketed by length, in an order that depends only on (seed, step)."""
+"""Batches bucketed by length; the batch of a step depends only on the seed and the step."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ class Batches(ABC):
     earlier ones. The random generator is counter-based (Philox). Only its raw bits are used, which
     are the same in all NumPy versions.
 
-    Subclasses implement `batch`. They also override `at` if a batch depends on the step.
+    Subclasses implement `make_batch`. They override `get_batch` too if a batch depends on
+    the step.
 
     Args:
-        sizes: sort keys of the examples, usually lengths in tokens: one array per side, the most
-            important key last.
-        batch_size: examples per batch. One batch of an epoch is smaller if the division leaves a
-            remainder.
+        sizes: sort keys of the examples: one array of lengths per sequence of an example (such as
+            source and target); the last is the primary key.
+        batch_size: examples per batch. If it does not divide the number of examples, one batch of
+            each epoch is smaller.
         seed: seed of the order, not negative.
         bucket_width: batches are padded to a multiple of this length.
-        numbers: number of each example in the corpus it was taken from; default 1, 2, and so on.
+        numbers: position of each example in its corpus, from 1; default: 1 to N.
 
     Raises:
-        ValueError: a size below 1, a seed below 0.
+        ValueError: `batch_size` or `bucket_width` is below 1, or `seed` is negative.
     """
 
     def __init__(
@@ -59,22 +60,20 @@ class Batches(ABC):
         bucket_width: int = 4,
         numbers: Sequence[int] | None = None,
     ) -> None:
-        self.batch_size, self.seed = (
-            whole_number("batch_size", batch_size),
-            whole_number("seed", seed, 0),
-        )
+        self.batch_size = whole_number("batch_size", batch_size)
+        self.seed = whole_number("seed", seed, 0)
         self.bucket_width = whole_number("bucket_width", bucket_width)
         self._sizes = sizes
         self._numbers = np.arange(1, len(self) + 1) if numbers is None else np.asarray(numbers)
         self._order_epoch = lru_cache(maxsize=2)(self._compute_order)
 
     @abstractmethod
-    def batch(self, rows: Integers) -> Any:
+    def make_batch(self, rows: Integers) -> Any:
         """Return `(inputs, labels)` of the examples with indices `rows`, as (nested) arrays."""
 
-    def at(self, step: int) -> Any:
+    def get_batch(self, step: int) -> Any:
         """Return the training batch of a step, counted from 0 over all epochs."""
-        return self.batch(self.rows(step))
+        return self.make_batch(self.get_rows(step))
 
     def __len__(self) -> int:
         return len(self._sizes[0])
@@ -89,7 +88,7 @@ class Batches(ABC):
         """Number of batches per epoch."""
         return -(-len(self) // self.batch_size)
 
-    def rows(self, step: int) -> Integers:
+    def get_rows(self, step: int) -> Integers:
         """Return the example indices of the batch of a step, counted from 0 over all epochs."""
         if step < 0:
             raise ValueError(f"step must be at least 0, got {step}")
@@ -98,38 +97,39 @@ class Batches(ABC):
         start = int(batches[index]) * self.batch_size
         return order[start : start + self.batch_size]
 
-    def examples(self, step: int) -> list[int]:
+    def get_example_numbers(self, step: int) -> list[int]:
         """Return the corpus numbers of the examples in the batch of a step, sorted."""
-        return sorted(self._numbers[self.rows(step)].tolist())
+        return sorted(self._numbers[self.get_rows(step)].tolist())
 
     def dataset(self, start: int = 0, stop: int | None = None) -> Any:
         """Return a `tf.data.Dataset` of the batches of steps `start` to `stop - 1`.
 
-        It is infinite if `stop` is None. Elements have the structure that `at` returns. Raises
-        ValueError if stop < start or start < 0.
+        It is infinite if `stop` is None. Elements have the structure that `get_batch` returns.
+        Raises ValueError if stop < start or start < 0.
         """
         if start < 0 or (stop is not None and stop < start):
             raise ValueError(f"expected 0 <= start <= stop, got start={start}, stop={stop}")
         steps = range(start, stop) if stop is not None else count(start)
         size = None if stop is None else stop - start
-        return self._make_dataset(lambda: map(self.at, steps), size)
+        return self._make_dataset(lambda: map(self.get_batch, steps), size)
 
-    def in_order(self) -> Any:
+    def dataset_in_order(self) -> Any:
         """Return a `tf.data.Dataset` of every example once, in corpus order, for evaluation."""
         indices = np.arange(len(self))
         starts = range(0, len(self), self.batch_size)
         rows = [indices[start : start + self.batch_size] for start in starts]
-        return self._make_dataset(lambda: map(self.batch, rows), len(rows))
+        return self._make_dataset(lambda: map(self.make_batch, rows), len(rows))
 
     def _make_dataset(self, batches: Callable[[], Iterator[Any]], size: int | None) -> Any:
         import tensorflow as tf
 
         def make_spec(array: NDArray[Any]) -> Any:
-            """Return the spec of an array. Only images are uint8, and they all have one size."""
-            sides = array.shape[1:] if array.dtype == np.uint8 else [None] * (array.ndim - 1)
-            return tf.TensorSpec([None, *sides], array.dtype)
+            """Return the spec of an array: images (uint8) have a fixed shape, other axes vary."""
+            is_image = array.dtype == np.uint8
+            dimensions = array.shape[1:] if is_image else [None] * (array.ndim - 1)
+            return tf.TensorSpec([None, *dimensions], array.dtype)
 
-        signature = tf.nest.map_structure(make_spec, self.batch(np.arange(1)))
+        signature = tf.nest.map_structure(make_spec, self.make_batch(np.arange(1)))
         dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
         cardinality = tf.data.INFINITE_CARDINALITY if size is None else size
         return dataset.apply(tf.data.experimental.assert_cardinality(cardinality)).prefetch(8)
@@ -149,11 +149,11 @@ class PairBatches(Batches):
     Args:
         sources: token ids of the sources, without start and end tokens.
         targets: token ids of the targets, without start and end tokens, one per source.
-        batch_size, seed, options: see `Batches`; S and T of a batch are padded.
+        batch_size, seed, options: see `Batches`. S and T are padded to multiples of `bucket_width`.
 
     Raises:
-        ValueError: no pairs, an empty source or target, different numbers of sources and targets, a
-            size below 1.
+        ValueError: no pairs, an empty source or target, different numbers of sources and targets,
+            or see `Batches`.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class PairBatches(Batches):
         sizes = (self._sources.lengths, self._targets.lengths + 1)
         super().__init__(sizes, batch_size, seed, **options)
 
-    def batch(self, rows: Integers) -> Batch:
+    def make_batch(self, rows: Integers) -> Batch:
         """Return `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with 0.
 
         Targets begin with the start token. Labels are the targets shifted left by one position and
@@ -190,17 +190,17 @@ class LineBatches(Batches):
 
     Args:
         lines: token ids, without start and end tokens.
-        batch_size, seed, options: see `Batches`; T of a batch is padded.
+        batch_size, seed, options: see `Batches`. T is padded to a multiple of `bucket_width`.
 
     Raises:
-        ValueError: no lines, an empty line, a size below 1.
+        ValueError: no lines, an empty line, or see `Batches`.
     """
 
     def __init__(self, lines: Sequence[Row], batch_size: int, seed: int, **options: Any) -> None:
         self._lines = Ragged(lines, "line")
         super().__init__((self._lines.lengths + 1,), batch_size, seed, **options)
 
-    def batch(self, rows: Integers) -> Batch:
+    def make_batch(self, rows: Integers) -> Batch:
         """Return `({"tokens": (B, T)}, labels (B, T))`, int32, padded with 0.
 
         Tokens begin with the start token. Labels are the tokens shifted left by one position and
@@ -223,22 +223,25 @@ class Ragged:
 
     def __init__(self, rows: Sequence[Row], name: str) -> None:
         if not len(rows):
-            raise ValueError("no examples to make batches of; the corpus is empty")
+            raise ValueError("cannot make batches: there are no examples")
         self.lengths: Integers = np.fromiter(map(len, rows), np.int64, len(rows))
         if not self.lengths.all():
-            raise ValueError(f"{name} {int(np.argmin(self.lengths))} is empty")
+            number = int(np.argmin(self.lengths)) + 1
+            raise ValueError(f"{name} {number} is empty. Remove it.")
         self._flat = np.concatenate([np.asarray(row, np.int32) for row in rows])
         self.starts: Integers = np.cumsum(self.lengths) - self.lengths
 
     def pad(self, rows: Integers, width: int, extra: int = 0) -> NDArray[np.int32]:
         """Return rows padded to a multiple of `width`, each with at least `extra` padding ids."""
         lengths = self.lengths[rows, None]
-        positions = np.arange(-(-(int(lengths.max()) + extra) // width) * width)
+        num_blocks = -(-(int(lengths.max()) + extra) // width)
+        positions = np.arange(num_blocks * width)
+        # Positions past the end of a row are clipped to a valid index, then replaced by PAD.
         index = np.minimum(self.starts[rows, None] + positions, len(self._flat) - 1)
         return np.where(positions < lengths, self._flat[index], np.int32(PAD))
 
     def shift(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the rows after a start token, and the rows followed by an end token."""
+        """Return the rows preceded by a start token, and the rows followed by an end token."""
         labels = self.pad(rows, width, extra=1)
         tokens = np.empty_like(labels)
         tokens[:, 0], tokens[:, 1:] = START, labels[:, :-1]

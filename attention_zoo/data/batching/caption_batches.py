@@ -18,7 +18,7 @@ class CaptionBatches(ImageTextBatches):
     See `ImageTextBatches` for the arguments; the texts are captions.
     """
 
-    def batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
+    def make_batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
         """Return `({"image": (B, H, W, 3), "target": (B, T)}, labels (B, T))`, padded with 0.
 
         Images are uint8, targets and labels int32. Targets begin with the start token. Labels are
@@ -38,7 +38,7 @@ class LabelledBatches(Batches):
 
     Raises:
         ValueError: no images, a different number of labels, a label that is negative or not an
-            integer, a size below 1.
+            integer, or see `Batches`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class LabelledBatches(Batches):
         **options: Any,
     ) -> None:
         if not len(images):
-            raise ValueError("no examples to make batches of; the corpus is empty")
+            raise ValueError("cannot make batches: there are no examples")
         if len(images) != len(labels):
             raise ValueError(f"{len(images)} images but {len(labels)} labels")
         if (class_ids := check_integers("labels", labels)).min() < 0:
@@ -59,6 +59,6 @@ class LabelledBatches(Batches):
         equal_sizes = np.zeros(len(images), np.int64)
         super().__init__((equal_sizes,), batch_size, seed, **options)
 
-    def batch(self, rows: Integers) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    def make_batch(self, rows: Integers) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
         """Return images `(B, H, W, C)`, uint8, and labels `(B,)`, int32."""
         return self._images[rows], self._labels[rows]

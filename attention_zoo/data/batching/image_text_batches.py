@@ -25,11 +25,11 @@ class ImageTextBatches(Batches):
         images: `(N, H, W, 3)`, uint8.
         texts: token ids, without start and end tokens.
         image_indices: index of each text's image, counted from 0, in any order.
-        batch_size, seed, options: see `Batches`; T of a batch is padded.
+        batch_size, seed, options: see `Batches`. T is padded to a multiple of `bucket_width`.
 
     Raises:
         ValueError: no texts, an empty text, different numbers of texts and image indices, an image
-            index that is out of range or not an integer, a size below 1.
+            index that is out of range or not an integer, or see `Batches`.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ImageTextBatches(Batches):
         equal_sizes = np.zeros(len(texts), np.int64)
         super().__init__((equal_sizes,), batch_size, seed, **options)
 
-    def batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
+    def make_batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
         """Return `({"image": (B, H, W, 3), "text": (B, T)}, labels (B,))`.
 
         Images are uint8, texts and labels int32. Texts are padded with 0. Labels are image indices.

@@ -41,11 +41,11 @@ class MaskedBatches(Batches):
     Args:
         lines: token ids, without start and end tokens.
         ids: ids of the special tokens, and ids from which random tokens are sampled.
-        batch_size, seed, options: see `Batches`; T is the padded length.
+        batch_size, seed, options: see `Batches`. T is padded to a multiple of `bucket_width`.
         rate: fraction of the tokens that are selected.
 
     Raises:
-        ValueError: no lines, an empty line, a size below 1, a rate outside of (0, 1].
+        ValueError: no lines, an empty line, a rate outside of (0, 1], or see `Batches`.
 
     Reference:
         Devlin et al. 2018, arXiv 1810.04805, section 3.1, task 1.
@@ -65,11 +65,11 @@ class MaskedBatches(Batches):
         self._lines, self._ids, self._rate = Ragged(lines, "line"), ids, rate
         super().__init__((self._lines.lengths + 2,), batch_size, seed, **options)
 
-    def at(self, step: int) -> Batch:
+    def get_batch(self, step: int) -> Batch:
         """Return the training batch of a step, with a different masking in each epoch."""
-        return self.mask_lines(self.rows(step), 1 + step // self.steps_per_epoch)
+        return self.mask_lines(self.get_rows(step), 1 + step // self.steps_per_epoch)
 
-    def batch(self, rows: Integers) -> Batch:
+    def make_batch(self, rows: Integers) -> Batch:
         """Return the examples with indices `rows`, with the fixed masking of evaluation."""
         return self.mask_lines(rows, 0)
 

@@ -40,12 +40,12 @@ class TaggedBatches(Batches):
     Args:
         sentences: encoded sentences; all or none with characters, all or none with marks.
         labels: for each sentence the tag ids of its words, from 0.
-        batch_size, seed, options: see `Batches`; a batch is padded to P tokens and W
-            words a sentence, and C characters a token.
+        batch_size, seed, options: see `Batches`. The numbers P of tokens and W of words in a
+            sentence and C of characters in a token are padded to multiples of `bucket_width`.
 
     Raises:
-        ValueError: no sentences, a sentence without words, different numbers of labels and words, a
-            size below 1.
+        ValueError: no sentences, a sentence without words, different numbers of labels and words,
+            or see `Batches`.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class TaggedBatches(Batches):
                 f"expected one label sequence per sentence, got {len(labels)} label sequences and"
                 f" {len(sentences)} sentences"
             )
-        for row, (sentence, tags) in enumerate(zip(sentences, labels, strict=True)):
+        for number, (sentence, tags) in enumerate(zip(sentences, labels, strict=True), 1):
             if len(sentence.starts) != len(tags):
                 raise ValueError(
-                    f"sentence {row} has {len(sentence.starts)} words but {len(tags)} labels"
+                    f"sentence {number} has {len(sentence.starts)} words but {len(tags)} labels"
                 )
         self._tokens = Ragged([sentence.tokens for sentence in sentences], "sentence")
         self._labels = Ragged([[tag + 1 for tag in tags] for tags in labels], "sentence")
@@ -81,7 +81,7 @@ class TaggedBatches(Batches):
             self._characters = Ragged(tokens, "the character sequence of token")
         super().__init__((self._tokens.lengths,), batch_size, seed, **options)
 
-    def batch(self, rows: Integers) -> Batch:
+    def make_batch(self, rows: Integers) -> Batch:
         """Return inputs, and labels `(B, W)`, int32: the tag ids of the words, padded with -1.
 
         Inputs are `tokens` `(B, P)`; `starts` `(B, W)`, counted from 1; and `characters`

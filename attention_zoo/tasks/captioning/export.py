@@ -10,7 +10,7 @@ import tensorflow as tf
 from attention_zoo.decoding import Rule
 from attention_zoo.export.graph_images import square_images
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import SearchModule, takes_strings
+from attention_zoo.export.modules import SearchModule, string_signature
 
 
 class CaptioningModule(SearchModule):
@@ -25,7 +25,7 @@ class CaptioningModule(SearchModule):
         self._side = task.image_size
         self._grid = task.model.grid_shape((1, self._side, self._side, 3))
 
-    @takes_strings("image")
+    @string_signature("image")
     def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
         """Caption encoded images `(B,)`.
 

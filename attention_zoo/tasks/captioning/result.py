@@ -15,9 +15,9 @@ class Caption(Result):
 
     Args:
         text: the caption.
-        score: the score of the hypothesis: log-probability with length penalty.
+        score: the score of the hypothesis: log probability with length penalty.
         tokens: readable labels of the caption's tokens (T), without the end token.
-        token_scores: log-probability of each token (T), and of the end token if there is one.
+        token_scores: log probability of each token (T), and of the end token if there is one.
         attention: attention weights (T, h, w) over the image grid, for the step that generates
             each token; None if the grid has one cell.
         image: `(H, W, 3)`, uint8, the resized input image.

@@ -42,8 +42,8 @@ class Captioning(GenerationTask, ImageTextTask):
 
     name: ClassVar[str] = "captioning"
     metric_names: ClassVar[tuple[str, ...]] = ("bleu4", "cider", "rouge_l", "exact_match")
-    output: ClassVar[str] = "caption"
-    max_generated: ClassVar[str | None] = "max_target_length"
+    output_noun: ClassVar[str] = "caption"
+    max_length_attribute: ClassVar[str | None] = "max_target_length"
     card_metrics: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "images": "images",

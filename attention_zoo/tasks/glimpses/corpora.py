@@ -118,19 +118,19 @@ class Arrays(FileCorpus, LabelledImageCorpus):
     held_out: int = 0
 
     def _images(self, split: str) -> LabelledImages:
-        cut = split in ("train", "validation") and not self.validation
-        if not cut or not self.held_out:
+        is_divided = split in ("train", "validation") and not self.validation
+        if not is_divided or not self.held_out:
             return read_npz_images(self.path(split), self.images, self.labels)
-        whole = read_npz_images(self.path("train"), self.images, self.labels)
-        if not 0 < self.held_out < len(whole):
+        images = read_npz_images(self.path("train"), self.images, self.labels)
+        if not 0 < self.held_out < len(images):
             raise ValueError(
                 "data.held_out must be at least 1 and below the number of images, got"
-                f" {self.held_out} of {len(whole)} images of data.train"
+                f" {self.held_out} of {len(images)} images of data.train"
             )
-        begin = len(whole) - self.held_out
-        kept = range(begin) if split == "train" else range(begin, len(whole))
-        origin = f"{whole.origin}, images {kept.start + 1} to {kept.stop}"
-        return replace(whole.take(kept), origin=origin)
+        begin = len(images) - self.held_out
+        rows = range(begin) if split == "train" else range(begin, len(images))
+        origin = f"{images.origin}, images {rows.start + 1} to {rows.stop}"
+        return replace(images.take(rows), origin=origin)
 
 
 @LABELLED_IMAGES.register("classes")

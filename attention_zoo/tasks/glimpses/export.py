@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from attention_zoo.export.graph_images import square_images
-from attention_zoo.export.modules import TaskModule, takes_strings
+from attention_zoo.export.modules import TaskModule, string_signature
 from attention_zoo.tasks.glimpses.grey import LUMINANCE
 
 
@@ -29,7 +29,7 @@ class GlimpsesModule(TaskModule):
         self._side = task.image_size
         self._grey = task.model.settings["image_shape"][-1] != 3
 
-    @takes_strings("image")
+    @string_signature("image")
     def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classify encoded images `(B,)`; see `format_outputs` for the outputs."""
         images = square_images(image, self._side)

@@ -15,7 +15,7 @@ class GlimpseResult(Result):
 
     Args:
         text: the predicted class.
-        score: its log-probability.
+        score: its log probability.
         tokens: the class predicted after each of G glimpses; the last one is the result.
         attention: the glimpse locations `(G, 2)`, vertical and horizontal, from -1 (top, left) to 1
             (bottom, right).

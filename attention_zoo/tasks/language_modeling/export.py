@@ -11,7 +11,7 @@ from attention_zoo.data.tokenizers.vocabulary import PAD, START
 from attention_zoo.decoding import Rule
 from attention_zoo.export.checks import refuse_long
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import SearchModule, takes_strings
+from attention_zoo.export.modules import SearchModule, string_signature
 
 
 class LanguageModelModule(SearchModule):
@@ -24,7 +24,7 @@ class LanguageModelModule(SearchModule):
         super().__init__(task, rules, GraphTokenizer(task.tokenizer))
         self._longest, self._max_positions = task.longest - 1, task.max_positions
 
-    @takes_strings("text")
+    @string_signature("text")
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Continue prompts `(B,)`.
 
@@ -40,24 +40,24 @@ class LanguageModelModule(SearchModule):
         longest = tf.shape(outputs["tokens"])[2]
         generated = tf.range(longest) < outputs["lengths"][..., None]
         ids = tf.where(generated, result.tokens[:, :, :longest], PAD)
-        before = tf.repeat(prompt[:, None], tf.shape(ids)[1], axis=1)
-        begins = self.tokenizer.text(self.tokenizer.surfaces(before))
-        whole = self.tokenizer.text(self.tokenizer.surfaces(tf.concat([before, ids], axis=-1)))
+        prompts = tf.repeat(prompt[:, None], tf.shape(ids)[1], axis=1)
+        prefixes = self.tokenizer.text(self.tokenizer.surfaces(prompts))
+        texts = self.tokenizer.text(self.tokenizer.surfaces(tf.concat([prompts, ids], axis=-1)))
         labels = tf.where(prompt == PAD, "", self.tokenizer.labels(prompt))
-        return {**outputs, "text": _after(whole, begins), "source_tokens": labels}
+        return {**outputs, "text": _remove_prefixes(texts, prefixes), "source_tokens": labels}
 
     def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
         """Return assertions that reject what `predict` rejects, with the first such row."""
-        most = lengths + self._options.limit(lengths + 1)
-        full = tf.where(most > self._max_positions)[:1, 0]
+        max_lengths = lengths + self._options.limit(lengths + 1)
+        first_row = tf.where(max_lengths > self._max_positions)[:1, 0]
         message = "with its continuation could exceed max_length of the model:"
-        fits = tf.size(full) == 0, ["source", full, message, self._max_positions]
+        data = ["source", first_row, message, self._max_positions]
         too_long = refuse_long(lengths, self._longest, "tokens, the limit is")
-        return [too_long, tf.debugging.Assert(*fits)]
+        return [too_long, tf.debugging.Assert(tf.size(first_row) == 0, data)]
 
 
-def _after(whole: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
-    """Return the part of strings `whole` after their prefixes `begins`."""
-    end = tf.strings.length(whole)
-    start = tf.minimum(tf.strings.length(begins), end)
-    return tf.strings.substr(whole, start, end - start)
+def _remove_prefixes(texts: tf.Tensor, prefixes: tf.Tensor) -> tf.Tensor:
+    """Return the part of each text after its prefix."""
+    end = tf.strings.length(texts)
+    start = tf.minimum(tf.strings.length(prefixes), end)
+    return tf.strings.substr(texts, start, end - start)

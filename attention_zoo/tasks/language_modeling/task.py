@@ -15,7 +15,7 @@ from attention_zoo.data import LineBatches, TextLines
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
-from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, check_rules
 from attention_zoo.tasks.building import build_task
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
 from attention_zoo.tasks.result import Result
@@ -36,9 +36,9 @@ class Continuation(Result):
 
     Args:
         text: the continuation; `prompt + text` is the whole text.
-        score: the score of the hypothesis: log-probability with length penalty.
+        score: the score of the hypothesis: log probability with length penalty.
         tokens: readable labels of the continuation's tokens (T), without the end token.
-        token_scores: log-probability of each token (T), and of the end token if there is one.
+        token_scores: log probability of each token (T), and of the end token if there is one.
         prompt: the prompt as decoded by the tokenizer.
         source_tokens: readable labels of the prompt's tokens.
         unknown, truncated, alternatives: see `Result`.
@@ -74,7 +74,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
     }
 
     model_class = models.GPT
-    output = "continuation"
+    output_noun = "continuation"
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextLines) -> Any:
@@ -117,8 +117,9 @@ class LanguageModeling(GenerationTask, SingleTextTask):
 
         def continue_batch(rows: list[int], source: np.ndarray) -> Iterator[Continuation]:
             result = self.model.compiled_search(source, options, rules=rules)
-            for at, row in enumerate(rows):
-                yield self._rank(self._make_results(prompts[row][1:], result, at), f"source {row}")
+            for index, row in enumerate(rows):
+                results = self._make_results(prompts[row][1:], result, index)
+                yield self._rank(results, f"source {row}")
 
         return predict_by_width(prompts, options.batch_size, continue_batch)
 
@@ -131,7 +132,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
     ) -> list[list[int]]:
         """Return ids with the start token; ValueError if a continuation may not fit the model."""
         prompts = [[START, *ids] for ids in self.encode_sources(texts, locations)]
-        for location, ids in locate(prompts, locations):
+        for location, ids in add_locations(prompts, locations):
             limit = options.limit(len(ids))
             if len(ids) + limit - 1 > self.max_positions:
                 raise ValueError(
@@ -173,21 +174,22 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         """
         options = self.search.override(**search_overrides)
         lines = self.encode_sources(examples.texts, examples.locations())
-        nats = right = 0.0
+        total_loss = correct = 0.0
         for rows, width in group_by_width([[START, *ids] for ids in lines], options.batch_size):
             width = min(width, self.max_positions)
             tokens = pad_batch([[START, *lines[row]] for row in rows], len(rows), width)
             labels = pad_batch([[*lines[row], END] for row in rows], len(rows), width)
-            part = self._score_tokens(tokens, labels)
-            nats, right = nats + part[0], right + part[1]
+            batch_loss, batch_correct = self._score_tokens(tokens, labels)
+            total_loss += batch_loss
+            correct += batch_correct
         count = sum(len(ids) + 1 for ids in lines)
         characters = sum(len(text) + 1 for text in examples.texts)
         return {
             "lines": len(lines),
             "tokens": count,
-            "accuracy": 100 * right / count,
-            "perplexity": math.exp(nats / count),
-            "bits_per_character": nats / math.log(2) / characters,
+            "accuracy": 100 * correct / count,
+            "perplexity": math.exp(total_loss / count),
+            "bits_per_character": total_loss / math.log(2) / characters,
             "unknown": sum(ids.count(UNKNOWN) for ids in lines),
         }
 
@@ -197,19 +199,19 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         As in a search, the padding and start tokens have probability 0.
         """
         mask = labels != PAD
-        of = self.model({"tokens": tokens}, training=False, project=False)
-        hidden, targets = ops.convert_to_numpy(of.hidden)[mask], labels[mask]
-        nats = right = 0.0
+        projection = self.model({"tokens": tokens}, training=False, project=False)
+        hidden, targets = ops.convert_to_numpy(projection.hidden)[mask], labels[mask]
+        total_loss = correct = 0.0
         for begin in range(0, len(targets), AT_ONCE):  # to limit the memory of logits
-            some, wanted = (part[begin : begin + AT_ONCE] for part in (hidden, targets))
-            logits = of._replace(hidden=ops.convert_to_tensor(some)).logits()
+            chunk = slice(begin, begin + AT_ONCE)
+            logits = projection._replace(hidden=ops.convert_to_tensor(hidden[chunk])).logits()
             logits = mask_special_tokens(ops.cast(logits, "float32"))
-            chosen = ops.take_along_axis(logits, ops.convert_to_tensor(wanted)[:, None], axis=-1)
+            chosen = ops.take_along_axis(logits, ops.convert_to_tensor(targets[chunk])[:, None], -1)
             losses = ops.convert_to_numpy(ops.logsumexp(logits, axis=-1) - chosen[:, 0])
             likeliest = ops.convert_to_numpy(ops.argmax(logits, axis=-1))
-            nats += float(losses.sum(dtype="float64"))
-            right += float((likeliest == wanted).sum())
-        return nats, right
+            total_loss += float(losses.sum(dtype="float64"))
+            correct += float((likeliest == targets[chunk]).sum())
+        return total_loss, correct
 
     # Export.
 

@@ -16,7 +16,7 @@ from attention_zoo.data import MaskedBatches, MaskingIds, TextLines, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
-from attention_zoo.tasks.base import TASKS, Locations, locate
+from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
@@ -47,7 +47,7 @@ class FillMaskResult(Result):
 
     Args:
         text: the filled text as decoded by the tokenizer.
-        score: sum of the log-probabilities of the filled tokens; masks are predicted independently.
+        score: sum of the log probabilities of the filled tokens; masks are predicted independently.
         predictions: the most probable tokens of each mask, best first.
         tokens: readable labels of the filled text's tokens.
         source_tokens: readable labels of the input text's tokens.
@@ -162,12 +162,12 @@ class MaskedLanguageModeling(SingleTextTask):
             raise ValueError(f"top must be from 1 to {len(self.candidate_tokens)}, got {top}")
         rows = self._encode_masked(texts)
         results: dict[int, FillMaskResult] = {}
-        for some, width in group_by_width(rows, BATCH):
+        for group, width in group_by_width(rows, BATCH):
             width = min(width, self.max_positions)
-            tokens = pad_batch([rows[row] for row in some], len(some), width)
+            tokens = pad_batch([rows[row] for row in group], len(group), width)
             masks = tokens == self.mask
             log_probs = np.split(self._log_probs(tokens, masks), masks.sum(1).cumsum()[:-1])
-            for row, of_masks in zip(some, log_probs, strict=True):
+            for row, of_masks in zip(group, log_probs, strict=True):
                 results[row] = rank_results(self._make_results(rows[row], of_masks, top))
         return [results[row] for row in range(len(rows))]
 
@@ -179,7 +179,7 @@ class MaskedLanguageModeling(SingleTextTask):
         """Return ids with start and end tokens; raise ValueError for a text without a mask."""
         start, end = self.tokenizer.start, self.tokenizer.end
         rows = [[start, *ids, end] for ids in self.encode_sources(texts, locations)]
-        for location, ids in locate(rows, locations):
+        for location, ids in add_locations(rows, locations):
             if self.mask not in ids:
                 raise ValueError(f"{location}: has no {MASK}; put it at each token to predict")
         return rows
@@ -208,7 +208,7 @@ class MaskedLanguageModeling(SingleTextTask):
         return super().find_unknown_characters(text.replace(MASK, " "))
 
     def _log_probs(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
-        """Return log-probabilities `(N, V)` at the N positions of `(B, T)` that `where` selects."""
+        """Return log probabilities `(N, V)` at the N positions of `(B, T)` that `where` selects."""
         of = self.model({"tokens": tokens}, training=False, project=False)
         hidden = ops.convert_to_numpy(ops.cast(of.hidden, "float32"))[where]
         logits = of._replace(hidden=ops.convert_to_tensor(hidden)).logits()
@@ -217,7 +217,7 @@ class MaskedLanguageModeling(SingleTextTask):
     def _make_results(
         self, ids: list[int], log_probs: np.ndarray, top: int
     ) -> Iterator[FillMaskResult]:
-        """Yield the filled texts, best first, from log-probabilities `(masks, V)` at the masks."""
+        """Yield the filled texts, best first, from log probabilities `(masks, V)` at the masks."""
         log_probs = log_probs[:, self.candidate_tokens]
         best = np.argsort(-log_probs, axis=-1, kind="stable")[:, :top]
         scores = np.take_along_axis(log_probs, best, axis=-1)
@@ -257,21 +257,21 @@ class MaskedLanguageModeling(SingleTextTask):
         lines = self.encode_sources(examples.texts, locations)
         for location, ids in zip(locations, lines, strict=True):
             if not ids:
-                raise ValueError(f"{location}: is empty; there is nothing to mask in it")
+                raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
         batches = MaskedBatches(lines, self._masking_ids, BATCH, seed=0, bucket_width=1)
-        nats, right, count = 0.0, 0, 0
+        total_loss, correct, count = 0.0, 0, 0
         for rows, _ in group_by_width(lines, BATCH):
-            inputs, labels = batches.batch(np.array(rows))
+            inputs, labels = batches.make_batch(np.array(rows))
             mask = labels != PAD
             log_probs, targets = self._log_probs(inputs["tokens"], mask), labels[mask]
-            nats -= float(log_probs[np.arange(len(targets)), targets].sum(dtype="float64"))
-            right += int((log_probs.argmax(-1) == targets).sum())
+            total_loss -= float(log_probs[np.arange(len(targets)), targets].sum(dtype="float64"))
+            correct += int((log_probs.argmax(-1) == targets).sum())
             count += len(targets)
         return {
             "lines": len(lines),
             "masked": count,
-            "masked_accuracy": 100 * right / count,
-            "perplexity": math.exp(nats / count),
+            "masked_accuracy": 100 * correct / count,
+            "perplexity": math.exp(total_loss / count),
         }
 
 

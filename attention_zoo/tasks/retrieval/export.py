@@ -10,7 +10,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.export.checks import refuse_empty
 from attention_zoo.export.graph_images import square_images
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import TaskModule, pad_ragged, takes_strings
+from attention_zoo.export.modules import TaskModule, pad_ragged, string_signature
 
 
 class RetrievalModule(TaskModule):
@@ -37,7 +37,7 @@ class RetrievalModule(TaskModule):
         self._side, self._count = task.image_size, task.search.n_best
         self._grid = model.grid_shape((1, self._side, self._side, 3))
 
-    @takes_strings("image", "text")
+    @string_signature("image", "text")
     def serve(self, image: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Match encoded images `(I,)` and texts `(N,)`; see `format_outputs` for the outputs."""
         tokens, _ = self.words.encode(text)
@@ -57,28 +57,28 @@ class RetrievalModule(TaskModule):
             ids: the same, padded; at least one column.
 
         Returns:
-            `similarities` (I, N) of images and texts; `found` (N, n), the rows of the n images most
-            similar to each text, best first, where n is the smaller of `n_best` and I; `scores`
-            (N, n), their similarities; `tokens` (N, T) strings; `lengths` (N,), numbers of tokens;
-            `attention` (N, n, T, h, w), the attention weights of each token over a grid on each of
-            these images (if regions attend to words, the weight of the token for each region). Past
-            the length, tokens are "" and numbers are 0.
+            `similarities` (I, N) of images and texts; `image_indices` (N, n), the indices of the n
+            images most similar to each text, best first, where n is the smaller of `n_best` and I;
+            `scores` (N, n), their similarities; `tokens` (N, T) strings; `lengths` (N,), numbers of
+            tokens; `attention` (N, n, T, h, w), the attention weights of each token over a grid on
+            each of these images (if regions attend to words, the weight of the token for each
+            region). At positions after the end, tokens are "" and numbers are 0.
         """
         words, mask = texts = self._encode_texts(ids)
         regions = zoo_ops.at_least_float32(regions)
-        alike = self._similarities(words, regions, mask)
-        count = tf.minimum(self._count, tf.shape(alike)[0])
-        scores, found = tf.math.top_k(tf.transpose(alike), count)
-        pairs = tf.reshape(found, [-1])
-        rows = tf.repeat(tf.range(tf.shape(found)[0]), count)
-        repeated = type(texts)(*(tf.gather(one, rows) for one in texts))
-        attention = self._attention_weights(tf.gather(regions, pairs), repeated)
+        similarities = self._similarities(words, regions, mask)
+        count = tf.minimum(self._count, tf.shape(similarities)[0])
+        scores, image_indices = tf.math.top_k(tf.transpose(similarities), count)
+        text_indices = tf.repeat(tf.range(tf.shape(image_indices)[0]), count)
+        repeated_texts = type(texts)(*(tf.gather(one, text_indices) for one in texts))
+        retrieved = tf.gather(regions, tf.reshape(image_indices, [-1]))
+        attention = self._attention_weights(retrieved, repeated_texts)
         labels = tokens.with_values(self.words.labels(tokens.flat_values)).to_tensor("")
         attention = attention[:, : tf.shape(labels)[1]]
-        shape = tf.concat([tf.shape(found), tf.shape(attention)[1:2], self._grid], 0)
+        shape = tf.concat([tf.shape(image_indices), tf.shape(attention)[1:2], self._grid], 0)
         return {
-            "similarities": tf.cast(alike, "float32"),
-            "found": found,
+            "similarities": tf.cast(similarities, "float32"),
+            "image_indices": image_indices,
             "scores": tf.cast(scores, "float32"),
             "tokens": labels,
             "lengths": tf.cast(tokens.row_lengths(), "int32"),

@@ -16,7 +16,7 @@ from attention_zoo.data import CaptionedImages
 from attention_zoo.decoding import Rule
 from attention_zoo.metrics import recall_at_k
 from attention_zoo.ops import at_least_float32, whole_number
-from attention_zoo.tasks.base import TASKS, Input, Locations, locate, refuse_rules
+from attention_zoo.tasks.base import TASKS, Input, Locations, add_locations, refuse_rules
 from attention_zoo.tasks.image_texts import ImageTextTask, Tokens, flatten_captions, score_boxes
 from attention_zoo.tasks.images import Image, is_single_image, name_images
 from attention_zoo.tasks.result import rank_results
@@ -146,11 +146,11 @@ class Retrieval(ImageTextTask):
         for rows, encoded in self._encode_groups(ids, options.batch_size):
             scores = self._similarities(index.regions, encoded)
             best = np.argsort(-scores, axis=0, kind="stable")[:count]
-            attention = [self._attention_weights(index.regions[one], encoded) for one in best]
-            for at, row in enumerate(rows):
+            attention = [self._attention_weights(index.regions[n], encoded) for n in best]
+            for i, row in enumerate(rows):
                 retrieved = (
-                    self._make_result(texts[row], ids[row], index, n, scores[n, at], weights[at])
-                    for n, weights in zip(best[:, at], attention, strict=True)
+                    self._make_result(texts[row], ids[row], index, n, scores[n, i], weights[i])
+                    for n, weights in zip(best[:, i], attention, strict=True)
                 )
                 results[row] = rank_results(retrieved)
         return [results[row] for row in range(len(texts))]
@@ -174,7 +174,9 @@ class Retrieval(ImageTextTask):
     def _encode_texts(self, texts: Sequence[str], locations: Locations = None) -> list[Tokens]:
         """Return the token ids of texts; raise ValueError for a text without tokens."""
         encoded = self.tokenizer.encode(texts)
-        for (location, text), ids in zip(locate(texts, locations, "text"), encoded, strict=True):
+        for (location, text), ids in zip(
+            add_locations(texts, locations, "text"), encoded, strict=True
+        ):
             if not ids:
                 raise ValueError(f"{location}: has no words, got {text!r}; write at least one word")
         return encoded

@@ -11,7 +11,7 @@ import tensorflow as tf
 from attention_zoo.decoding import Rule
 from attention_zoo.export.checks import refuse_empty, refuse_long
 from attention_zoo.export.graph_copies import GraphCopies
-from attention_zoo.export.modules import SearchModule, pad_ragged, takes_strings
+from attention_zoo.export.modules import SearchModule, pad_ragged, string_signature
 from attention_zoo.tasks.summarization.result import COPIED
 
 
@@ -29,7 +29,7 @@ class SummarizationModule(SearchModule):
         self._trace = task.model.trace
         self._longest, self._truncates = task.max_source_length, task.truncate_source
 
-    @takes_strings("text")
+    @string_signature("text")
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Summarize articles `(B,)`.
 
@@ -79,5 +79,5 @@ def _origins(
     """Return `tasks.summarization.result.origins` of ids `(B, n, L)`, int32."""
     matches = ids[..., None] == source[:, None, None]
     masked_weights = tf.where(matches, attention, -1.0)
-    taken = (copied >= COPIED) & tf.reduce_any(matches, axis=-1)
-    return tf.where(taken, tf.argmax(masked_weights, axis=-1, output_type="int32"), -1)
+    is_copied = (copied >= COPIED) & tf.reduce_any(matches, axis=-1)
+    return tf.where(is_copied, tf.argmax(masked_weights, axis=-1, output_type="int32"), -1)

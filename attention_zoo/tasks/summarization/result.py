@@ -19,9 +19,9 @@ class Summary(Result):
 
     Args:
         text: the summary, including copied words.
-        score: the score of the hypothesis: log-probability with length and coverage penalty.
+        score: the score of the hypothesis: log probability with length and coverage penalty.
         tokens: readable labels of the summary's tokens (T), without the end token.
-        token_scores: log-probability of each token (T), and of the end token if there is one.
+        token_scores: log probability of each token (T), and of the end token if there is one.
         source_tokens: readable labels of the source's tokens after truncation (S);
             out-of-vocabulary words are shown as in the text.
         attention: attention weights (T, S) of the step that generates each token.
@@ -52,6 +52,7 @@ def origins(
         copied: copy probability of each token (T).
     """
     weights = np.where(np.equal.outer(list(ids), list(source)), attention, -1.0)
-    found = weights.argmax(axis=1) if len(ids) else np.zeros(0, int)
-    taken = (np.asarray(copied, "float64") >= COPIED) & (weights.max(axis=1, initial=-1.0) >= 0)
-    return tuple(int(place) for place in np.where(taken, found, -1))
+    positions = weights.argmax(axis=1) if len(ids) else np.zeros(0, int)
+    in_source = weights.max(axis=1, initial=-1.0) >= 0
+    is_copied = (np.asarray(copied, "float64") >= COPIED) & in_source
+    return tuple(int(position) for position in np.where(is_copied, positions, -1))

@@ -14,7 +14,7 @@ from attention_zoo.data import TextPairs, Tokenizer, encode_for_copying
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, check_rules
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.scoring import score_summaries
@@ -63,10 +63,10 @@ class Summarization(TextPairTask):
     """
 
     name: ClassVar[str] = "summarization"
-    output: ClassVar[str] = "summary"
-    max_generated: ClassVar[str | None] = "max_target_length"
+    output_noun: ClassVar[str] = "summary"
+    max_length_attribute: ClassVar[str | None] = "max_target_length"
     metric_names: ClassVar[tuple[str, ...]] = ("rouge1", "rouge2", "rougeL", "exact_match")
-    switches: ClassVar[tuple[str, ...]] = ("truncate_source",)
+    boolean_options: ClassVar[tuple[str, ...]] = ("truncate_source",)
     tokenizer_kind: ClassVar[str] = "word"
     card_metrics: ClassVar[Mapping[str, str]] = {
         "search": "search",
@@ -151,10 +151,10 @@ class Summarization(TextPairTask):
             trace = self.model.compiled_trace(sources, tokens.reshape(-1, shape[2]))
             result = result._replace(attention=np.reshape(trace.attention, (*shape, -1)))
             copied = np.reshape(trace.copied, shape)
-            for at, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 results = (
-                    self._make_result(articles[row], hypothesis, copied[at, n], options)
-                    for n, hypothesis in enumerate(read_hypotheses(result, at))
+                    self._make_result(articles[row], hypothesis, copied[index, n], options)
+                    for n, hypothesis in enumerate(read_hypotheses(result, index))
                 )
                 yield self._rank(results, f"source {row}")
 
@@ -172,9 +172,9 @@ class Summarization(TextPairTask):
             ValueError: if a text is empty, or too long without `truncate_source`.
         """
         lengths = [len(ids) for ids in self.tokenizer.encode(texts)]
-        for location, length in locate(lengths, locations):
+        for location, length in add_locations(lengths, locations):
             if not length:
-                raise ValueError(f"{location}: is empty; there is nothing to summarize in it")
+                raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
             if length > self.max_source_length and not self.truncate_source:
                 hint = ", or truncate it (data.truncate_source=true, task.truncate_source = True)"
                 raise self._limit_error(location, f"{length} tokens", "max_source_length", hint)

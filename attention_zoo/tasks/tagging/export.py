@@ -10,7 +10,7 @@ from attention_zoo.export.checks import refuse_empty, refuse_long
 from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.export.graph_words import GraphWords
-from attention_zoo.export.modules import TaskModule, pad_ragged, takes_strings
+from attention_zoo.export.modules import TaskModule, pad_ragged, string_signature
 from attention_zoo.tasks.tagging.result import TaggerInference
 
 
@@ -42,14 +42,14 @@ class TaggingModule(TaskModule):
         self._inference = TaggerInference(task.model)
         self._limits = task.max_length, task.max_positions
 
-    @takes_strings("text")
+    @string_signature("text")
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Tag sentences `(B,)`; see `format_outputs` for the outputs."""
         words, starts, ends = self.words.split(text)
-        given = self.inputs(words)
-        checks = self._checks(words.row_lengths(), given["tokens"].row_lengths())
+        ragged = self.inputs(words)
+        checks = self._checks(words.row_lengths(), ragged["tokens"].row_lengths())
         with tf.control_dependencies(checks):
-            inputs = {name: pad_ragged(ids) for name, ids in given.items()}
+            inputs = {name: pad_ragged(ids) for name, ids in ragged.items()}
         outputs = self._inference(inputs, training=False)
         offsets = words.with_values(tf.stack([starts.flat_values, ends.flat_values], axis=-1))
         return self.format_outputs(words, offsets, outputs)
@@ -58,13 +58,13 @@ class TaggingModule(TaskModule):
         """Return the model's inputs for words, ragged `(B, W)`."""
         ids, _ = self.tokens.encode(words.flat_values)
         tokens = words.with_values(ids).merge_dims(1, 2)
-        before = tf.cumsum(ids.row_lengths(), exclusive=True)
-        before -= tf.gather(tokens.row_starts(), words.value_rowids())
-        given = {"tokens": tokens, "starts": words.with_values(tf.cast(before + 1, "int32"))}
+        starts = tf.cumsum(ids.row_lengths(), exclusive=True)
+        starts -= tf.gather(tokens.row_starts(), words.value_rowids())
+        inputs = {"tokens": tokens, "starts": words.with_values(tf.cast(starts + 1, "int32"))}
         if self.characters is not None:  # then tokens are whole words
-            spelt, _ = self.characters.encode(words.flat_values)
-            given["characters"] = words.with_values(spelt)
-        return given
+            characters, _ = self.characters.encode(words.flat_values)
+            inputs["characters"] = words.with_values(characters)
+        return inputs
 
     def format_outputs(
         self, words: tf.RaggedTensor, offsets: tf.RaggedTensor, outputs: dict[str, tf.Tensor]
@@ -81,27 +81,26 @@ class TaggingModule(TaskModule):
             exclusive; `tags` (B, W) strings; `probabilities` (B, W), the marginal of each tag;
             `lengths` (B,), numbers of words; `scores` (B,), log probability of the tag sequence;
             `spans` (B, S, 2), their positions; `span_labels` (B, S) strings; `span_probabilities`
-            (B, S), of the least likely tag of each span. Past the end, strings are "" and numbers
-            are 0; the end of a real span is above 0.
+            (B, S), the probability of the least likely tag of each span. At positions after the
+            end, strings are "" and numbers are 0; the end of a real span is above 0.
         """
         lengths = words.row_lengths()
         tags = outputs["tags"][:, 0]
-        likely = tf.gather(outputs["marginals"], tags, batch_dims=2)
-        tags, likely = (tf.RaggedTensor.from_tensor(one, lengths) for one in (tags, likely))
-        spans = self.spans.read(tags, likely)
+        probabilities = tf.gather(outputs["marginals"], tags, batch_dims=2)
+        tags = tf.RaggedTensor.from_tensor(tags, lengths)
+        probabilities = tf.RaggedTensor.from_tensor(probabilities, lengths)
+        spans = self.spans.read(tags, probabilities)
         first = tf.cast(tf.gather(words.row_starts(), spans.starts.value_rowids()), "int32")
-        begin, over = (
-            tf.gather(offsets.flat_values[:, side], first + place)
-            for side, place in enumerate((spans.starts.flat_values, spans.ends.flat_values - 1))
-        )
+        starts = tf.gather(offsets.flat_values[:, 0], first + spans.starts.flat_values)
+        ends = tf.gather(offsets.flat_values[:, 1], first + spans.ends.flat_values - 1)
         return {
             "words": words.to_tensor(""),
             "offsets": offsets.to_tensor(),
             "tags": tags.with_values(tf.gather(self._names, tags.flat_values)).to_tensor(""),
-            "probabilities": likely.to_tensor(),
+            "probabilities": probabilities.to_tensor(),
             "lengths": tf.cast(lengths, "int32"),
             "scores": outputs["scores"][:, 0],
-            "spans": spans.starts.with_values(tf.stack([begin, over], axis=-1)).to_tensor(),
+            "spans": spans.starts.with_values(tf.stack([starts, ends], axis=-1)).to_tensor(),
             "span_labels": spans.labels.to_tensor(""),
             "span_probabilities": spans.least.to_tensor(),
         }

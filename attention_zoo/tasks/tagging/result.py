@@ -41,7 +41,7 @@ class TaggingResult(Result):
 
     Args:
         text: printable line: the sentence with `[span](label)`, or `word/tag`s without a scheme.
-        score: joint log-probability of the tags.
+        score: joint log probability of the tags.
         words: the words of the sentence.
         tags: one tag for each word.
         offsets: start and end of each word in the sentence, in characters from 0, end exclusive.
@@ -86,11 +86,11 @@ class TaggerInference(keras.Model):
         if compiled:
             predicted: dict[str, np.ndarray] = self.predict_on_batch(inputs)
             return predicted
-        given = {name: ops.convert_to_tensor(array) for name, array in inputs.items()}
-        return {name: ops.convert_to_numpy(part) for name, part in self(given).items()}
+        tensors = {name: ops.convert_to_tensor(array) for name, array in inputs.items()}
+        return {name: ops.convert_to_numpy(output) for name, output in self(tensors).items()}
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return `tags (B, N, W)`, their log-probabilities `scores (B, N)`, and other outputs."""
+        """Return `tags (B, N, W)`, their log probabilities `scores (B, N)`, and other outputs."""
         potentials = self.tagger(inputs, training=False)
         tags, scores = self.tagger.decode(potentials, self.count)
         predicted = {"tags": tags, "scores": scores - log_partition(unpack(potentials))[:, None]}
@@ -131,8 +131,8 @@ def _make_hypothesis(
     tags, length = outputs["tags"][rank, : len(source.words)], len(source.encoded.tokens)
     attention = outputs.get("attention")
     predicted = tuple(names[tag] for tag in tags)
-    likely = tuple(float(outputs["marginals"][word, tag]) for word, tag in enumerate(tags))
-    spans = () if scheme is None else tuple(_spans(source, predicted, likely, scheme))
+    marginals = tuple(float(outputs["marginals"][word, tag]) for word, tag in enumerate(tags))
+    spans = () if scheme is None else tuple(_spans(source, predicted, marginals, scheme))
     words = tuple(word.text for word in source.words)
     shown = " ".join(f"{word}/{tag}" for word, tag in zip(words, predicted, strict=True))
     return TaggingResult(
@@ -143,24 +143,24 @@ def _make_hypothesis(
         tags=predicted,
         offsets=tuple((word.start, word.end) for word in source.words),
         spans=spans,
-        probabilities=likely,
+        probabilities=marginals,
         source_tokens=source.labels,
         tokens=source.labels,
         unknown=source.unknown,
     )
 
 
-def _spans(source: Source, tags: Sequence[str], likely: Sequence[float], scheme: str) -> Any:
-    for first, end, label in read_spans(tags, scheme):
-        begin, over = source.words[first].start, source.words[end - 1].end
-        text = source.text[begin:over]
-        yield TaggedSpan(text, label, begin, over, min(likely[first:end]))
+def _spans(source: Source, tags: Sequence[str], marginals: Sequence[float], scheme: str) -> Any:
+    for first, last, label in read_spans(tags, scheme):
+        start, end = source.words[first].start, source.words[last - 1].end
+        text = source.text[start:end]
+        yield TaggedSpan(text, label, start, end, min(marginals[first:last]))
 
 
 def _format_spans(text: str, spans: Sequence[TaggedSpan]) -> str:
     """Return the text with `[span](label)` for each span."""
-    parts, at = [], 0
+    parts, position = [], 0
     for span in spans:
-        parts += [text[at : span.start], f"[{span.text}]({span.label})"]
-        at = span.end
-    return "".join([*parts, text[at:]])
+        parts += [text[position : span.start], f"[{span.text}]({span.label})"]
+        position = span.end
+    return "".join([*parts, text[position:]])

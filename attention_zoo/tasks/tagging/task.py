@@ -22,7 +22,7 @@ from attention_zoo.data import (
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS, Locations, locate, read_task_file, refuse_rules
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, read_task_file, refuse_rules
 from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import MAX_CHARACTERS, build_tagger, takes_characters
@@ -72,11 +72,11 @@ class Tagging(SingleTextTask):
 
     name: ClassVar[str] = "tagging"
     corpora: ClassVar[Registry] = TAGGED_SENTENCES
-    examples: ClassVar[str] = "sentences"
+    example_noun: ClassVar[str] = "sentences"
     unit: ClassVar[str] = "words"
     model_class = models.Tagger
     tokenizer_kind: ClassVar[str] = "whitespace"
-    optional_attention: ClassVar[bool] = True
+    has_attention_option: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
     card_metrics: ClassVar[Mapping[str, str]] = {
         "sentences": "sentences",
@@ -114,8 +114,10 @@ class Tagging(SingleTextTask):
         sizes = [(self.tokenizer, self.model.vocabulary_size, "tokens")]
         if self.characters is not None:
             sizes.append((self.characters, options["vocabulary_size"], "characters"))
-            for one, kind in ((self.tokenizer, "whitespace"), (self.characters, "character")):
-                given = one.kind if isinstance(one, Tokenizer) else type(one).__name__
+            required = (self.tokenizer, "whitespace"), (self.characters, "character")
+            for tokenizer, kind in required:
+                is_tokenizer = isinstance(tokenizer, Tokenizer)
+                given = tokenizer.kind if is_tokenizer else type(tokenizer).__name__
                 if given != kind:
                     raise ValueError(
                         "a model that takes characters needs tokenizers of the kinds whitespace"
@@ -245,7 +247,7 @@ class Tagging(SingleTextTask):
         self, texts: Sequence[Any], locations: Locations = None, marks: Marked = None
     ) -> list[Source]:
         """Split and encode texts; raise ValueError for a text that cannot be tagged."""
-        split = [split_source(text, location) for location, text in locate(texts, locations)]
+        split = [split_source(text, location) for location, text in add_locations(texts, locations)]
         words = [[word.text for word in of_text] for _, of_text in split]
         encoded = self._encoder.encode(words, mark_words(words, marks, self._takes_marks))
         self._refuse_long(encoded, locations)
@@ -254,7 +256,7 @@ class Tagging(SingleTextTask):
 
     def _refuse_long(self, encoded: Sequence[EncodedWords], locations: Locations) -> None:
         """Raise ValueError for a sentence that is too long for the limit or the model."""
-        for location, one in locate(encoded, locations):
+        for location, one in add_locations(encoded, locations):
             if len(one.starts) > self.max_length:
                 raise self._limit_error(location, f"{len(one.starts)} words", "max_length")
             if not self._fits(one):
@@ -282,19 +284,19 @@ class Tagging(SingleTextTask):
         batches = TaggedBatches(sentences, labels, options.batch_size, 0, bucket_width=width)
         for rows, _ in group_by_width([one.tokens for one in sentences], options.batch_size):
             size = round_batch_size(len(rows), options.batch_size)
-            filled = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
-            inputs, _ = batches.batch(np.array(filled))
+            padded = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
+            inputs, _ = batches.make_batch(np.array(padded))
             outputs = inference.run(inputs, compiled or len(sentences) > FEW)
-            for at, row in enumerate(rows):
-                yield row, {name: part[at] for name, part in outputs.items()}
+            for index, row in enumerate(rows):
+                yield row, {name: output[index] for name, output in outputs.items()}
 
     def _inference(self, **wanted: Any) -> TaggerInference:
         """Return a `TaggerInference` with these options, cached to keep its compiled function."""
         key = tuple(sorted(wanted.items()))
-        known = self._inferences.get(key)
-        if known is None or known.tagger is not self.model:
-            known = self._inferences[key] = TaggerInference(self.model, **wanted)
-        return known
+        inference = self._inferences.get(key)
+        if inference is None or inference.tagger is not self.model:
+            inference = self._inferences[key] = TaggerInference(self.model, **wanted)
+        return inference
 
     def evaluate(self, examples: TaggedSentences, **search_overrides: Any) -> dict[str, Any]:
         """Compute tag accuracy on `examples` and, with a scheme, F1 of spans.

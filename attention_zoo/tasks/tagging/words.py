@@ -92,7 +92,7 @@ class WordEncoder:
         labels = tuple(self.tokenizer.tokens(encoded.tokens))
         spellings = encoded.characters or [[UNKNOWN]] * len(labels)
         unknown = find_unknown(encoded.tokens, self.tokenizer.unknown)
-        unknown = tuple(at for at in unknown if UNKNOWN in spellings[at])
+        unknown = tuple(n for n in unknown if UNKNOWN in spellings[n])
         return Source(text, words, encoded, labels, unknown)
 
 
@@ -115,7 +115,7 @@ def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
         words = [Word(word, start, start + len(word)) for word, start in pairs]
         text = " ".join(text)
     if not words:
-        raise ValueError(f"{location}: is empty; there is nothing to tag in it")
+        raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
     return text, words
 
 

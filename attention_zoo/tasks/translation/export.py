@@ -11,7 +11,7 @@ from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import Rule
 from attention_zoo.export.checks import refuse_empty, refuse_long
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import SearchModule, pad_ragged, takes_strings
+from attention_zoo.export.modules import SearchModule, pad_ragged, string_signature
 
 
 class TranslationModule(SearchModule):
@@ -25,7 +25,7 @@ class TranslationModule(SearchModule):
         super().__init__(task, rules, GraphTokenizer(task.target_tokenizer))
         self.source, self._longest = GraphTokenizer(task.source_tokenizer), task.max_source_length
 
-    @takes_strings("text")
+    @string_signature("text")
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translate texts `(B,)`.
 

@@ -13,7 +13,7 @@ from attention_zoo.data import TextPairs, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import END, PAD
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
-from attention_zoo.tasks.base import TASKS, Locations, check_rules, locate
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, check_rules
 from attention_zoo.tasks.building import TokenizerOptions, build_model, train_recipe_tokenizer
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.result import Result
@@ -34,9 +34,9 @@ class TranslationResult(Result):
 
     Args:
         text: the translation.
-        score: the score of the hypothesis: log-probability with length and coverage penalty.
+        score: the score of the hypothesis: log probability with length and coverage penalty.
         tokens: readable labels of the translation's tokens (T), without the end token.
-        token_scores: log-probability of each token (T), and of the end token if there is one.
+        token_scores: log probability of each token (T), and of the end token if there is one.
         source_tokens: readable labels of the source's tokens (S).
         attention: attention weights (T, S), or None for a model without attention.
         unknown, truncated, alternatives: see `Result`.
@@ -47,7 +47,7 @@ class TranslationResult(Result):
 
 @TASKS.register("translation")
 class Translation(TextPairTask):
-    """Translation: a model with a source and a target tokenizer. Inputs and outputs are strings.
+    """Translation task: a model, a source tokenizer and a target tokenizer.
 
     Args:
         model: a translator of `attention_zoo.models`.
@@ -58,7 +58,7 @@ class Translation(TextPairTask):
     """
 
     name: ClassVar[str] = "translation"
-    output: ClassVar[str] = "translation"
+    output_noun: ClassVar[str] = "translation"
     metric_names: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
     tokenizer_names: ClassVar[tuple[str, ...]] = ("source_tokenizer", "target_tokenizer")
     card_metrics: ClassVar[Mapping[str, str]] = {
@@ -89,10 +89,12 @@ class Translation(TextPairTask):
     def from_recipe(cls, recipe: Any, train: TextPairs) -> Self:
         """Build a translator and train its source and target tokenizers."""
         options: TokenizerOptions = recipe.tokenizer
-        sides = [train.sources, train.targets]
         if options.shared:
-            sides = [[*train.sources, *train.targets]] * 2
-        source, target = (train_recipe_tokenizer(options, texts) for texts in sides)
+            texts = [*train.sources, *train.targets]
+            source = target = train_recipe_tokenizer(options, texts)
+        else:
+            source = train_recipe_tokenizer(options, train.sources)
+            target = train_recipe_tokenizer(options, train.targets)
         model = build_model(
             recipe.model,
             source_vocabulary_size=source.vocabulary_size,
@@ -126,24 +128,24 @@ class Translation(TextPairTask):
             **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
-            ValueError: if a text is empty or longer than `max_source_length` tokens; prefixes are
-                not one text for each source, or conflict with the options; an option is unknown or
-                conflicts with another; or the search finds no translation.
+            ValueError: if a text is empty or longer than `max_source_length` tokens; the number of
+                prefixes differs from the number of texts; a prefix conflicts with the options; an
+                option is unknown or conflicts with another; or the search finds no translation.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of sentences; write predict([text])")
         texts, rules = list(texts), check_rules(rules)
         options = self.search_options(**search_overrides)
         sources = self.encode_sources(texts)
-        starts = self._encode_prefixes(prefixes, sources, options)
+        prefix_ids = self._encode_prefixes(prefixes, sources, options)
 
         def translate(rows: list[int], source: np.ndarray) -> Iterator[TranslationResult]:
-            some = [starts[row] for row in rows]
-            longest = round_up(max(map(len, some)))
-            prefix = pad_batch(some, len(source), longest) if longest else None
+            batch_prefixes = [prefix_ids[row] for row in rows]
+            width = round_up(max(map(len, batch_prefixes)))
+            prefix = pad_batch(batch_prefixes, len(source), width) if width else None
             result = self.model.compiled_search(source, options, prefix=prefix, rules=rules)
-            for at, row in enumerate(rows):
-                hypotheses = read_hypotheses(result, at)
+            for index, row in enumerate(rows):
+                hypotheses = read_hypotheses(result, index)
                 results = self._make_results(texts[row], sources[row], hypotheses, options)
                 yield self._rank(results, f"source {row}")
 
@@ -155,14 +157,22 @@ class Translation(TextPairTask):
         """Return the token ids of prefixes.
 
         Raises:
-            ValueError: if there is not one for each source, or one conflicts with the options or
-                the length limit.
+            ValueError: if the number of prefixes differs from the number of sources, or a prefix
+                conflicts with the options or the length limit.
         """
         if prefixes is None:
             return [[]] * len(sources)
-        prefixes = list(prefixes) if not isinstance(prefixes, str) else []
-        if len(prefixes) != len(sources) or not all(isinstance(one, str) for one in prefixes):
-            raise ValueError(f"prefixes must have one text for each of the {len(sources)} texts")
+        if isinstance(prefixes, str):
+            raise ValueError("prefixes must be a list of texts, got a str. Write prefixes=[text].")
+        prefixes = list(prefixes)
+        if len(prefixes) != len(sources):
+            raise ValueError(
+                f"prefixes must have one text for each of the {len(sources)} texts, got"
+                f" {len(prefixes)}"
+            )
+        for text in prefixes:
+            if not isinstance(text, str):
+                raise ValueError(f"each prefix must be a str, got {text!r}. Write '' for none.")
         encoded = self.target_tokenizer.encode(prefixes)
         if not any(encoded):
             return encoded
@@ -172,8 +182,8 @@ class Translation(TextPairTask):
             limit = options.limit(len(source))
             if len(prefix) > limit:
                 raise ValueError(
-                    f"prefix of source {row} has {len(prefix)} tokens, but its translation may have"
-                    f" {limit}; raise max_length or shorten it"
+                    f"the prefix of source {row} has {len(prefix)} tokens, but the length limit is"
+                    f" {limit}. Shorten the prefix or raise max_length."
                 )
         return encoded
 
@@ -192,9 +202,9 @@ class Translation(TextPairTask):
             ValueError: if a text is empty or too long.
         """
         encoded = self.source_tokenizer.encode(texts)
-        for location, ids in locate(encoded, locations):
+        for location, ids in add_locations(encoded, locations):
             if not ids:
-                raise ValueError(f"{location}: is empty; there is nothing to translate in it")
+                raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
             if len(ids) > self.max_source_length:
                 raise self._limit_error(location, f"{len(ids)} tokens", "max_source_length")
         return encoded
@@ -221,10 +231,10 @@ class Translation(TextPairTask):
             )
 
     def _copy_unknown(self, text: str, ids: list[int], weights: Any) -> list[str]:
-        """Return, for each unknown target token, the source piece with the largest weight."""
+        """Return the text of the source token with the largest weight, for each unknown token."""
         positions = find_unknown(ids)
-        pieces = self.source_tokenizer.surfaces(text) if positions else []
-        return [pieces[int(np.argmax(weights[at]))] for at in positions]
+        source_texts = self.source_tokenizer.surfaces(text) if positions else []
+        return [source_texts[int(np.argmax(weights[position]))] for position in positions]
 
     # Evaluation.
 
@@ -232,9 +242,9 @@ class Translation(TextPairTask):
         """Compute BLEU, chrF and exact match on `examples`, also by source length.
 
         Returns:
-            `sentences`, `bleu`, `chrf` and `exact_match` (these three 0 to 100), sacrebleu's
-            signatures, `by_source_length` (in tokens), and `truncated` (translations without an end
-            token).
+            `sentences`; `bleu`, `chrf` and `exact_match`, from 0 to 100; sacrebleu's signatures;
+            `by_source_length` (in tokens); and `truncated`, the number of translations without an
+            end token.
         """
         locations = [f"{examples.origin}, pair {row}" for row in range(1, len(examples) + 1)]
         lengths = [len(ids) for ids in self.encode_sources(examples.sources, locations)]

@@ -48,18 +48,18 @@ def assert_same(batches: Any, expected: Any) -> None:
 def test_each_epoch_has_every_example_once_in_shuffled_order(cls: type) -> None:
     batches = make_batches(cls)
     steps = np.arange(batches.steps_per_epoch)
-    epochs = [np.concatenate([*map(batches.rows, steps + n * len(steps))]) for n in range(2)]
+    epochs = [np.concatenate([*map(batches.get_rows, steps + n * len(steps))]) for n in range(2)]
     for rows in epochs:
         assert sorted(rows) == list(range(len(batches)))
     assert len(steps) == -(-len(batches) // 4)
-    assert max(len(batches.rows(step)) for step in steps) == 4
+    assert max(len(batches.get_rows(step)) for step in steps) == 4
     assert epochs[0].tolist() != epochs[1].tolist()
-    assert batches.rows(0).tolist() != make_batches(cls, seed=4).rows(0).tolist()
+    assert batches.get_rows(0).tolist() != make_batches(cls, seed=4).get_rows(0).tolist()
 
 
 @all_batch_classes
 def test_dataset_starts_at_any_step(cls: type) -> None:
-    expected = [make_batches(cls).at(step) for step in (7, 6, 5, 4)][::-1]
+    expected = [make_batches(cls).get_batch(step) for step in (7, 6, 5, 4)][::-1]
     dataset = make_batches(cls).dataset(4, 8)
     assert int(dataset.cardinality()) == 4
     assert_same(dataset.as_numpy_iterator(), expected)
@@ -73,9 +73,9 @@ def test_evaluation_keeps_corpus_order(cls: type) -> None:
     batches = make_batches(cls)
     index_chunks = np.split(np.arange(len(batches)), range(4, len(batches), 4))
     for _ in range(2):
-        in_order = batches.in_order()
+        in_order = batches.dataset_in_order()
         assert in_order.cardinality() == len(index_chunks)
-        assert_same(in_order.as_numpy_iterator(), map(batches.batch, index_chunks))
+        assert_same(in_order.as_numpy_iterator(), map(batches.make_batch, index_chunks))
 
 
 @all_batch_classes
@@ -83,7 +83,7 @@ def test_evaluation_keeps_corpus_order(cls: type) -> None:
     (lambda cls: make_batches(cls, batch_size=0), "batch_size must be at least 1, got 0"),
     (lambda cls: make_batches(cls, seed=-1), "seed must be at least 0, got -1"),
     (lambda cls: cls(*ARGUMENTS[cls], 4, 1, bucket_width=0), "bucket_width must be at least 1"),
-    (lambda cls: make_batches(cls).rows(-1), "step must be at least 0, got -1"),
+    (lambda cls: make_batches(cls).get_rows(-1), "step must be at least 0, got -1"),
     (lambda cls: make_batches(cls).dataset(5, 4), "expected 0 <= start <= stop"),
     (lambda cls: make_batches(cls).dataset(-1, 3), "expected 0 <= start <= stop"),
 )

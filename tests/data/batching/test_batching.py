@@ -43,19 +43,20 @@ def equals(one, other):
 def test_epochs_and_seeds_group_examples_differently(pairs, batches):
     def get_batch_sets(batches_of, number):
         steps = range(number * 13, (number + 1) * 13)
-        return {frozenset(batches_of.rows(step).tolist()) for step in steps}
+        return {frozenset(batches_of.get_rows(step).tolist()) for step in steps}
 
     other = PairBatches(*pairs, batch_size=16, seed=4)
     assert len(get_batch_sets(batches, 0) & get_batch_sets(batches, 1)) < 3
     assert len(get_batch_sets(batches, 0) & get_batch_sets(other, 0)) < 3
-    order = [int(batches.rows(step)[0]) for step in range(13)]
-    assert order != [int(batches.rows(step)[0]) for step in range(13, 26)]
+    order = [int(batches.get_rows(step)[0]) for step in range(13)]
+    assert order != [int(batches.get_rows(step)[0]) for step in range(13, 26)]
 
 
 def test_order_does_not_change():
     sources = [[5] * (1 + i % 3) for i in range(10)]
     rows = [
-        PairBatches(sources, sources, 4, seed=1, bucket_width=2).rows(s).tolist() for s in range(3)
+        PairBatches(sources, sources, 4, seed=1, bucket_width=2).get_rows(s).tolist()
+        for s in range(3)
     ]
     assert rows == KNOWN_ROWS
 
@@ -68,14 +69,14 @@ def test_bucket_lengths_include_the_start_token():
     lengths = [3, 4] * 8
     batches = PairBatches([[5]] * 16, [[6] * n for n in lengths], 4, seed=1, bucket_width=4)
     for step in range(4):
-        assert len({lengths[row] for row in batches.rows(step)}) == 1
+        assert len({lengths[row] for row in batches.get_rows(step)}) == 1
 
 
 def test_targets_have_start_token_and_labels_end_token(pairs, batches):
     sources, targets = pairs
     for step in range(13):
-        rows = batches.rows(step)
-        inputs, labels = batches.batch(rows)
+        rows = batches.get_rows(step)
+        inputs, labels = batches.make_batch(rows)
         for i, row in enumerate(rows):
             size = len(targets[row]) + 1
             assert inputs["source"][i].tolist()[: len(sources[row])] == sources[row]
@@ -87,7 +88,7 @@ def test_targets_have_start_token_and_labels_end_token(pairs, batches):
 
 def test_targets_and_labels_have_equal_padding(batches):
     for step in range(13):
-        inputs, labels = batches.batch(batches.rows(step))
+        inputs, labels = batches.make_batch(batches.get_rows(step))
         assert ((inputs["target"] == PAD) == (labels == PAD)).all()
 
 
@@ -95,8 +96,8 @@ def test_targets_and_labels_have_equal_padding(batches):
 def test_shapes_are_smallest_multiples_of_the_bucket_width(pairs, width):
     batches = PairBatches(*pairs, batch_size=16, seed=3, bucket_width=width)
     for step in range(13):
-        rows = batches.rows(step)
-        inputs, labels = batches.batch(rows)
+        rows = batches.get_rows(step)
+        inputs, labels = batches.make_batch(rows)
         for array, needed in (
             (inputs["source"], max(len(pairs[0][row]) for row in rows)),
             (inputs["target"], 1 + max(len(pairs[1][row]) for row in rows)),
@@ -111,7 +112,7 @@ def test_batches_contain_pairs_of_similar_length():
     batches = PairBatches(sources, targets, batch_size=32, seed=0)
     num_positions = num_tokens = 0
     for step in range(batches.steps_per_epoch):
-        inputs, labels = batches.batch(batches.rows(step))
+        inputs, labels = batches.make_batch(batches.get_rows(step))
         num_positions += inputs["source"].size + labels.size
         num_tokens += np.count_nonzero(inputs["source"]) + np.count_nonzero(labels)
     assert num_tokens / num_positions > 0.8  # 0.53 without buckets
@@ -145,16 +146,19 @@ def test_batches_are_fast():
 
 
 @refuses(
-    (([], [], 1, 0), "no examples to make batches of"),
+    (([], [], 1, 0), "cannot make batches: there are no examples"),
     (([[4]], [[4], [5]], 1, 0), "one target per source, got 1 sources and 2 targets"),
-    (([[4], []], [[4], [5]], 1, 0), "the source of pair 1 is empty"),
-    (([[4], [5]], [[], [5]], 1, 0), "the target of pair 0 is empty"),
+    (([[4], []], [[4], [5]], 1, 0), "the source of pair 2 is empty"),
+    (([[4], [5]], [[], [5]], 1, 0), "the target of pair 1 is empty"),
 )
 def test_invalid_pairs_raise(arguments):
     PairBatches(*arguments)
 
 
-@refuses((([], 1, 0), "no examples to make batches of"), (([[4], []], 1, 0), "line 1 is empty"))
+@refuses(
+    (([], 1, 0), "cannot make batches: there are no examples"),
+    (([[4], []], 1, 0), "line 2 is empty"),
+)
 def test_invalid_lines_raise(arguments):
     LineBatches(*arguments)
 
@@ -164,15 +168,15 @@ def test_lines_have_start_token_and_labels_end_token():
     batches = LineBatches(lines, batch_size=8, seed=2, bucket_width=4)
     rows_seen = []
     for step in range(batches.steps_per_epoch):
-        inputs, labels = batches.at(step)
+        inputs, labels = batches.get_batch(step)
         tokens = inputs["tokens"]
         assert tokens.shape == labels.shape
         assert tokens.dtype == labels.dtype == np.int32
         assert ((tokens == PAD) == (labels == PAD)).all()
         assert tokens.shape[1] % 4 == 0
-        longest = max(len(lines[row]) for row in batches.rows(step))
+        longest = max(len(lines[row]) for row in batches.get_rows(step))
         assert tokens.shape[1] - longest - 1 < 4
-        for row, row_tokens, row_labels in zip(batches.rows(step), tokens, labels, strict=True):
+        for row, row_tokens, row_labels in zip(batches.get_rows(step), tokens, labels, strict=True):
             rows_seen.append(int(row))
             size = len(lines[row]) + 1
             assert row_tokens[:size].tolist() == [START, *lines[row]]
@@ -183,7 +187,7 @@ def test_lines_have_start_token_and_labels_end_token():
 
 def test_examples_keep_corpus_numbers():
     batches = LineBatches(make_corpus(21)[0], 4, seed=5, numbers=range(101, 122))
-    assert batches.examples(3) == sorted(101 + batches.rows(3))
+    assert batches.get_example_numbers(3) == sorted(101 + batches.get_rows(3))
 
 
 @pytest.mark.full
@@ -191,7 +195,7 @@ def test_importing_data_imports_neither_tensorflow_nor_babel():
     script = (
         "import os, sys; os.environ['KERAS_BACKEND'] = 'jax'; import attention_zoo.data as d;"
         "d.train_tokenizer('word', ['a b']).encode(['a']);"
-        "d.PairBatches([[4]], [[5]], 1, 0).rows(3);"
+        "d.PairBatches([[4]], [[5]], 1, 0).get_rows(3);"
         "print([m for m in ('tensorflow', 'babel', 'tensorflow_datasets') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -22,12 +22,12 @@ def test_each_epoch_pairs_every_caption_with_its_image() -> None:
     assert len(batches) == 21
     rows_seen = []
     for step in range(batches.steps_per_epoch):
-        inputs, labels = batches.at(step)
+        inputs, labels = batches.get_batch(step)
         assert inputs["image"].dtype == np.uint8
         assert inputs["target"].dtype == labels.dtype == np.int32
         assert inputs["target"].shape == labels.shape
         assert labels.shape[1] % 4 == 0
-        for index, row in enumerate(batches.rows(step)):
+        for index, row in enumerate(batches.get_rows(step)):
             rows_seen.append(int(row))
             size = len(TARGETS[row]) + 1
             np.testing.assert_array_equal(inputs["image"][index], IMAGES[IMAGE_INDICES[row]])
@@ -45,9 +45,9 @@ def test_batches_are_not_bucketed_by_caption_length() -> None:
         IMAGES, [[5] * size for size in lengths], np.zeros(128, int), 16, seed=0
     )
     for step in range(batches.steps_per_epoch):
-        num_long = (lengths[batches.rows(step)] > 2).sum()
+        num_long = (lengths[batches.get_rows(step)] > 2).sum()
         assert 2 < num_long < 14
-        assert batches.at(step)[1].shape == (16, 20)
+        assert batches.get_batch(step)[1].shape == (16, 20)
 
 
 def test_dataset_has_static_image_sizes() -> None:
@@ -58,11 +58,11 @@ def test_dataset_has_static_image_sizes() -> None:
 
 
 @refuses(
-    ([], [], "no examples to make batches of"),
+    ([], [], "cannot make batches: there are no examples"),
     (TARGETS, IMAGE_INDICES[:-1], "got 20 indices and 21 texts"),
     ([[5], [6]], [0, 7], r"in \[0, 7\).*, got 7 for text 1"),
     ([[5], [6]], [-1, 2], r"in \[0, 7\).*, got -1 for text 0"),
-    ([[5], []], [0, 1], "text 1 is empty"),
+    ([[5], []], [0, 1], "text 2 is empty"),
 )
 def test_invalid_captions_raise(targets: Any, indices: Any) -> None:
     CaptionBatches(IMAGES, targets, indices, 4, 1)
@@ -73,14 +73,16 @@ def test_labels_match_images(channels: int) -> None:
     images, labels = IMAGES[..., :channels], np.array([3, 1, 4, 1, 5, 0, 2])
     batches = LabelledBatches(images, labels, batch_size=3, seed=1)
     for step in range(batches.steps_per_epoch):
-        inputs, batch_labels = batches.at(step)
-        np.testing.assert_array_equal(inputs, images[batches.rows(step)])
-        assert batch_labels.tolist() == labels[batches.rows(step)].tolist()
+        inputs, batch_labels = batches.get_batch(step)
+        np.testing.assert_array_equal(inputs, images[batches.get_rows(step)])
+        assert batch_labels.tolist() == labels[batches.get_rows(step)].tolist()
     inputs, batch_labels = batches.dataset(0, 1).element_spec
     assert inputs.shape.as_list() == [None, 4, 6, channels]
     assert batch_labels.shape.as_list() == [None]
 
 
-@refuses((0, [], "no examples to make batches of"), (7, [0, 1], "7 images but 2 labels"))
+@refuses(
+    (0, [], "cannot make batches: there are no examples"), (7, [0, 1], "7 images but 2 labels")
+)
 def test_invalid_labels_raise(count: int, labels: list[int]) -> None:
     LabelledBatches(IMAGES[:count], labels, 4, 1)

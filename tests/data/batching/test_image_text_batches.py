@@ -19,13 +19,13 @@ def test_each_epoch_pairs_every_text_with_its_image() -> None:
     assert (len(batches), batches.num_examples, batches.steps_per_epoch) == (21, 7, 6)
     rows_seen = []
     for step in range(batches.steps_per_epoch):
-        inputs, labels = batches.at(step)
+        inputs, labels = batches.get_batch(step)
         image, text = inputs["image"], inputs["text"]
         assert (image.dtype, text.dtype, labels.dtype) == (np.uint8, np.int32, np.int32)
         assert text.shape[1] % 4 == 0
-        np.testing.assert_array_equal(labels, IMAGE_INDICES[batches.rows(step)])
+        np.testing.assert_array_equal(labels, IMAGE_INDICES[batches.get_rows(step)])
         np.testing.assert_array_equal(image, IMAGES[labels])
-        for index, row in enumerate(batches.rows(step)):
+        for index, row in enumerate(batches.get_rows(step)):
             rows_seen.append(int(row))
             size = len(TEXTS[row])
             assert text[index, :size].tolist() == TEXTS[row]
@@ -41,10 +41,10 @@ def test_dataset_has_static_image_sizes() -> None:
 
 
 @refuses(
-    ({"texts": [], "image_indices": []}, "no examples to make batches of"),
+    ({"texts": [], "image_indices": []}, "cannot make batches: there are no examples"),
     ({"image_indices": IMAGE_INDICES[:3]}, "got 3 indices and 21 texts"),
     ({"image_indices": IMAGE_INDICES + 1}, r"image_indices must be in \[0, 7\).*, got 7 for text"),
-    ({"texts": [[], *TEXTS[1:]]}, "text 0 is empty"),
+    ({"texts": [[], *TEXTS[1:]]}, "text 1 is empty"),
     ({"image_indices": [0.5, 0, 1]}, "image_indices must be integers, got float64"),
 )
 def test_invalid_arguments_raise(changes: dict[str, Any]) -> None:

@@ -38,13 +38,13 @@ def test_each_row_has_all_inputs_of_its_sentence(pieces: int) -> None:
     batches = TaggedBatches(sentences, labels, batch_size=8, seed=1)
     rows_seen = []
     for step in range(batches.steps_per_epoch):
-        inputs, tags = batches.at(step)
+        inputs, tags = batches.get_batch(step)
         assert {array.dtype for array in (*inputs.values(), tags)} == {np.dtype("int32")}
         assert ("starts" in inputs) == (pieces > 1)
         assert inputs["tokens"].shape == inputs["characters"].shape[:2] == inputs["marks"].shape
         assert inputs["tokens"].shape[1] % 4 == 0
         assert tags.shape == inputs.get("starts", inputs["tokens"]).shape
-        for index, row in enumerate(batches.rows(step)):
+        for index, row in enumerate(batches.get_rows(step)):
             one = sentences[row]
             is_token = inputs["tokens"][index] != 0
             assert inputs["tokens"][index, is_token].tolist() == one.tokens
@@ -70,16 +70,16 @@ def test_characters_are_padded_to_the_longest_token_of_the_batch() -> None:
     batches = TaggedBatches(
         [EncodedWords([4, 5], [0, 1], [[6], [7, 8]]), long], [[0, 1], [2]], 1, 1
     )
-    assert batches.batch(np.array([0]))[0]["characters"].shape == (1, 4, 4)
-    assert batches.batch(np.array([0, 1]))[0]["characters"].shape == (2, 4, 32)
+    assert batches.make_batch(np.array([0]))[0]["characters"].shape == (1, 4, 4)
+    assert batches.make_batch(np.array([0, 1]))[0]["characters"].shape == (2, 4, 32)
 
 
 @refuses(
-    ([], [], "no examples to make batches of"),
+    ([], [], "cannot make batches: there are no examples"),
     ([make_sentence(2)], [], "got 0 label sequences and 1 sentences"),
-    ([make_sentence(2), make_sentence(3)], [[0, 1], [0, 1]], "sentence 1 has 3 words but 2"),
-    ([EncodedWords([], [])], [[]], "sentence 0 is empty"),
-    ([EncodedWords([4], [0], [[]])], [[0]], "the character sequence of token 0 is"),
+    ([make_sentence(2), make_sentence(3)], [[0, 1], [0, 1]], "sentence 2 has 3 words but 2"),
+    ([EncodedWords([], [])], [[]], "sentence 1 is empty"),
+    ([EncodedWords([4], [0], [[]])], [[0]], "the character sequence of token 1 is"),
 )
 def test_invalid_arguments_raise(sentences: Any, labels: Any) -> None:
     TaggedBatches(sentences, labels, 8, 1)
