@@ -27,7 +27,7 @@ MASKED = [MASK, f"a {MASK} saw the cat", f"the {MASK} {MASK} a cat", f"a cat{MAS
 
 
 @functools.cache
-def teller(kind: str = "word", **options: Any) -> MaskedLanguageModeling:
+def make_task(kind: str = "word", **options: Any) -> MaskedLanguageModeling:
     """Untrained: what it tells is nonsense, and the same every time."""
     tokenizer = train_tokenizer(kind, TEXTS, 60)
     sizes = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 2, "max_length": 32}
@@ -45,7 +45,7 @@ def shown(answer: FillMaskResult) -> tuple[Any, ...]:
 
 
 def test_probabilities_are_those_of_the_logits() -> None:
-    task = teller()
+    task = make_task()
     (answer,) = task.predict([f"the {MASK} {MASK} a cat"], top=3)
     assert answer.source_tokens == ("the", MASK, MASK, "a", "cat")
     assert answer.tokens[0] == "the"
@@ -72,7 +72,7 @@ def test_probabilities_are_those_of_the_logits() -> None:
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
 def test_the_mask_of_our_own_tokenizers_is_one_token_more(kind: str) -> None:
-    task = teller(kind)
+    task = make_task(kind)
     assert task.mask == task.tokenizer.vocabulary_size
     assert task.model.bert.settings["vocabulary_size"] == task.mask + 1
     for answer in task.predict(MASKED):
@@ -82,7 +82,7 @@ def test_the_mask_of_our_own_tokenizers_is_one_token_more(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["word", "subword", "character"])
 def test_a_mask_stands_for_what_it_hides_and_changes_nothing_around_it(kind: str) -> None:
-    task, text = teller(kind), "a dog and a cat ."
+    task, text = make_task(kind), "a dog and a cat ."
     word = "dog" if kind == "word" else "d"
     if kind == "subword":  # whose pieces are whole words here, or the test would say nothing
         assert len(task.tokenizer.encode(["dog"])[0]) == 1
@@ -97,9 +97,9 @@ def test_a_mask_stands_for_what_it_hides_and_changes_nothing_around_it(kind: str
 
 
 def test_unknown_words_are_told() -> None:
-    (answer,) = teller().predict([f"a bird saw {MASK}"])
+    (answer,) = make_task().predict([f"a bird saw {MASK}"])
     assert answer.unknown == (1,)
-    assert teller().find_unknown_characters(f"a ☃ {MASK}") == ["☃"]
+    assert make_task().find_unknown_characters(f"a ☃ {MASK}") == ["☃"]
 
 
 @refuses(
@@ -110,7 +110,7 @@ def test_unknown_words_are_told() -> None:
     ([MASK], {"top": 0}, "top must be from 1 to 7, got 0"),
 )
 def test_bad_input(texts: Any, options: Any) -> None:
-    teller().predict(texts, **options)
+    make_task().predict(texts, **options)
 
 
 def test_a_released_model_with_its_tokenizer() -> None:
@@ -132,7 +132,7 @@ def test_a_released_model_with_its_tokenizer() -> None:
 
 
 def test_figures_are_those_of_the_logits() -> None:
-    task = teller()
+    task = make_task()
     texts = [*TEXTS, "a bird"]
     report = task.evaluate(lines(texts))
     batches = task.make_batches(lines(texts), 5, seed=0)
@@ -153,7 +153,7 @@ def test_figures_are_those_of_the_logits() -> None:
 
 
 def test_the_loss_counts_hidden_tokens_alone() -> None:
-    task, examples = teller(), lines(TEXTS)
+    task, examples = make_task(), lines(TEXTS)
     inputs, labels = task.make_batches(examples, 4, seed=0).make_batch(np.arange(4))
     loss = task.make_loss()
     assert float(loss.count(labels)) == task.evaluate(examples)["masked"] == (labels != 0).sum()
@@ -162,7 +162,7 @@ def test_the_loss_counts_hidden_tokens_alone() -> None:
 
 
 def test_lines_that_are_too_long() -> None:
-    task, long = teller(), " ".join(["cat"] * 19)
+    task, long = make_task(), " ".join(["cat"] * 19)
     assert task.make_batches(lines(["a cat", long, "a dog"]), 2, seed=1).get_example_numbers(0) == [
         1,
         3,
@@ -175,7 +175,7 @@ def test_lines_that_are_too_long() -> None:
     with pytest.raises(ValueError, match="test lines:1: the text is empty"):
         task.evaluate(lines([""]))
     with pytest.raises(ValueError, match="max_length=40 exceeds the 32 positions of the model; l"):
-        teller(max_length=40).make_batches(lines(TEXTS), 2, seed=1)
+        make_task(max_length=40).make_batches(lines(TEXTS), 2, seed=1)
 
 
 def test_a_released_model_saved_as_a_task(tmp_path: Path) -> None:
@@ -187,13 +187,13 @@ def test_a_released_model_saved_as_a_task(tmp_path: Path) -> None:
 
 def test_a_tokenizer_without_a_mask_is_refused() -> None:
     with pytest.raises(ValueError, match=r"tokenizer must have a \[MASK\] .*, got ByteTokenizer"):
-        MaskedLanguageModeling(teller().model, load_tokenizer(GOLDEN / "gpt2"))
+        MaskedLanguageModeling(make_task().model, load_tokenizer(GOLDEN / "gpt2"))
 
 
 def test_models_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match=r"model must be a models\.MaskedLM, got Dense"):
-        MaskedLanguageModeling(keras.layers.Dense(3), teller().tokenizer)
-    tokenizer = teller().tokenizer
+        MaskedLanguageModeling(keras.layers.Dense(3), make_task().tokenizer)
+    tokenizer = make_task().tokenizer
     sizes = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 1}
     small = models.MaskedLM({"vocabulary_size": tokenizer.vocabulary_size, **sizes})
     with pytest.raises(ValueError, match="has 11 tokens and the mask token has id 11, but the mo"):
@@ -274,7 +274,7 @@ def test_no_line_is_answered_where_a_later_one_has_no_mask(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predict, "CHUNK", 1)
-    teller().save(tmp_path / "task")
+    make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text(f"a {MASK}\nthe {MASK}\na cat\n")
     message = refused(capsys, "predict", tmp_path / "task", tmp_path / "in.txt")
     assert message.endswith("in.txt:3: has no [MASK]; put it at each token to predict\n")
