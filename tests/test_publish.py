@@ -34,7 +34,7 @@ DIGITS = GeneratedDigits(image_size=28, test_size=3).read("test")
 
 @functools.cache
 def captioner(attention: str = "soft") -> Any:
-    return captioners.untrained(attention=attention, search=SearchOptions(min_length=2))
+    return captioners.make_untrained_task(attention=attention, search=SearchOptions(min_length=2))
 
 
 @functools.cache

@@ -175,7 +175,7 @@ def test_damaged_task_file_raises(name: str, tmp_path: Path) -> None:
     contents = [[], {}, {"task": name}, {"task": name, "max_length": 3}, *bad]
     for text in (*map(json.dumps, contents), "{"):
         path.write_text(text)
-        with pytest.raises(ValueError, match=r"task\.json: .*use another checkpoint"):
+        with pytest.raises(ValueError, match=r"task\.json: .*[Uu]se another checkpoint"):
             type(task).load(tmp_path)
     path.unlink()
     with pytest.raises(ValueError, match=r"task\.json: no such file"):
