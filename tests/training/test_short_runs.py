@@ -56,9 +56,9 @@ def test_run_learns_and_logs_its_evaluations(tmp_path: Path) -> None:
     assert list_checkpoints(result.folder) == [4, 8]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
-    ("every", "batches", "saved"),
-    [pytest.param(None, 3, 2, id="evaluation", marks=pytest.mark.full), (3, 4, 3)],
+    ("every", "batches", "saved"), [pytest.param(None, 3, 2, id="evaluation"), (3, 4, 3)]
 )
 def test_resume_is_exact(
     every: int | None, batches: int, saved: int, uninterrupted: Path, tmp_path: Path
@@ -81,6 +81,7 @@ def test_a_damaged_checkpoint_is_replaced(uninterrupted: Path, tmp_path: Path) -
     assert_same_run(uninterrupted, folder)
 
 
+@pytest.mark.full
 def test_early_stopping_survives_an_interruption(tmp_path: Path) -> None:
     """Updates below the precision of float32 never improve on the first evaluation."""
     options = {"steps": 9, "evaluate_every": 1, "checkpoint_every": None, "keep_checkpoints": 1}
@@ -96,6 +97,7 @@ def test_early_stopping_survives_an_interruption(tmp_path: Path) -> None:
     assert tasks.find_task_folder(folder).name == "step-00000001"
 
 
+@pytest.mark.full
 def test_a_run_that_a_callback_stopped_resumes(tmp_path: Path) -> None:
     class Stop(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
