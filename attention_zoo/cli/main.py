@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from attention_zoo.cli.arguments import Parser
-from attention_zoo.registry import did_you_mean
+from attention_zoo.registry import check_known
 
 COMMANDS = {
     "list": "list the model presets, or the tasks with their corpora",
@@ -54,10 +54,7 @@ def _dispatch(argv: list[str]) -> int:
 
         print(__version__)
         return 0
-    if name not in COMMANDS:
-        raise ValueError(
-            f"unknown command {name!r}{did_you_mean(name, COMMANDS)} (known: {', '.join(COMMANDS)})"
-        )
+    check_known("unknown command", [name], COMMANDS)
     command = import_module(f"attention_zoo.cli.{name}")
     parser = Parser(prog=f"attention-zoo {name}", description=command.__doc__)
     command.add_arguments(parser)

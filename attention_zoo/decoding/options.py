@@ -17,7 +17,7 @@ from attention_zoo.decoding.length_penalty import LENGTH_PENALTIES
 from attention_zoo.decoding.plan import Plan, check_agreement, check_plan, get_static_value
 from attention_zoo.ops import number, whole_number
 from attention_zoo.ops.arguments import format_value
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.registry import Registry, check_known
 
 METHODS = Registry("search method")
 """Search methods by name: `run(problem) -> SearchResult`."""
@@ -220,11 +220,7 @@ class SearchOptions:
 
     def override(self, **changes: Any) -> SearchOptions:
         """Return a copy with some options changed; raise ValueError for an unknown name."""
-        names = [one.name for one in fields(self)]
-        for name in changes:
-            if name not in names:
-                known = f"{did_you_mean(name, names)} (known: {', '.join(names)})"
-                raise ValueError(f"unknown search option {name!r}{known}")
+        check_known("unknown search option", changes, [one.name for one in fields(self)])
         return replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:

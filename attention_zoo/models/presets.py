@@ -6,7 +6,7 @@ import copy
 import inspect
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -23,7 +23,7 @@ from attention_zoo.files import (
 )
 from attention_zoo.hub import resolve_folder
 from attention_zoo.ops import whole_number
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.registry import Registry, check_known
 
 Config = dict[str, Any]
 M = TypeVar("M", bound=type)
@@ -216,7 +216,7 @@ def check_arguments(cls: Callable[..., Any], arguments: Config) -> None:
     # `**kwargs` pass "name" and "dtype" to Keras, and "sampling" to `EncoderDecoder`.
     passed_on = ("name", "dtype", "sampling")
     arguments = {name: value for name, value in arguments.items() if name not in passed_on}
-    _check_names(cls.__name__, "argument", arguments, known)
+    check_known(f"{cls.__name__} has no argument", arguments, known)
 
 
 def check_options(name: str, value: Any, known: Collection[str] | None = None) -> Config:
@@ -232,7 +232,7 @@ def check_options(name: str, value: Any, known: Collection[str] | None = None) -
         )
     options = dict(value or {})
     if known is not None:
-        _check_names(name, "option", options, known)
+        check_known(f"{name} has no option", options, known)
     return options
 
 
@@ -263,21 +263,11 @@ def check_kind_options(
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and option not in reserved
     }
     owner = f"{name}.kind={options['kind']!r}"
-    _check_names(owner, "option", options, ("kind", *defaults))
+    check_known(f"{owner} has no option", options, ("kind", *defaults))
     for option, default in defaults.items():
         if default is inspect.Parameter.empty and option not in options:
             raise ValueError(f"{owner} needs the option {option!r}")
     return options, defaults
-
-
-def _check_names(owner: str, noun: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise ValueError for a name that is not in `known`."""
-    for name in names:
-        if name not in known:
-            raise ValueError(
-                f"{owner} has no {noun} {name!r}{did_you_mean(name, known)}"
-                f" (known: {', '.join(known)})"
-            )
 
 
 def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:

@@ -12,7 +12,7 @@ from attention_zoo.layers.positions import make_positions
 from attention_zoo.layers.transformer.encoder_layer import LAYER_OPTIONS
 from attention_zoo.models.presets import Config, check_options
 from attention_zoo.ops import to_front
-from attention_zoo.registry import did_you_mean
+from attention_zoo.registry import check_known
 from attention_zoo.typing import Tensor
 
 NONE, LEARNED = "none", "learned"
@@ -20,11 +20,7 @@ NONE, LEARNED = "none", "learned"
 
 def check_positions(name: Any, absolute: str) -> None:
     """Raise ValueError unless the name is "none", `absolute` or in `layers.POSITIONS`."""
-    known = (NONE, absolute, *POSITIONS.names())
-    if name not in known:
-        raise ValueError(
-            f"unknown positions {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
-        )
+    check_known("unknown positions", [name], (NONE, absolute, *POSITIONS.names()))
 
 
 def check_layer_settings(settings: Config, absolute: str) -> None:

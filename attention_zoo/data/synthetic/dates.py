@@ -27,9 +27,10 @@ from attention_zoo.data.synthetic.clause_templates import (
     ClauseTemplate,
 )
 from attention_zoo.data.synthetic.slots import RandomBelow, Value
-from attention_zoo.data.synthetic.splits import Candidate, PartRange, check_known, sample_corpus
+from attention_zoo.data.synthetic.splits import Candidate, PartRange, sample_corpus
 from attention_zoo.data.text.lines import TextLines
 from attention_zoo.data.text.pairs import TextPairs
+from attention_zoo.registry import check_known
 
 LANGUAGES = tuple(PUNCTUATION)
 
@@ -61,8 +62,7 @@ def generate_dates(
         ValueError: a size below 1, an unknown language or split, the same language twice, fewer
             than one clause, `max_phrases` above half the number of templates.
     """
-    for name in (source, target):
-        check_known("dates: unknown language", name, LANGUAGES)
+    check_known("dates: unknown language", (source, target), LANGUAGES)
     if source == target:
         raise ValueError(f"dates: source and target must differ, got {source!r} for both")
 

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.synthetic.slots import RandomBelow
-from attention_zoo.data.synthetic.splits import check_known, make_randbelow
+from attention_zoo.data.synthetic.splits import make_randbelow
 from attention_zoo.ops.arguments import whole_number
+from attention_zoo.registry import check_known
 
 SIDE, INK = 28, 20.0
 """Side of a generated image, and average height of its digit, in pixels."""
@@ -89,7 +90,7 @@ def generate_digits(size: int, split: str = "train", seed: int = 1) -> Digits:
         ValueError: a size below 1, an unknown split.
     """
     whole_number("size", size)
-    check_known("digits: unknown split", split, SPLITS)
+    check_known("digits: unknown split", [split], SPLITS)
     numbers = random.Random(f"digits/{split}/{seed}").random
     shape = size, 1 + NUM_STYLE_VALUES + 2 * POINTS
     random_values = np.array([numbers() for _ in range(math.prod(shape))]).reshape(shape)

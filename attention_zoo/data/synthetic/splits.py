@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from attention_zoo.data.synthetic.slots import RandomBelow
 from attention_zoo.ops.arguments import whole_number
-from attention_zoo.registry import did_you_mean
+from attention_zoo.registry import check_known
 
 SPLITS = {
     "train": range(70),
@@ -64,7 +64,7 @@ def sample_corpus(
     Raises:
         ValueError: an unknown split, a size below 1, an invalid range of the number of parts.
     """
-    check_known(f"{corpus}: unknown split", split, splits)
+    check_known(f"{corpus}: unknown split", [split], splits)
     whole_number("size", size)
     name, minimum, maximum, limit = part_range
     if not 1 <= minimum <= maximum <= limit:
@@ -91,10 +91,3 @@ def make_randbelow(name: str) -> RandomBelow:
     """Return a function that samples an integer from 0 to n - 1, seeded with a name."""
     numbers = random.Random(name).random
     return lambda n: int(numbers() * n)
-
-
-def check_known(problem: str, name: str, known: Collection[str]) -> None:
-    """Raise ValueError, beginning with `problem`, if a name is not a known one."""
-    if name not in known:
-        suggestion = did_you_mean(name, known)
-        raise ValueError(f"{problem} {name!r}{suggestion} (known: {', '.join(known)})")

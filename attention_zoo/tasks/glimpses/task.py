@@ -15,7 +15,7 @@ from attention_zoo import models
 from attention_zoo.data import LabelledBatches, LabelledImages
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import exact_match
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.registry import Registry, check_known
 from attention_zoo.tasks.base import TASKS, refuse_rules
 from attention_zoo.tasks.building import build_model, check_model, naming_preset
 from attention_zoo.tasks.glimpses.corpora import LABELLED_IMAGES
@@ -86,12 +86,7 @@ class Glimpses(ImageTask):
     def make_batches(self, examples: LabelledImages, batch_size: int, seed: int) -> LabelledBatches:
         """Return batches of images and class indices; raise ValueError for an unknown class."""
         numbers = {name: number for number, name in enumerate(self.classes)}
-        for name in examples.classes:
-            if name not in numbers:
-                raise ValueError(
-                    f"{examples.origin}: unknown class {name!r}{did_you_mean(name, numbers)}"
-                    f" (known: {', '.join(numbers)})"
-                )
+        check_known(f"{examples.origin}: unknown class", examples.classes, numbers)
         labels = np.array([numbers[name] for name in examples.classes], np.int32)[examples.labels]
         return LabelledBatches(examples.images, labels, batch_size, seed)
 
