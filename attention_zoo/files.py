@@ -49,8 +49,8 @@ def write_manifest(
     """
     if names is None:
         files = (path for path in folder.rglob("*") if path.is_file())
-        names = [path.relative_to(folder).as_posix() for path in files]
-    names = list(names)
+        names = (path.relative_to(folder).as_posix() for path in files)
+    names = [name for name in names if name != MANIFEST]
     known = {**_read_subfolder_entries(folder, names), **(known or {})}
     entries = {name: known.get(name) or _compute_entry(folder / name) for name in names}
     (folder / MANIFEST).write_bytes(_make_manifest(entries))

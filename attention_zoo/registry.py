@@ -20,6 +20,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 def check_choice(name: str, value: object, known: Iterable[str]) -> None:
     """Raise ValueError unless an argument's value is one of the known names."""
+    known = list(known)
     if not isinstance(value, str) or value not in known:
         choices = ", ".join(known)
         raise ValueError(

@@ -166,7 +166,7 @@ def measure_layer(name: str, length: int, phase: str) -> float:
 
 def compare_versions(baseline: str, lengths: list[int], rounds: int) -> None:
     """Print the seconds of this version and of the one in `baseline`, and their ratio."""
-    folders = [str(Path(__file__).resolve().parents[1]), baseline]
+    folders = [str(Path(__file__).resolve().parents[1]), str(Path(baseline).resolve())]
     jobs = [(name, length, phase) for name in CASES for length in lengths for phase in PHASES]
     seconds: list[list[list[float]]] = [[], []]
     for number in range(rounds):
@@ -200,6 +200,8 @@ def main() -> None:
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     parser.add_argument("--time", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.baseline and not Path(options.baseline, "attention_zoo", "__init__.py").is_file():
+        parser.error(f"--baseline {options.baseline}: no folder that contains attention_zoo")
     if options.peak:
         print(measure_peak(*json.loads(options.peak)))
         return

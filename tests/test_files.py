@@ -169,3 +169,12 @@ def test_unreadable_file_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Path, "read_bytes", read)
     assert str(find_damage(folder)) == "model/weights: Input/output error"
+
+
+def test_manifest_of_all_files_does_not_list_itself(tmp_path: Path) -> None:
+    folder = make_folder_with_manifest(tmp_path / "a")
+    for _ in range(2):
+        write_manifest(folder)
+        assert find_damage(folder) is None
+    (folder / "empty").write_bytes(b"x")
+    assert find_damage(folder) is not None

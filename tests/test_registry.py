@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import attention_zoo as az
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.registry import Registry, check_choice, check_known, did_you_mean
 
 
 @pytest.fixture
@@ -123,3 +123,22 @@ def test_registered_classes_are_public() -> None:
     for name, cls in az.models.MODELS.exports().items():
         assert getattr(az.models, name) is cls
         assert name in az.models.__all__
+
+
+def test_check_known_names_the_first_unknown_name() -> None:
+    known = {"units": 1, "dropout": 2}
+    check_known("no option", ["dropout", "units"], known)
+    message = r"^no option 'unit'; did you mean 'units'\? \(known: units, dropout\)$"
+    with pytest.raises(ValueError, match=message):
+        check_known("no option", ["dropout", "unit", "rate"], known)
+    with pytest.raises(ValueError, match=r"no option \['q'\] \(known: units, dropout\)"):
+        check_known("no option", [["q"]], known)
+
+
+@pytest.mark.parametrize(
+    ("value", "got"), [("sofft", "'sofft'; did you mean 'soft'"), (None, "None")]
+)
+def test_check_choice_lists_the_choices(value: object, got: str) -> None:
+    check_choice("kind", "hard", iter(["soft", "hard"]))
+    with pytest.raises(ValueError, match=f"^kind must be one of soft, hard, got {got}"):
+        check_choice("kind", value, iter(["soft", "hard"]))

@@ -25,14 +25,14 @@ class BaseLayer(keras.layers.Layer):
     """
 
     config_excludes: ClassVar[tuple[str, ...]] = ()
-    """Arguments that are left out of the config, such as an argument of the base class that the
-    subclass fixes."""
+    """Arguments of this class and its base classes that are left out of the config, such as an
+    argument of the base class that this class fixes."""
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that create an equal layer."""
         stored = vars(self)
-        names = (name for name in _argument_names(type(self)) if name not in self.config_excludes)
-        arguments = {name: _serialize(stored[name]) for name in names if name in stored}
+        names = [name for name in _argument_names(type(self)) if name in stored]
+        arguments = {name: _serialize(stored[name]) for name in names}
         return {**super().get_config(), **arguments}
 
     @classmethod
@@ -47,14 +47,16 @@ class BaseLayer(keras.layers.Layer):
 
 
 def _argument_names(cls: type) -> list[str]:
-    """Return the constructor's arguments and, if it has `**kwargs`, those of its base classes."""
+    """Return the arguments in the config: the class's and, with `**kwargs`, its base classes'."""
     names: list[str] = []
+    excluded: set[str] = set()
     for base in cls.__mro__[: cls.__mro__.index(BaseLayer)]:
+        excluded |= {*vars(base).get("config_excludes", ())}
         if "__init__" not in vars(base):
             continue
         _, *parameters = inspect.signature(vars(base)["__init__"]).parameters.values()  # no `self`
         named = [one.name for one in parameters if one.kind != one.VAR_KEYWORD]
-        names += [name for name in named if name not in names]
+        names += [name for name in named if name not in (*names, *excluded)]
         if len(named) == len(parameters):  # no **kwargs: base classes get no further arguments
             break
     return names

@@ -195,7 +195,7 @@ def collect_arguments(variables: Config) -> Config:
     for name, parameter in inspect.signature(variables["__class__"]).parameters.items():
         if parameter.kind is not parameter.VAR_KEYWORD:
             value = to_json_types(variables[name])
-            if parameter.annotation == "int":
+            if parameter.annotation in (int, "int"):  # a text with postponed annotations
                 value = whole_number(name, value, 0 if name in ZERO_ALLOWED else 1)
             settings[name] = value
     return settings

@@ -212,7 +212,7 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
         (["run", "in.txt"], "task retrieval needs images to search; add --images FOLDER"),
         (["run", "in.txt", "--images", "no"], "--images no: no such folder"),
         (["run", "in.txt", "--images", "none"], "--images none: no file ends in .jpg, "),
-        (["run", "blank.txt", "--images", "all"], "blank.txt:1 has no tokens, got ''"),
+        (["run", "blank.txt", "--images", "all"], "blank.txt:1: has no words, got ''"),
         (["captioner", "in.txt", "--images", "all"], "--images all: task captioning does not sear"),
     ):
         assert refused(capsys, "predict", *words).startswith(f"attention-zoo: error: {message}")

@@ -70,6 +70,12 @@ def test_collected_sizes_are_checked(arguments: dict[str, Any], message: str) ->
         Collecting(**arguments)
 
 
+def test_sizes_are_checked_without_postponed_annotations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Collecting.__init__.__annotations__, "units", int)
+    with pytest.raises(ValueError, match="units must be at least 1, got 0"):
+        Collecting(0)
+
+
 def test_subclass_with_further_arguments_is_restored() -> None:
     model = ExtendedRNNSearch(**TINY, extra=2)
     assert model.settings == az.models.RNNSearch(**TINY).settings

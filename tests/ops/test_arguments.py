@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops import check_shape, number, sizes_or, whole_number
+from attention_zoo.ops import check_shape, finite_number, number, sizes_or, whole_number
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
@@ -79,3 +79,16 @@ def test_an_ellipsis_permits_more_axes() -> None:
             check_shape("state", wrong, (2, ...))
     with pytest.raises(ValueError, match=r"state must be \(2, any, \.\.\.\), got shape \(2,\)"):
         check_shape("state", (2,), (2, None, ...))
+
+
+@pytest.mark.parametrize("value", [True, "1", None, math.nan, math.inf, -math.inf])
+def test_finite_number_rejects_other_values(value: Any) -> None:
+    assert finite_number("scale", np.float16(3)) == 3
+    message = f"scale must be a finite number, got {value!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        finite_number("scale", value)
+
+
+def test_finite_number_rejects_the_bound() -> None:
+    with pytest.raises(ValueError, match=r"^scale must be a finite number above 0, got 0$"):
+        finite_number("scale", 0, above=0)

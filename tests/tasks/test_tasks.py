@@ -124,16 +124,23 @@ def test_results_as_json_values(name: str) -> None:
     make, inputs, options = CASES[name]
     (result,) = make().predict(inputs[:1], **options)
     content = json.loads(json.dumps(result.as_dict()))
-    assert list(content) == [field.name for field in dataclasses.fields(result)]
-    assert (content["text"], tuple(content["tokens"])) == (result.text, result.tokens)
-    assert content["score"] == pytest.approx(result.score)
-    assert [other["text"] for other in content["alternatives"]] == [
-        other.text for other in result.alternatives
-    ]
-    if result.attention is None:
-        assert content["attention"] is None
+    assert_same_content(content, result)
+
+
+def assert_same_content(content: Any, value: Any) -> None:
+    """Compare JSON values with the value that they describe, in all fields and elements."""
+    if dataclasses.is_dataclass(value):
+        assert list(content) == [field.name for field in dataclasses.fields(value)]
+        for name, item in content.items():
+            assert_same_content(item, getattr(value, name))
+    elif isinstance(value, np.ndarray):
+        np.testing.assert_allclose(content, value, rtol=1e-6)
+    elif isinstance(value, tuple | list):
+        assert len(content) == len(value)
+        for item, expected in zip(content, value, strict=True):
+            assert_same_content(item, expected)
     else:
-        np.testing.assert_allclose(content["attention"], result.attention, rtol=1e-6)
+        assert content == (pytest.approx(value) if isinstance(value, float) else value)
 
 
 def test_earlier_names_in_a_task_file_are_accepted(tmp_path: Path) -> None:

@@ -79,9 +79,9 @@ def test_worker_loss_is_explained_for_several_hosts_only(monkeypatch: pytest.Mon
 def test_every_host_raises_if_the_steps_differ(step: int) -> None:
     strategy: Any = SimpleNamespace(
         experimental_distribute_values_from_function=lambda function: function(None),
-        gather=lambda values, axis: tf.constant([1, 2, 3]),
+        gather=lambda values, axis: tf.concat([values, [9]], axis),
     )
-    message = rf"got step {step} on this host and steps \[1, 2, 3\] in all; use one run folder"
+    message = rf"got step {step} on this host and steps \[{step}, 9\] in all; use one run folder"
     with pytest.raises(ValueError, match=message):
         check_same_step(strategy, step)
     check_same_step(tf.distribute.get_strategy(), step)

@@ -265,7 +265,7 @@ def test_invalid_arguments_are_rejected() -> None:
     ):
         with pytest.raises(ValueError, match=rf"must be {encoders}, .* input shape \(None, 4, 5\)"):
             HierarchicalAttention(levels)(inputs[0])
-    with pytest.raises(ValueError, match=r"mask has shape.*is expected"):
+    with pytest.raises(ValueError, match=r"\(2, 3\), but \(2, 3, 4\) is expected"):
         layer(inputs, mask=np.ones((2, 3), "bool"))
     carrying = ops.convert_to_tensor(inputs)
     keras.src.backend.set_keras_mask(carrying, ops.ones((2, 3), "bool"))
