@@ -132,17 +132,13 @@ def _read(name: str) -> tuple[str, bytes]:
 
 def _decode_lines(name: str, content: bytes) -> Iterator[str]:
     """Yield the lines of UTF-8 text; only a line feed ends a line."""
+    from attention_zoo.data.reading import decode_utf8
+
     if not content:
         raise ValueError(f"{name}: is empty; give one text a line")
     raw = content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
     for number, line in enumerate(raw, 1):
-        try:
-            yield line.removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{name}:{number}: byte {error.start + 1} of the line is not UTF-8;"
-                " convert the file to UTF-8"
-            ) from None
+        yield decode_utf8(f"{name}:{number}", line.removesuffix(b"\r"))
 
 
 def _refuse_unknown(task: Any, lines: Sequence[str], locations: Sequence[str]) -> None:

@@ -47,8 +47,13 @@ def decode_utf8(location: str, raw: bytes) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{location}: not valid UTF-8 at byte {error.start}; convert the file to UTF-8"
+            f"{location}: not valid UTF-8 at byte {error.start + 1}; convert the file to UTF-8"
         ) from None
+
+
+def get_first_line(error: Exception) -> str:
+    """Return the first line of an error's message that is not blank, or the error's repr."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
 
 
 def check_not_blank(location: str, text: str, what: str) -> str:

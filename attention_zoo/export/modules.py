@@ -85,7 +85,7 @@ class SearchModule(TaskModule):
         # The maximum over an empty batch is the lowest int32.
         longest = tf.maximum(tf.reduce_max(result.lengths), 0)
         ids = result.tokens[:, :, :longest]
-        generated = tf.range(longest) < lengths[..., None]
+        generated = tf.sequence_mask(lengths, longest)
         outputs = {"scores": result.scores, "lengths": lengths, "finished": result.finished}
         outputs["token_scores"] = result.token_scores[:, :, :longest]  # 0 after the end
         if result.attention is not None:

@@ -16,9 +16,7 @@ from attention_zoo.layers import (
     StepRecord,
 )
 from attention_zoo.models.generation import (
-    END,
     PAD,
-    START,
     DecoderStart,
     GenerationMixin,
     check_vocabulary_size,
@@ -200,6 +198,3 @@ def repeat_over_steps(vector: Tensor, like: Tensor) -> Tensor:
     """Repeat a vector `(B, D)` over the T steps of `like`; return `(B, T, D)`."""
     batch, steps = ops.shape(like)[:2]
     return ops.broadcast_to(vector[:, None, :], (batch, steps, vector.shape[-1]))
-
-
-__all__ = ["END", "START", "Encoded", "EncoderDecoder", "StepRecord", "repeat_over_steps"]

@@ -214,9 +214,8 @@ def check_arguments(cls: Callable[..., Any], arguments: Config) -> None:
     """Raise ValueError for an argument that the constructor of `cls` does not have."""
     known = [name for name in inspect.signature(cls).parameters if name != "kwargs"]
     # `**kwargs` pass "name" and "dtype" to Keras, and "sampling" to `EncoderDecoder`.
-    passed_on = ("name", "dtype", "sampling")
-    arguments = {name: value for name, value in arguments.items() if name not in passed_on}
-    check_known(f"{cls.__name__} has no argument", arguments, known)
+    names = [name for name in arguments if name not in ("name", "dtype", "sampling")]
+    check_known(f"{cls.__name__} has no argument", names, known)
 
 
 def check_options(name: str, value: Any, known: Collection[str] | None = None) -> Config:

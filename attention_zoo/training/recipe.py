@@ -11,6 +11,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from attention_zoo.data.reading import get_first_line
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks import TASKS, Corpus, SearchOptions, Task
@@ -228,7 +229,7 @@ def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"{path}:{line}: not valid YAML: {error.problem}") from None
     except (yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(f"{path}: not valid YAML: {_get_first_line(error)}") from None
+        raise ValueError(f"{path}: not valid YAML: {get_first_line(error)}") from None
     for old, new in RENAMED_OPTIONS.items():
         if isinstance(page, DictConfig) and old in (page.get("data") or {}):
             page.data[new] = page.data.pop(old)
@@ -277,7 +278,7 @@ def _parse_overrides(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
         try:
             pieces.append((OmegaConf.from_dotlist([text]), lambda key, text=text: text))
         except (OmegaConfBaseException, yaml.YAMLError) as error:
-            raise ValueError(f"{text}: {_get_first_line(error)}") from None
+            raise ValueError(f"{text}: {get_first_line(error)}") from None
     return pieces
 
 
@@ -293,7 +294,7 @@ def _override(
     try:
         return OmegaConf.to_object(schema)
     except (OmegaConfBaseException, ValueError) as error:
-        raise ValueError(f"{location}{_get_first_line(error)}") from None
+        raise ValueError(f"{location}{get_first_line(error)}") from None
 
 
 def _name_optimizer(schema: DictConfig, piece: DictConfig, locate: Any) -> None:
@@ -320,9 +321,5 @@ def _merge(schema: DictConfig, piece: DictConfig, locate: Any) -> DictConfig:
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
         name = f"{key}: " if key else ""
-        raise ValueError(f"{locate(key)}: {name}{_get_first_line(error)}") from None
+        raise ValueError(f"{locate(key)}: {name}{get_first_line(error)}") from None
     return merged
-
-
-def _get_first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

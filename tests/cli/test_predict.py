@@ -71,7 +71,7 @@ def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
     [
         (b"", "", "in.txt: is empty; give one text a line"),
         (b"on\n\non\n", "", "in.txt:2: the text is empty"),
-        (b"on\non \xff\n", "", "in.txt:2: byte 4 of the line is not UTF-8"),
+        (b"on\non \xff\n", "", "in.txt:2: not valid UTF-8 at byte 4; convert"),
         (b"on\n" + b"on " * 300, "", "in.txt:2: 300 tokens, the limit is 256"),
         (b"on on on", "data.max_source_length=2", "in.txt:1: 3 tokens, the limit is 2"),
         ("on\non ☃".encode(), "", "in.txt:2: unknown characters '☃'; remove"),

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from attention_zoo.data.reading import decode_utf8, get_first_line
 from attention_zoo.data.text.pairs import TextPairs, collect_pairs
 from attention_zoo.data.text.tagged import TaggedSentences
 from attention_zoo.registry import did_you_mean
@@ -37,7 +38,7 @@ def read_tfds(
     _, rows = read_tfds_rows(name, split, (source, target), data_dir)
 
     def parse_row(location: str, row: dict[str, bytes]) -> tuple[str, str]:
-        return row[source].decode("utf-8"), row[target].decode("utf-8")
+        return decode_utf8(location, row[source]), decode_utf8(location, row[target])
 
     return collect_pairs(rows, parse_row, f"{name} {split}", (source, target), skip_bad)
 
@@ -64,9 +65,9 @@ def read_tagged_tfds(
     if not hasattr(label, "int2str"):
         raise ValueError(f"{name}: feature {tags!r} is not a sequence of ClassLabel; choose one")
     texts, names, lines = [], [], []
-    for number, (_, row) in enumerate(rows, 1):
+    for number, (location, row) in enumerate(rows, 1):
         if len(row[words]):
-            texts.append(tuple(word.decode("utf-8") for word in row[words]))
+            texts.append(tuple(decode_utf8(location, word) for word in row[words]))
             names.append(tuple(label.int2str(int(tag)) for tag in row[tags]))
             lines.append(number)
     if not texts:
@@ -114,7 +115,7 @@ def read_tfds_rows(
             '.download_and_prepare()"'
         ) from None
     except Exception as error:
-        raise ValueError(f"{name}: no split {split!r}: {_get_first_line(error)}") from None
+        raise ValueError(f"{name}: no split {split!r}: {get_first_line(error)}") from None
     return features, _locate_rows(f"{name} {split}", rows)
 
 
@@ -127,7 +128,7 @@ def _locate_rows(
         try:
             row = next(rows, None)
         except Exception as error:  # TensorFlow raises many classes
-            reason = _get_first_line(error)
+            reason = get_first_line(error)
             raise ValueError(
                 f"{location} cannot be read: {reason}; prepare the data set again"
             ) from None
@@ -150,10 +151,6 @@ def _make_builder(tfds: Any, name: str, data_dir: str | Path | None) -> Any:
     try:
         return tfds.builder(name, data_dir=data_dir)
     except Exception as error:
-        known, reason = tfds.list_builders(with_community_datasets=False), _get_first_line(error)
+        known, reason = tfds.list_builders(with_community_datasets=False), get_first_line(error)
         suggestion = did_you_mean(name.partition("/")[0], known)
         raise ValueError(f"no TFDS data set {name!r}{suggestion}: {reason}") from None
-
-
-def _get_first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))

@@ -11,6 +11,7 @@ from attention_zoo.layers import Maxout, RecurrentDecoder, RecurrentEncoder
 from attention_zoo.layers.recurrent.recurrent_encoder import RECURRENT
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, repeat_over_steps
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
 CELLS = {"lstm": layers.LSTMCell, "gru": layers.GRUCell, "simple_rnn": layers.SimpleRNNCell}
@@ -79,10 +80,8 @@ class Seq2Seq(EncoderDecoder):
         super().__init__(**kwargs)
         settings = collect_arguments(locals())
         common = {"dtype": self.dtype_policy}
-        if context not in CONTEXTS:
-            raise ValueError(f"context must be one of {', '.join(CONTEXTS)}, got {context!r}")
-        if cell not in RECURRENT:
-            raise ValueError(f"cell must be one of {', '.join(RECURRENT)}, got {cell!r}")
+        check_choice("context", context, CONTEXTS)
+        check_choice("cell", cell, RECURRENT)
         self.every_step = context == "every_step"
         self.source_embedding = layers.Embedding(source_vocabulary_size, embedding_dim, **common)
         self.target_embedding = layers.Embedding(target_vocabulary_size, embedding_dim, **common)

@@ -33,6 +33,7 @@ from attention_zoo.models.presets import (
 )
 from attention_zoo.models.transformer_options import check_layer_settings, make_self_attention
 from attention_zoo.ops import Projection
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
 TIES = ("none", "target", "all")
@@ -141,8 +142,7 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
         check_vocabulary_size("target_vocabulary_size", target_size)
         check_layer_settings(self.settings, SINUSOIDAL)
         tie = self.settings["tie"]
-        if tie not in TIES:
-            raise ValueError(f"tie must be one of {', '.join(TIES)}, got {tie!r}")
+        check_choice("tie", tie, TIES)
         if tie == "all" and source_size != target_size:
             raise ValueError(
                 f"tie='all' requires one vocabulary, got {source_size} source and {target_size} "

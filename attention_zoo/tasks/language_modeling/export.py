@@ -38,7 +38,7 @@ class LanguageModelModule(SearchModule):
         result = self._search(tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START))
         outputs = self.format_hypotheses(result)
         longest = tf.shape(outputs["tokens"])[2]
-        generated = tf.range(longest) < outputs["lengths"][..., None]
+        generated = tf.sequence_mask(outputs["lengths"], longest)
         ids = tf.where(generated, result.tokens[:, :, :longest], PAD)
         prompts = tf.repeat(prompt[:, None], tf.shape(ids)[1], axis=1)
         prefixes = self.tokenizer.text(self.tokenizer.surfaces(prompts))
@@ -49,11 +49,11 @@ class LanguageModelModule(SearchModule):
     def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
         """Return assertions that reject what `predict` rejects, with the first such row."""
         max_lengths = lengths + self._options.limit(lengths + 1)
-        first_row = tf.where(max_lengths > self._max_positions)[:1, 0]
-        message = "with its continuation could exceed max_length of the model:"
-        data = ["source", first_row, message, self._max_positions]
-        too_long = refuse_long(lengths, self._longest, "tokens, the limit is")
-        return [too_long, tf.debugging.Assert(tf.size(first_row) == 0, data)]
+        message = "tokens with its continuation and could exceed max_length of the model:"
+        return [
+            refuse_long(lengths, self._longest, "tokens, the limit is"),
+            refuse_long(max_lengths, self._max_positions, message),
+        ]
 
 
 def _remove_prefixes(texts: tf.Tensor, prefixes: tf.Tensor) -> tf.Tensor:

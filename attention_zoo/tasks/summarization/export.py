@@ -51,7 +51,7 @@ class SummarizationModule(SearchModule):
         decode = functools.partial(self.copies.decode, words=words)
         outputs = self.format_hypotheses(result, surfaces, decode)
         longest = tf.shape(outputs["tokens"])[2]
-        generated = tf.range(longest) < outputs["lengths"][..., None]
+        generated = tf.sequence_mask(outputs["lengths"], longest)
         copied = tf.where(generated, copied[:, :, :longest], 0.0)
         return {
             **outputs,

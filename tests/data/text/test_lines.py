@@ -37,7 +37,7 @@ def test_take_keeps_line_numbers() -> None:
 @refuses(
     (b"", "/text: no line contains text"),
     (b"\n \n", "/text: no line contains text"),
-    (b"a\n\ncaf\xe9\n", "/text:3: not valid UTF-8 at byte 3"),
+    (b"a\n\ncaf\xe9\n", "/text:3: not valid UTF-8 at byte 4"),
     (gzip.compress(b"a line")[:-4], "/text: the gzip data is damaged or truncated"),
 )
 def test_invalid_files_raise(content: bytes, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_encodings_of_a_file_give_equal_pairs(write_file, raw, name):
     (b"en\tde\na\tb\nc\n", r":3: expected 2 tab-separated columns, .*, got 1"),
     (b"en\tde\na\tb\tc\n", r":2: expected 2 tab-separated columns, .*, got 3"),
     (b"en\tde\na\tb\n\nc\td\n", r":3: expected 2 tab-separated columns, .*, got 1"),
-    (b"en\tde\na\tb\nc\td\xe9\n", r":3: not valid UTF-8 at byte 3"),
+    (b"en\tde\na\tb\nc\td\xe9\n", r":3: not valid UTF-8 at byte 4"),
     (b"en\td\xe9\na\tb\n", r":1: not valid UTF-8"),
     (b"en\tde\n\tb\n", r":2: the field 'en' is empty"),
     (b"en\tde\na\t \n", r":2: the field 'de' is empty"),
@@ -154,7 +154,7 @@ def test_read_jsonl_reads_named_fields(write_file, is_gzipped):
     (b'{"text": "a", "title": []}', r":2: the field 'title' is empty"),
     (b'{"text": "a", "title": ["b", ""]}', r":2: the field 'title' is empty"),
     (b'{"text": "\\ud800", "title": "b"}', r":2: field 'text' is not valid Unicode"),
-    (b'{"text": "caf\xe9"}', r":2: not valid UTF-8 at byte 13"),
+    (b'{"text": "caf\xe9"}', r":2: not valid UTF-8 at byte 14"),
 )
 def test_invalid_json_line_raises_with_location(line, write_file):
     path = write_file(ROWS[0].encode() + b"\n" + line + b"\n" + ROWS[1].encode(), "a.jsonl")

@@ -75,7 +75,7 @@ def test_take_keeps_line_numbers() -> None:
     ("a O\n", {"words": -3}, "/file:1: has no column -3, only 2 columns"),
     ("a\tO\n\tO\n", {}, "/file:2: the word is empty"),
     ("a\tO\nb\t\n", {}, "/file:2: the tag is empty"),
-    (b"a O\ncaf\xe9 O\n", {}, "/file:2: not valid UTF-8 at byte 3"),
+    (b"a O\ncaf\xe9 O\n", {}, "/file:2: not valid UTF-8 at byte 4"),
     (
         "a O\n" * (MAX_SENTENCE_LENGTH + 1),
         {},
