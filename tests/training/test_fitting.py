@@ -54,12 +54,12 @@ def test_later_evaluations_trace_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     traced: list[int] = []
     at_ends: list[int] = []
 
-    def share(*given: Any) -> Any:
+    def shard(*given: Any) -> Any:
         traced.append(1)
-        return _share(*given)
+        return _shard(*given)
 
-    _share = devices._share
-    monkeypatch.setattr(devices, "_share", share)
+    _shard = devices._shard
+    monkeypatch.setattr(devices, "_shard", shard)
     after = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: at_ends.append(len(traced))
     )
