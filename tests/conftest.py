@@ -9,6 +9,12 @@ import tempfile
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+from tests.tiers import FULL
+
+if not FULL:  # XLA compiles twice as fast, to slower code
+    flags = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    os.environ.setdefault("XLA_FLAGS", flags)
+
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock

@@ -18,6 +18,7 @@ from attention_zoo.decoding.search import (
     gather_state,
     make_result,
     record_step,
+    spread_nan,
 )
 from attention_zoo.decoding.step import StepOutput, check_next_output
 from attention_zoo.ops import blocked_top_k
@@ -67,6 +68,7 @@ def contrastive(problem: Problem) -> SearchResult:
         log_probs = continuations.log_probs + take_hypotheses(candidate_logits, index) - normaliser
         log_probs = ops.where(log_probs > NEG_INF, log_probs, NEG_INF)
         choice = Choice(take_hypotheses(ids, index), ops.zeros_like(index), log_probs)
+        choice = spread_nan(choice, continuations)
         step_output = StepOutput(state.logits, (), attention)
         progress = record_step(problem, state.progress, step_output, choice)
         hidden = _normalize(take_hypotheses(output.hidden, index))

@@ -102,7 +102,8 @@ class NBestList(NamedTuple):
     """The n best completed hypotheses, best first; ties keep the order of completion.
 
     Attributes:
-        scores: `(B, n)` float32, with length and coverage penalties; -inf for an empty slot.
+        scores: `(B, n)` float32, with length and coverage penalties; -inf for an empty slot. All
+            are NaN after a hypothesis with score NaN.
         lengths: `(B, n)` int32, tokens including the end token; 0 for an empty slot.
         slots: `(B, n)` int32, the beam index in the record of the hypothesis's last token.
         finished: `(B, n)` bool, whether the hypothesis ended with the end token.
@@ -130,10 +131,15 @@ class NBestList(NamedTuple):
         is_complete = scores > float("-inf")
         slots = ops.zeros_like(self.slots[:, :1]) + ops.arange(scores.shape[1], dtype="int32")
         lengths = ops.where(is_complete, length, 0)
-        _, order = ops.top_k(ops.concatenate([self.scores, scores], axis=1), self.scores.shape[1])
         new = NBestList(scores, lengths, slots, ops.logical_and(is_complete, finished))
-        both = (ops.concatenate(pair, axis=1) for pair in zip(self, new, strict=True))
-        return NBestList(*(take_hypotheses(x, ops.cast(order, "int32")) for x in both))
+        both = NBestList(*(ops.concatenate(pair, axis=1) for pair in zip(self, new, strict=True)))
+        _, order = ops.top_k(both.scores, self.scores.shape[1])
+        best = NBestList(*(take_hypotheses(x, ops.cast(order, "int32")) for x in both))
+        is_nan = ops.any(ops.isnan(both.scores), axis=1, keepdims=True)
+        return best._replace(
+            scores=ops.where(is_nan, float("nan"), best.scores),
+            lengths=ops.where(is_nan, 0, best.lengths),
+        )
 
     def merge_groups(self, groups: int, width: int, n_best: int) -> NBestList:
         """Merge each source's G groups of `width` hypotheses: `(B G, n)` -> `(B, n_best)`."""

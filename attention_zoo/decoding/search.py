@@ -37,7 +37,8 @@ class SearchResult(NamedTuple):
 
     Attributes:
         tokens: `(B, n, L)` int32, with the end token, then padding.
-        scores: `(B, n)` float32, with length and coverage penalties; -inf for a missing hypothesis.
+        scores: `(B, n)` float32, with length and coverage penalties; -inf for a missing hypothesis,
+            NaN for a source for which the step returned NaN or inf.
         lengths: `(B, n)` int32, including the end token; 0 for a missing hypothesis.
         attention: `(B, n, L, S)`, 0 past the length; None if the step returns none.
         finished: `(B, n)` bool, False for a hypothesis truncated at its maximum length.
@@ -186,7 +187,12 @@ def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchRes
         groups: number of groups of equal size; each group of hypotheses is searched separately.
     """
     initial = Progress.initial(problem)
-    choice = choose(compute_continuations(problem, problem.first.logits, initial))
+
+    def choose_next(logits: Any, progress: Progress) -> Choice:
+        continuations = compute_continuations(problem, logits, progress)
+        return spread_nan(choose(continuations), continuations)
+
+    choice = choose_next(problem.first.logits, initial)
     width = choice.tokens.shape[1]
     n_best = min(problem.options.n_best, width // groups)
     attention = gather_parents(problem.first.attention, choice.parents)
@@ -201,7 +207,7 @@ def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchRes
     def advance(progress: Progress) -> tuple[Progress]:
         state = keras.tree.pack_sequence_as(problem.first.state, progress.state)
         output = check_next_output(problem.step(progress.tokens, state), problem.first, width)
-        choice = choose(compute_continuations(problem, output.logits, progress))
+        choice = choose_next(output.logits, progress)
         return (record_step(problem, progress, output, choice, groups),)
 
     start = record_step(problem, initial, problem.first, choice, groups)
@@ -224,6 +230,18 @@ def compute_continuations(problem: Problem, logits: Any, progress: Progress) -> 
     return Continuations(logits, normaliser, progress.log_probs, progress.length)
 
 
+def spread_nan(choice: Choice, continuations: Continuations) -> Choice:
+    """Set the log probabilities of a source to NaN if a running hypothesis has NaN or inf logits.
+
+    This ends the search for the source: comparisons would prefer other hypotheses silently.
+    """
+    is_running = continuations.log_probs > NEG_INF
+    is_valid = continuations.normaliser[..., 0] < float("inf")
+    is_nan = ops.logical_and(is_running, ops.logical_not(is_valid))
+    is_nan = ops.any(is_nan, axis=1, keepdims=True)
+    return choice._replace(log_probs=ops.where(is_nan, float("nan"), choice.log_probs))
+
+
 def record_step(
     problem: Problem, progress: Progress, output: StepOutput, choice: Choice, groups: int = 1
 ) -> Progress:
@@ -241,6 +259,7 @@ def record_step(
         log_coverage = problem.log_coverage(coverage)
     finished = choice.tokens == problem.vocabulary.end_token
     is_complete = ops.logical_or(finished, length >= problem.limits)
+    is_complete = ops.logical_or(is_complete, ops.isnan(choice.log_probs))
     scores = problem.options.score(choice.log_probs, length, log_coverage)
     scores = split_groups(ops.where(is_complete, scores, NEG_INF), groups)
     best = progress.best.merge(scores, length, split_groups(finished, groups))

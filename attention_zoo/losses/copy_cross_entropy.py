@@ -52,7 +52,8 @@ class CopyCrossEntropy(keras.losses.Loss):
         in_vocabulary = ops.logical_and(labels >= 0, labels < y_pred.shape[-1])
         index = ops.where(in_vocabulary, labels, 0)[..., None]
         losses = -ops.take_along_axis(ops.cast(y_pred, "float32"), index, axis=-1)[..., 0]
-        losses = ops.where(in_vocabulary, losses, float("nan"))
+        is_nan = ops.logical_or(ops.logical_not(in_vocabulary), ops.any(ops.isnan(y_pred), axis=-1))
+        losses = ops.where(is_nan, float("nan"), losses)
         return ops.where(is_labelled, losses, 0.0) / ops.maximum(self.count(labels), 1.0)
 
     def total(self, y_true: Tensor, projection: CopyProjection) -> Tensor:

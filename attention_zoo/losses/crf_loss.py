@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import keras
@@ -14,7 +13,6 @@ from attention_zoo.ops.linear_chain import (
     Chain,
     log_partition,
     partial_score,
-    path_score,
     unpack,
 )
 from attention_zoo.typing import Tensor
@@ -78,25 +76,14 @@ class CRFLoss(keras.losses.Loss):
 
 def negative_log_likelihood(chain: Chain, labels: Tensor) -> Tensor:
     """Return the negative log-likelihoods `(B,)`; see `CRFLoss` for `labels`."""
-    correct = _score_labels(chain, labels)
-    total = log_partition(chain)
-    zero = ops.zeros((), total.dtype)
-    cost = total - correct
-    cost = ops.where(cost > 0, cost, zero)
-    return ops.where(correct > IMPOSSIBLE, cost, ops.cast(FORBIDDEN_COST, total.dtype))
-
-
-def _score_labels(chain: Chain, labels: Tensor) -> Tensor:
-    """Return the log-sum-exp of the scores of the sequences that the labels allow, `(B,)`."""
     if len(labels.shape) == 3:
-        return partial_score(chain, ops.cast(labels, "bool"))
-    labels = ops.cast(labels, "int32")
-    is_unknown = labels == UNKNOWN_TAG
-    size = chain.starts.shape[0]
-
-    def score_tag_sets() -> Tensor:
-        one_hot = ops.arange(size, dtype="int32") == labels[..., None]
-        return partial_score(chain, ops.logical_or(one_hot, is_unknown[..., None]))
-
-    has_unknown = ops.any(ops.logical_and(is_unknown, chain.mask))
-    return ops.cond(has_unknown, score_tag_sets, partial(path_score, chain, labels))
+        is_right = ops.cast(labels, "bool")
+    else:
+        labels = ops.cast(labels, "int32")[..., None]
+        tags = ops.arange(chain.starts.shape[0], dtype="int32")
+        is_right = ops.logical_or(tags == labels, labels == UNKNOWN_TAG)
+    correct = partial_score(chain, is_right)
+    total = log_partition(chain)
+    cost = total - correct
+    cost = ops.where(cost < 0, ops.zeros((), cost.dtype), cost)
+    return ops.where(correct <= IMPOSSIBLE, ops.cast(FORBIDDEN_COST, cost.dtype), cost)

@@ -30,6 +30,7 @@ from attention_zoo.ops.linear_chain import (
 from attention_zoo.ops.linear_chain_paths import best_path, best_paths, sample
 from attention_zoo.ops.mask_pattern import FULL_ATTENTION, MaskPattern
 from attention_zoo.ops.masking import (
+    as_attention_mask,
     as_boolean_mask,
     at_least_float32,
     attach_mask,
@@ -39,7 +40,9 @@ from attention_zoo.ops.masking import (
     implicit_mask,
     masked_softmax,
     merge_masks,
+    project,
     refuse_float_mask,
+    spread_nan,
     to_end,
     to_front,
     unmask_empty_rows,
@@ -58,7 +61,7 @@ from attention_zoo.ops.positions import (
     unskew,
 )
 from attention_zoo.ops.projected_cross_entropy import Projection, projected_cross_entropy
-from attention_zoo.ops.recurrence import linear_recurrence, scan
+from attention_zoo.ops.recurrence import linear_recurrence, scan, shift
 from attention_zoo.ops.sliding_windows import sliding_windows
 from attention_zoo.ops.smoothed_cross_entropy import (
     check_label_smoothing,
@@ -80,6 +83,7 @@ __all__ = [
     "TagScheme",
     "Window",
     "angles",
+    "as_attention_mask",
     "as_boolean_mask",
     "at_least_float32",
     "attach_mask",
@@ -115,6 +119,7 @@ __all__ = [
     "pack",
     "partial_score",
     "path_score",
+    "project",
     "projected_cross_entropy",
     "rate",
     "refuse_float_mask",
@@ -122,6 +127,7 @@ __all__ = [
     "sample",
     "scan",
     "scatter_window",
+    "shift",
     "shrink",
     "sinusoids",
     "sizes_or",
@@ -129,6 +135,7 @@ __all__ = [
     "sliding_windows",
     "smoothed_cross_entropy",
     "sparsemax",
+    "spread_nan",
     "stretch",
     "tag_constraints",
     "to_end",

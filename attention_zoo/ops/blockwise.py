@@ -43,7 +43,7 @@ def blockwise_attention(
         key: `(B, G, S, K)`, each shared by a group of H / G adjacent query heads.
         value: `(B, G, S, V)`.
         mask: `(B, S)` booleans, the padding mask of the sources.
-        attention_mask: `(B or 1, T, S)` booleans.
+        attention_mask: `(B or 1, H or 1, T, S)` booleans.
         pattern: mask pattern defined by positions (causal, window).
         bias: `(H, T + S + 1)`, score bias by distance, for the distances -T .. S.
         dropout: rate of dropped weights; the dropout mask is `dropout_mask(seed, ...)`.
@@ -130,7 +130,7 @@ class _Blocks:
         if mask is None and key.shape[2] != self.columns * self.size:
             mask = ops.ones((1, self.sources), "bool")
         self.mask = None if mask is None else self.split_sources(mask[:, None, :, None])
-        widths = ((0, 0), self.query_padding, self.source_padding)
+        widths = ((0, 0), (0, 0), self.query_padding, self.source_padding)
         self.attention_mask = None if attention_mask is None else ops.pad(attention_mask, widths)
 
     # conversion to blocks and back
@@ -226,9 +226,11 @@ class _Blocks:
         if self.mask is not None:
             masks.append(self.mask[j][:, :, None, None, :, 0])
         if self.attention_mask is not None:
-            shape = (ops.shape(self.attention_mask)[0], self.size, self.size)
-            start = (0, i * self.size, j * self.size)
-            masks.append(ops.slice(self.attention_mask, start, shape)[:, None, None])
+            batch, heads = ops.shape(self.attention_mask)[:2]
+            start, shape = (0, 0, i * self.size, j * self.size), (batch, heads, *[self.size] * 2)
+            part = ops.slice(self.attention_mask, start, shape)
+            groups = (1, 1) if heads == 1 else (self.groups, self.group_size)
+            masks.append(ops.reshape(part, (batch, *groups, self.size, self.size)))
         return combine_masks(*masks)
 
     def dropout_mask(self, pair: Pair) -> Tensor | None:

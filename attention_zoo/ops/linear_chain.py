@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from keras import backend, ops
 
 from attention_zoo.ops.arguments import check_shape
-from attention_zoo.ops.masking import as_boolean_mask, combine_masks, to_front, zero_masked
-from attention_zoo.ops.recurrence import scan
+from attention_zoo.ops.masking import as_boolean_mask, combine_masks, project, to_front, zero_masked
+from attention_zoo.ops.recurrence import scan, shift
 from attention_zoo.typing import Tensor
 
 FORBIDDEN = -1e30
@@ -73,10 +73,15 @@ def make_chain(
     dtypes = [backend.standardize_dtype(x.dtype) for x in (emissions, transitions)]
     dtype = "float64" if "float64" in dtypes else "float32"  # JAX has no float64 in `result_type`
     emissions, transitions, starts, ends = (
-        ops.maximum(ops.cast(x, dtype), FORBIDDEN)
+        _raise_to_forbidden(ops.cast(x, dtype))
         for x in (zero_masked(emissions, mask), transitions, starts, ends)
     )
     return Chain(emissions, transitions, starts, ends, mask)
+
+
+def _raise_to_forbidden(scores: Tensor) -> Tensor:
+    """Raise lower scores to `FORBIDDEN`; NaN stays NaN, unlike in `maximum`."""
+    return ops.where(scores < FORBIDDEN, FORBIDDEN, scores)
 
 
 def pack(chain: Chain) -> Tensor:
@@ -192,7 +197,8 @@ def _propagate_marginals(
     # Forward scores alpha, with emissions.
     alphas = forward_result.incoming + ops.swapaxes(chain.emissions, 0, 1)
     transposed = ops.transpose(chain.transitions)
-    has_previous = ops.logical_and(has_previous, forward_result.incoming > IMPOSSIBLE)
+    is_impossible = forward_result.incoming <= IMPOSSIBLE
+    has_previous = ops.logical_and(has_previous, ops.logical_not(is_impossible))
 
     def step(state: tuple[Tensor, ...], step_inputs: tuple[Tensor, ...]) -> Any:
         marginal, pairs = state
@@ -204,7 +210,7 @@ def _propagate_marginals(
         previous_marginal = ops.where(is_unmasked, ops.sum(pair_marginals, axis=1), marginal)
         return (previous_marginal, pairs), ops.where(is_unmasked, marginal, 0)
 
-    inputs = (ops.roll(alphas, 1, axis=0), forward_result.incoming, is_unmasked, has_previous)
+    inputs = (shift(alphas, axis=0), forward_result.incoming, is_unmasked, has_previous)
     state = (end_marginals, ops.zeros_like(transposed))
     (_, pairs), tag_marginals = scan(step, state, inputs, like=end_marginals, reverse=True)
     return tag_marginals, ops.transpose(pairs)
@@ -219,8 +225,8 @@ def _compute_end_marginals(chain: Chain, last: Tensor) -> Tensor:
     top = ops.max(scores, axis=1, keepdims=True, initial=float("-inf"))
     tag_marginals = ops.exp(scores - top)
     tag_marginals = tag_marginals / ops.sum(tag_marginals, axis=1, keepdims=True)
-    is_valid = ops.logical_and(ops.any(chain.mask, axis=1, keepdims=True), top > IMPOSSIBLE)
-    return ops.where(is_valid, tag_marginals, 0)
+    is_empty = ops.logical_not(ops.any(chain.mask, axis=1, keepdims=True))
+    return ops.where(ops.logical_or(is_empty, top <= IMPOSSIBLE), 0, tag_marginals)
 
 
 # ------------------------------------------------------------------ partition function and scores
@@ -238,26 +244,35 @@ def log_partition(chain: Chain) -> Tensor:
         emissions, transitions, starts, ends, float_mask = inputs
         chain = Chain(emissions, transitions, starts, ends, float_mask > 0)
         forward_result = run_forward(chain, reduce_log_sum)
-        total = reduce_log_sum((forward_result.last + chain.ends)[..., None])[:, 0]
-        total = ops.where(ops.any(chain.mask, axis=1), total, 0)
 
         def gradient(*upstream_args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = upstream_args[0] if upstream is None else upstream
-            end_marginals = _compute_end_marginals(chain, forward_result.last) * upstream[:, None]
-            tag_marginals, pairs = _propagate_marginals(chain, forward_result, end_marginals)
-            _, is_first, _ = split_positions(chain.mask)
-            by_emissions = ops.swapaxes(tag_marginals, 0, 1)
-            by_starts = ops.sum(ops.where(is_first, tag_marginals, 0), axis=(0, 1))
-            by_ends = ops.sum(end_marginals, axis=0)
-            return by_emissions, pairs, by_starts, by_ends, ops.zeros_like(float_mask)
+            by_scores = _differentiate_partition(chain, forward_result, upstream)
+            return *by_scores, ops.zeros_like(float_mask)
 
-        return total, gradient
+        return _sum_sequences(chain, forward_result), gradient
 
-    # Inside `cond`, JAX does not allow a custom gradient to close over tensors or to have
-    # non-differentiable arguments, so the mask is passed as floats.
+    # On JAX, all arguments of a custom gradient are differentiable: the mask is passed as floats.
     float_mask = ops.cast(chain.mask, chain.emissions.dtype)
     total: Tensor = ops.custom_gradient(run)(*chain[:4], float_mask)
     return total
+
+
+def _sum_sequences(chain: Chain, forward_result: ForwardResult) -> Tensor:
+    """Return the log partition function, `(B,)`, from the last forward scores."""
+    total = reduce_log_sum((forward_result.last + chain.ends)[..., None])[:, 0]
+    return ops.where(ops.any(chain.mask, axis=1), total, 0)
+
+
+def _differentiate_partition(
+    chain: Chain, forward_result: ForwardResult, upstream: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of emissions, transitions, starts and ends."""
+    end_marginals = _compute_end_marginals(chain, forward_result.last) * upstream[:, None]
+    tag_marginals, pairs = _propagate_marginals(chain, forward_result, end_marginals)
+    _, is_first, _ = split_positions(chain.mask)
+    by_starts = ops.sum(ops.where(is_first, tag_marginals, 0), axis=(0, 1))
+    return ops.swapaxes(tag_marginals, 0, 1), pairs, by_starts, ops.sum(end_marginals, axis=0)
 
 
 def marginals(chain: Chain) -> Tensor:
@@ -271,6 +286,54 @@ def marginals(chain: Chain) -> Tensor:
     return ops.swapaxes(tag_marginals, 0, 1)
 
 
+class _Path(NamedTuple):
+    """One tag sequence per sentence as indicators, 0 at masked positions.
+
+    Attributes:
+        tags: `(B, T, K)`. first, last: `(B, K)`.
+        previous, next: `(B, T, K)`, the tags of adjacent unmasked positions, 0 after the last pair.
+    """
+
+    tags: Tensor
+    first: Tensor
+    last: Tensor
+    previous: Tensor
+    next: Tensor
+
+
+def _make_path(tags: Tensor, mask: Tensor) -> _Path:
+    """Create a path from indicators of its tags, `(B, T, K)`."""
+    tags = zero_masked(tags, mask)
+    # Move the tags of unmasked positions to the front; append a row of 0, so that `packed[:, 0]`
+    # exists for T = 0.
+    packed = ops.take_along_axis(tags, to_front(mask)[..., None], axis=1)
+    packed = ops.pad(packed, ((0, 0), (0, 1), (0, 0)))
+    positions = ops.arange(ops.shape(packed)[1], dtype="int32")[:, None]
+    count = ops.sum(ops.cast(mask, "int32"), axis=1)[:, None, None]
+    last = ops.sum(ops.where(positions == count - 1, packed, 0), axis=1)
+    next_tags = packed[:, 1:]
+    has_next = ops.any(next_tags > 0, axis=-1, keepdims=True)
+    return _Path(tags, packed[:, 0], last, ops.where(has_next, packed[:, :-1], 0), next_tags)
+
+
+def _score_path(chain: Chain, path: _Path) -> Tensor:
+    """Compute `s(y)`, `(B,)`."""
+    steps = ops.sum(project(path.previous, chain.transitions) * path.next, axis=(1, 2))
+    ends = ops.sum(path.first * chain.starts + path.last * chain.ends, axis=1)
+    score = ops.sum(path.tags * chain.emissions, axis=(1, 2)) + steps + ends
+    return ops.where(ops.any(chain.mask, axis=1), score, 0)  # 0 whatever the weights
+
+
+def _differentiate_path(path: _Path, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of emissions, transitions, starts and ends."""
+    column = upstream[:, None]
+    size = path.tags.shape[-1]
+    previous = ops.reshape(path.previous * column[..., None], (-1, size))
+    pairs = ops.matmul(ops.transpose(previous), ops.reshape(path.next, (-1, size)))
+    by_starts, by_ends = (ops.sum(x * column, axis=0) for x in (path.first, path.last))
+    return path.tags * column[..., None], pairs, by_starts, by_ends
+
+
 def path_score(chain: Chain, tags: Tensor) -> Tensor:
     """Compute `s(y)` of one tag sequence per sentence, `(B,)`; 0 for empty sentences.
 
@@ -279,20 +342,10 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
         tags: `(B, T)` integers, ignored at masked positions. A number outside of 0 .. K-1 makes the
             sequence forbidden.
     """
-    size, positions = chain.starts.shape[0], ops.shape(tags)[1]
+    size = chain.starts.shape[0]
     is_tag = ops.logical_and(tags >= 0, tags < size)
-    one_hot = ops.one_hot(ops.where(chain.mask, tags, -1), size, dtype=chain.emissions.dtype)
-    score = ops.sum(one_hot * chain.emissions, axis=(1, 2))
-    # Move the tags of unmasked positions to the front; append a tag 0, so that `tags[:, 0]` exists
-    # for T = 0.
-    tags = ops.take_along_axis(ops.where(is_tag, tags, 0), to_front(chain.mask), axis=1)
-    tags = ops.pad(tags, ((0, 0), (0, 1)))
-    count = ops.sum(ops.cast(chain.mask, "int32"), axis=1)
-    steps = ops.take(ops.reshape(chain.transitions, (-1,)), tags[:, :-1] * size + tags[:, 1:])
-    steps = ops.where(ops.arange(positions, dtype="int32") < count[:, None] - 1, steps, 0)
-    last_tags = ops.take_along_axis(tags, ops.maximum(count - 1, 0)[:, None], axis=1)[:, 0]
-    boundary_scores = ops.take(chain.starts, tags[:, 0]) + ops.take(chain.ends, last_tags)
-    score = score + ops.sum(steps, axis=1) + ops.where(count > 0, boundary_scores, 0)
+    one_hot = ops.one_hot(ops.where(is_tag, tags, 0), size, dtype=chain.emissions.dtype)
+    score = _score_path(chain, _make_path(one_hot, chain.mask))
     is_invalid = ops.any(ops.logical_and(chain.mask, ops.logical_not(is_tag)), axis=1)
     return ops.where(is_invalid, FORBIDDEN, score)
 
@@ -300,9 +353,44 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
 def partial_score(chain: Chain, allowed: Tensor) -> Tensor:
     """Compute `log sum exp s(y)` over the sequences of allowed tags, `(B,)`.
 
+    If each position of the batch has one allowed tag, neither the score nor its gradient needs a
+    recursion. This `cond` is inside a custom gradient because XLA cannot compile the gradient of
+    one with dynamic shapes.
+
     Args:
         chain: the scores.
         allowed: `(B, T, K)` booleans, the allowed tags at each position.
     """
-    emissions = ops.where(allowed, chain.emissions, FORBIDDEN)
-    return log_partition(chain._replace(emissions=zero_masked(emissions, chain.mask)))
+
+    def run(*inputs: Tensor) -> tuple[Tensor, Callable[..., Any]]:
+        emissions, transitions, starts, ends, float_mask, float_allowed = inputs
+        chain = Chain(emissions, transitions, starts, ends, float_mask > 0)
+        emissions = ops.where(float_allowed > 0, emissions, FORBIDDEN)
+        restricted = chain._replace(emissions=zero_masked(emissions, chain.mask))
+        has_one_tag = ops.logical_or(ops.sum(float_allowed, axis=-1) == 1, float_mask == 0)
+        is_path = ops.all(has_one_tag)
+
+        def score_path() -> Tensor:
+            return _score_path(chain, _make_path(float_allowed, chain.mask))
+
+        def score_sequences() -> Tensor:
+            return _sum_sequences(restricted, run_forward(restricted, reduce_log_sum))
+
+        def gradient(*upstream_args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+            upstream = upstream_args[0] if upstream is None else upstream
+
+            def differentiate_path() -> tuple[Tensor, ...]:
+                return _differentiate_path(_make_path(float_allowed, chain.mask), upstream)
+
+            def differentiate_sequences() -> tuple[Tensor, ...]:
+                forward_result = run_forward(restricted, reduce_log_sum)
+                return _differentiate_partition(restricted, forward_result, upstream)
+
+            by_scores = ops.cond(is_path, differentiate_path, differentiate_sequences)
+            return *by_scores, ops.zeros_like(float_mask), ops.zeros_like(float_allowed)
+
+        return ops.cond(is_path, score_path, score_sequences), gradient
+
+    float_mask, float_allowed = (ops.cast(x, chain.emissions.dtype) for x in (chain.mask, allowed))
+    score: Tensor = ops.custom_gradient(run)(*chain[:4], float_mask, float_allowed)
+    return score

@@ -17,7 +17,7 @@ from attention_zoo.ops.linear_chain import (
     split_positions,
 )
 from attention_zoo.ops.random import gumbel
-from attention_zoo.ops.recurrence import scan
+from attention_zoo.ops.recurrence import scan, shift
 from attention_zoo.typing import Tensor
 
 
@@ -79,7 +79,7 @@ def trace_back(chain: Chain, forward_result: ForwardResult, noise: Tensor | None
     # Forward scores alpha, with emissions.
     alphas = forward_result.incoming + ops.swapaxes(chain.emissions, 0, 1)
     scores = (forward_result.last + chain.ends)[:, None]
-    inputs = [ops.roll(alphas, 1, axis=0)[:, :, None], is_unmasked, has_previous]
+    inputs = [shift(alphas, axis=0)[:, :, None], is_unmasked, has_previous]
     if noise is not None:
         counts = ops.cast(chain.mask, "int32")
         numbers = ops.cumsum(counts, axis=1)  # of unmasked positions, from 1

@@ -1,4 +1,4 @@
-"""Masks (boolean, `True` = may be attended, combined by AND) and the masked softmax."""
+"""Masks (boolean, `True` = may be attended, combined by AND), projections and masked softmax."""
 
 from __future__ import annotations
 
@@ -30,6 +30,45 @@ def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> T
         hint = " (add the batch axis: `mask[None]`)" if len(mask.shape) + 1 == len(shape) else ""
         raise ValueError(f"{name} has shape {tuple(mask.shape)}, but {shape} is expected{hint}")
     return mask if backend.standardize_dtype(mask.dtype) == "bool" else ops.not_equal(mask, 0)
+
+
+def as_attention_mask(
+    mask: Tensor, shape: tuple[int | None, int | None, int | None], heads: int | None = None
+) -> Tensor:
+    """Return an attention mask as booleans with all axes, after checking dtype and shape.
+
+    Args:
+        mask: `(T, S)`, `(B|1, T, S)` or `(B|1, H|1, T, S)`, booleans or integers.
+        shape: B, T and S, None where dynamic.
+        heads: H, or None for attention without heads, where the axis of the heads has size 1.
+
+    Returns:
+        `(B|1, T, S)`, or `(B|1, H|1, T, S)` with heads.
+
+    Raises:
+        ValueError: a float mask, a wrong rank or size.
+    """
+    mask = ops.convert_to_tensor(mask)
+    refuse_float_mask("attention_mask", mask)
+    expected = (shape[0], heads or 1, *shape[1:])
+    rank = len(mask.shape)
+    full = {2: (1, 1, *mask.shape), 3: (mask.shape[0], 1, *mask.shape[1:]), 4: mask.shape}.get(rank)
+    if full is None or not all(
+        want is None or got in (None, 1, want) for got, want in zip(full, expected, strict=True)
+    ):
+        batch, num_heads, steps, sources = expected
+        raise ValueError(
+            f"attention_mask has shape {tuple(mask.shape)}, but ({steps}, {sources}), "
+            f"({batch}, {steps}, {sources}) or ({batch}, {num_heads}, {steps}, {sources}) is "
+            "expected; axes of size 1 broadcast"
+        )
+    if backend.standardize_dtype(mask.dtype) != "bool":
+        mask = ops.not_equal(mask, 0)
+    if rank == 2:
+        mask = mask[None]
+    if heads:
+        return mask if rank == 4 else mask[:, None]
+    return mask[:, 0] if rank == 4 else mask
 
 
 def refuse_float_mask(name: str, mask: Tensor) -> None:
@@ -134,10 +173,35 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else ops.where(mask[..., None], x, 0)
 
 
+def spread_nan(x: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Set the rows of `x` to NaN in which an unmasked score is NaN; comparisons would hide it.
+
+    Args:
+        x: `(..., S)`.
+        scores: `(..., S)`.
+        mask: boolean, broadcasts against `scores`, or None.
+    """
+    is_nan = ops.isnan(scores) if mask is None else ops.logical_and(mask, ops.isnan(scores))
+    return ops.where(ops.any(is_nan, axis=-1, keepdims=True), float("nan"), x)
+
+
 def at_least_float32(x: Tensor) -> Tensor:
     """Cast `x` to float32, unless it is float64."""
     dtype = backend.standardize_dtype(x.dtype)
     return x if dtype in ("float32", "float64") else ops.cast(x, "float32")
+
+
+def project(x: Tensor, kernel: Tensor) -> Tensor:
+    """Multiply `x` `(..., D)` by a kernel `(D, U)`, cast to the dtype of `x`; `(..., U)`.
+
+    The leading axes are flattened to one. `keras.ops.matmul` would call `tf.tensordot`, and XLA
+    cannot compile its gradient in a loop if the shape of `x` is dynamic.
+    """
+    kernel = ops.cast(kernel, x.dtype)
+    if len(x.shape) <= 2:
+        return ops.matmul(x, kernel)
+    flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
+    return ops.reshape(flat, (*ops.shape(x)[:-1], ops.shape(kernel)[-1]))
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:

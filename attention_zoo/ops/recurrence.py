@@ -34,6 +34,16 @@ def scan(
     return ops.scan(step, state, inputs, reverse=reverse)
 
 
+def shift(x: Tensor, offset: int = 1, axis: int = -1) -> Tensor:
+    """Shift an axis: the result at j is x at `j - offset`, 0 at the first `offset` positions.
+
+    `ops.roll` along an axis of dynamic length would not compile under XLA.
+    """
+    axis %= len(x.shape)
+    padded = ops.pad(x, [(offset, 0) if n == axis else (0, 0) for n in range(len(x.shape))])
+    return padded[(slice(None),) * axis + (slice(None, -offset),)]
+
+
 def linear_recurrence(decay: Tensor, inflow: Tensor, parallel: bool = True) -> Tensor:
     """Compute `y_j = decay_j y_{j-1} + inflow_j` along the last axis, from `y_{-1} = 0`.
 
@@ -55,10 +65,10 @@ def linear_recurrence(decay: Tensor, inflow: Tensor, parallel: bool = True) -> T
 
         def gradient(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, Tensor]:
             upstream = args[0] if upstream is None else upstream
-            decay_back = ops.roll(ops.flip(decay, axis=-1), 1, axis=-1)
+            decay_back = shift(ops.flip(decay, axis=-1))
             flipped = ops.flip(upstream, axis=-1)
             by_inflow = ops.flip(_compute_recurrence(decay_back, flipped, parallel), axis=-1)
-            return by_inflow * _shift(results, 1), by_inflow
+            return by_inflow * shift(results), by_inflow
 
         return results, gradient
 
@@ -71,15 +81,10 @@ def _compute_recurrence(decay: Tensor, inflow: Tensor, parallel: bool) -> Tensor
         return _compute_sequentially(decay, inflow)
     span = 1  # inflow_j: what `span` entries up to j add to y_j; decay_j: product of decays
     while span < length:
-        inflow = inflow + decay * _shift(inflow, span)
-        decay = decay * _shift(decay, span)
+        inflow = inflow + decay * shift(inflow, span)
+        decay = decay * shift(decay, span)
         span *= 2
     return inflow
-
-
-def _shift(x: Tensor, offset: int) -> Tensor:
-    """Shift the last axis: `x_{j-by}` at j, 0 at the first `offset` entries."""
-    return ops.pad(x[..., :-offset], ((0, 0),) * (len(x.shape) - 1) + ((offset, 0),))
 
 
 def _compute_sequentially(decay: Tensor, inflow: Tensor) -> Tensor:

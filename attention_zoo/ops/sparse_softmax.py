@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from keras import backend, ops
 
-from attention_zoo.ops.masking import at_least_float32
+from attention_zoo.ops.masking import at_least_float32, spread_nan
 from attention_zoo.typing import Tensor
 
 BISECTIONS = 30
@@ -35,13 +35,14 @@ def hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     masked_scores, mask = _mask_scores(scores, mask)
     first = ops.argmax(_pad(masked_scores, 1), axis=-1)
     best = ops.one_hot(first, ops.shape(scores)[-1], dtype=scores.dtype)
-    return ops.where(mask, best, 0)
+    return ops.where(mask, spread_nan(best, masked_scores), 0)
 
 
 def top_k_mask(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
     """Return booleans `(..., S)`, True at the `count` greatest unmasked scores.
 
-    On ties the first ones are kept. Rows with fewer unmasked positions keep all of them.
+    On ties the first ones are kept. Rows with fewer unmasked positions keep all of them. NaN is
+    always kept.
 
     Args:
         scores: `(..., S)`.
@@ -54,7 +55,8 @@ def top_k_mask(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
     tied = ops.logical_and(mask, ops.equal(scores, threshold))
     num_tied = count - ops.sum(ops.cast(above, "int32"), axis=-1, keepdims=True)
     first = ops.cumsum(ops.cast(tied, "int32"), axis=-1) <= num_tied
-    return ops.logical_or(above, ops.logical_and(tied, first))
+    kept = ops.logical_or(above, ops.logical_and(tied, first))
+    return ops.logical_or(kept, ops.isnan(scores))
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -91,6 +93,7 @@ def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> T
     solve = _BY_SORTING[float(alpha)] if by_sorting else _by_bisection
     greatest = ops.stop_gradient(solve(ops.stop_gradient(below), ops.stop_gradient(a)))
     weights, _ = _deformed_exp(below, _newton_step(below, greatest, a), a)
+    weights = spread_nan(weights, scores, mask)
     return weights if mask is None else ops.where(mask, weights, 0)
 
 

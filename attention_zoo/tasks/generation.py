@@ -42,8 +42,14 @@ class GenerationTask(Task):
             return options
         return options.override(max_length=vars(self)[self.max_length_attribute])
 
-    def _rank(self, results: Iterable[R], location: str) -> R:
-        """Return the first result, with the others as `alternatives`; raise ValueError if none."""
+    def _rank(self, results: Iterable[R], scores: Any, location: str) -> R:
+        """Return the first result, with the others as `alternatives`.
+
+        Raises:
+            ValueError: there are none, or the scores `(n,)` of the search are NaN.
+        """
+        if np.isnan(scores).any():
+            raise ValueError(f"{location}: the model's logits are NaN or infinite; train it again")
         missing = f"{location}: the search found no {self.output_noun}; relax the search options"
         return rank_results(results, missing)
 

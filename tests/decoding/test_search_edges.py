@@ -21,6 +21,7 @@ from tests.decoding.toy_decoders import (
     to_numpy,
 )
 from tests.refusals import refuses
+from tests.tiers import mark_full
 
 OPTIONS: dict[str, Any] = {"max_length": 5}
 on_tensorflow = pytest.mark.skipif(not ON_TENSORFLOW, reason="tests TensorFlow graphs")
@@ -44,15 +45,55 @@ def run(row: list[float], mode: str, batch_size: int = 2, **options: Any) -> Sea
 NEG_INF = -np.inf
 
 
+METHOD_OPTIONS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "beam": {"beam_width": 3, "n_best": 2},
+    "sampling": {"method": "sampling", "beam_width": 2},
+    "diverse_beam": {"method": "diverse_beam", "beam_width": 4, "groups": 2},
+    "contrastive": {"method": "contrastive"},
+}
+
+
+@pytest.mark.parametrize("mode", EDGE_MODES)
+@pytest.mark.parametrize("fill", [np.nan, mark_full(np.inf)])
+@pytest.mark.parametrize("at", [0, 2])
+@pytest.mark.parametrize("method", METHOD_OPTIONS)
+def test_one_nan_logit_gives_nan_for_its_source(
+    method: str, at: int, fill: float, mode: str
+) -> None:
+    """Source 1 has it for a token that is neither the best one nor the end, at one step."""
+    logits = np.array([0.0, 0.0, 0.0, -9.0, 5.0, 1.0], "float32")
+    corrupted = np.where(np.arange(6) == 2, fill, logits).astype("float32")
+
+    def step(tokens: Any, state: Any) -> StepOutput:
+        is_corrupted = np.array([False, True])[:, None] & (state == at)
+        rows = ops.where(is_corrupted[..., None], corrupted, logits)
+        return StepOutput(rows, state + 1, hidden=ops.one_hot(tokens, 6))
+
+    options = OPTIONS | METHOD_OPTIONS[method]
+    search = compile_function(
+        lambda: run_search(step, ops.zeros((2,), "int32"), batch_size=2, **options), mode
+    )
+    result = to_numpy(search())
+    assert np.isfinite(result.scores[0, 0])
+    assert result.lengths[0, 0] == 5
+    assert np.isnan(result.scores[1]).all()
+    assert not result.lengths[1].any()
+    assert not result.tokens[1].any()
+
+
 @pytest.mark.parametrize("mode", EDGE_MODES)
 @pytest.mark.parametrize("penalty", ["none", "average", "gnmt"])
 @pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("row", [[NEG_INF] * 6, [np.nan] * 6, [0, 0, 0, 0, 0, np.nan]])
+@pytest.mark.parametrize(
+    ("row", "score"),
+    [([NEG_INF] * 6, NEG_INF), ([np.nan] * 6, np.nan), ([0, 0, 0, 0, 0, np.nan], np.nan)],
+)
 def test_no_valid_token_gives_an_empty_result(
-    mode: str, penalty: str, width: int, row: list[float]
+    mode: str, penalty: str, width: int, row: list[float], score: float
 ) -> None:
     result = run(row, mode, beam_width=width, length_penalty=penalty)
-    assert (result.scores == NEG_INF).all()
+    assert np.array_equal(result.scores, np.full((2, width), score, "float32"), equal_nan=True)
     assert not result.lengths.any()
     assert not result.tokens.any()
     assert not result.finished.any()

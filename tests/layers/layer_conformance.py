@@ -14,7 +14,18 @@ import keras
 import numpy as np
 import pytest
 
-from tests.layers.running import MODES, POLICIES, array, close, compiled, randomise, same
+from tests.layers.running import (
+    MODES,
+    POLICIES,
+    array,
+    close,
+    compiled,
+    is_float,
+    needs_dynamic_shapes,
+    randomise,
+    same,
+    with_dynamic_shapes,
+)
 
 SECTIONS = ("Args", "Call arguments", "Returns", "Weights", "Masking", "Cost", "Example")
 BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}  # by case and options
@@ -213,8 +224,73 @@ class DocumentationTests(LayerCase):
         run_example(self.covers)
 
 
-class LayerConformance(ConfigurationTests, DocumentationTests):
-    """Configuration, documentation, execution modes and dtypes."""
+class NaNTests(LayerCase):
+    """NaN in an input reaches an output, so that users notice it."""
+
+    unused_inputs: ClassVar[tuple[int, ...]] = ()
+    """Tensors of a call that affect no output by their values, such as keys of a location score."""
+
+    def test_nan_in_an_input_reaches_an_output(self) -> None:
+        layer, tensors = self.make_random(), self.tensors()
+        for n, x in enumerate(tensors):
+            if x.dtype.kind == "f" and n not in self.unused_inputs:
+                corrupted = x.copy()
+                corrupted.flat[0] = np.nan
+                outputs = flatten(self.apply(layer, *tensors[:n], corrupted, *tensors[n + 1 :]))
+                is_nan = [np.isnan(array(x)).any() for x in outputs if is_float(x)]
+                assert any(is_nan), f"tensor {n} of the call"
+
+
+class XLATests(LayerCase):
+    """Training compiles under XLA if batch and lengths are dynamic, as with Keras's own `fit`."""
+
+    static_axes: ClassVar[tuple[int, ...]] = (-1,)
+    """Axes of the tensors of a call whose sizes are static."""
+
+    def dynamic_shape(self, x: np.ndarray) -> tuple[int | None, ...]:
+        static = {axis % x.ndim for axis in self.static_axes} if x.ndim > 1 else set()
+        return tuple(size if axis in static else None for axis, size in enumerate(x.shape))
+
+    @needs_dynamic_shapes
+    def test_gradient_compiles_under_xla_with_dynamic_shapes(self) -> None:
+        import tensorflow as tf
+
+        layer, tensors = self.make_random(), self.tensors()
+
+        def compute(*tensors: Any) -> Any:
+            watched = [*filter(is_float, tensors), *(v.value for v in layer.trainable_variables)]
+            with tf.GradientTape() as tape:
+                tape.watch(watched)
+                outputs = flatten(self.apply(layer, *tensors))
+                losses = [tf.reduce_sum(tf.square(x)) for x in outputs if is_float(x)]
+            zero = tf.UnconnectedGradients.ZERO
+            return outputs, tape.gradient(losses, watched, unconnected_gradients=zero)
+
+        specs = [(self.dynamic_shape(x), x.dtype) for x in tensors]
+        tensors = tuple(map(tf.convert_to_tensor, tensors))
+        got = with_dynamic_shapes(compute, *specs, mode="xla")(*tensors)
+        expected = compute(*tensors)
+        scale = max(float(np.abs(array(x)).max()) for x in flatten(expected))
+        for x, y in zip(*map(flatten, (got, expected)), strict=True):
+            np.testing.assert_allclose(array(x), array(y), rtol=0, atol=1e-4 * scale)
+
+    @needs_dynamic_shapes
+    @pytest.mark.full
+    def test_fits_under_xla_with_dynamic_shapes(self) -> None:
+        layer, tensors = self.make(), self.tensors()
+        inputs = [keras.Input(self.dynamic_shape(x)[1:], dtype=str(x.dtype)) for x in tensors]
+        outputs = flatten(self.apply(layer, *inputs))
+        model = keras.Model(inputs, outputs)
+        if not model.trainable_variables:
+            pytest.skip("no weights")
+        targets = [np.zeros(x.shape, "float32") for x in flatten(model(list(tensors)))]
+        model.compile("sgd", ["mse"] * len(outputs), jit_compile=True)
+        history = model.fit(list(tensors), targets, batch_size=2, shuffle=False, verbose=0)
+        assert np.isfinite(history.history["loss"][0])
+
+
+class LayerConformance(ConfigurationTests, DocumentationTests, NaNTests, XLATests):
+    """Configuration, documentation, execution modes, dtypes and NaN."""
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES[1:])

@@ -110,19 +110,42 @@ class MaskConformance(AttentionCase):
         with pytest.raises(ValueError, match=rf"{name} has shape.*is expected"):
             layer(*tensors, **{name: np.ones((B, S + T), "bool")})
 
-    def test_two_dimensional_attention_mask_is_rejected(self) -> None:
-        """With B = T, `(T, S)` and `(B, S)` cannot be distinguished."""
-        square = self.tensors(batch=S, steps=S)
-        for shape in ((S, S), (T, S)):
-            with pytest.raises(ValueError, match=r"attention_mask has shape.*mask\[None\]"):
-                self.make()(*square, attention_mask=np.ones(shape, "bool"))
+    def test_attention_mask_of_wrong_shape_is_rejected(self) -> None:
+        layer = self.make()
+        for shape in ((S,), (S, T), (B + 1, T, S), (B, T, S + 1), (B, 7, T, S), (1, 1, 1, T, S)):
+            with pytest.raises(ValueError, match=r"attention_mask has shape .* is expected"):
+                layer(*self.tensors(), attention_mask=np.ones(shape, "bool"))
 
-    def test_attention_mask_broadcasts(self) -> None:
+    @pytest.mark.parametrize(
+        "index", [(0,), (slice(0, 1),), (slice(0, 1), None), (slice(None), None)]
+    )
+    def test_attention_mask_broadcasts(self, index: tuple[Any, ...]) -> None:
+        """`(T, S)`, `(1, T, S)`, `(1, 1, T, S)` and `(B, 1, T, S)`."""
         layer, tensors = self.make_random(), self.tensors()
-        one = ATTENTION_MASK[:1]
-        got = self.attend(layer, *tensors, attention_mask=one)
-        expected = self.attend(layer, *tensors, attention_mask=np.repeat(one, B, axis=0))
+        mask = ATTENTION_MASK[index]
+        full = np.broadcast_to(mask[:, 0] if mask.ndim == 4 else mask, (B, T, S))
+        got = self.attend(layer, *tensors, attention_mask=mask)
+        expected = self.attend(layer, *tensors, attention_mask=full)
         same(got[0], expected[0])
+
+    @pytest.mark.parametrize("one", [(0,), (1, 2), (1,), (2,)])
+    def test_batch_of_one_broadcasts(self, one: tuple[int, ...]) -> None:
+        """Against the batch of the other tensors and of the masks."""
+        layer, tensors = self.make_random(), list(self.tensors())
+        repeated = list(tensors)
+        for n in one:
+            tensors[n] = tensors[n][:1]
+            repeated[n] = np.repeat(tensors[n], B, axis=0)
+        masks = {"attention_mask": ATTENTION_MASK}
+        if 0 not in one:
+            masks["query_mask"] = MASKS["query_mask"]
+        if 1 not in one:
+            masks["value_mask"] = MASKS["value_mask"]
+        got = self.attend(layer, *tensors, **masks)
+        expected = self.attend(layer, *repeated, **masks)
+        close(got, expected, 1e-6)
+        symbolic = [keras.KerasTensor(x.shape, str(x.dtype)) for x in tensors]
+        assert layer(*symbolic).shape[0] == B
 
     def test_mask_of_an_absent_tensor_is_rejected(self) -> None:
         query, value, _ = self.tensors()

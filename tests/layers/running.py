@@ -148,7 +148,8 @@ def differentiable(
     return lambda *given: arrays(run(*[ops.convert_to_tensor(x) for x in given]))
 
 
-def _is_float(x: Any) -> bool:
+def is_float(x: Any) -> bool:
+    """Whether a tensor has a floating-point dtype."""
     return "float" in keras.backend.standardize_dtype(x.dtype)
 
 
@@ -156,7 +157,7 @@ def _by_tape(layer: Any, function: Callable[..., Any], mode: str) -> Callable[..
     import tensorflow as tf
 
     def run(*tensors: Any) -> Any:
-        floats = [x for x in tensors if _is_float(x)]
+        floats = [x for x in tensors if is_float(x)]
         weights = [v.value for v in layer.trainable_variables]
         with tf.GradientTape() as tape:
             tape.watch(floats)
@@ -173,7 +174,7 @@ def _by_jax(layer: Any, function: Callable[..., Any], mode: str) -> Callable[...
     import jax
 
     def run(tensors: tuple[Any, ...], weights: list[Any]) -> Any:
-        floats = [i for i, x in enumerate(tensors) if _is_float(x)]
+        floats = [i for i, x in enumerate(tensors) if is_float(x)]
 
         def loss(given: list[Any], weights: list[Any]) -> Any:
             full = list(tensors)

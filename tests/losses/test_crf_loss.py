@@ -8,9 +8,18 @@ import pytest
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.losses import CRFLoss
-from tests.layers.running import JAX, MODES, array, arrays, compiled, differentiable
+from tests.layers.running import (
+    JAX,
+    MODES,
+    array,
+    arrays,
+    compiled,
+    differentiable,
+    needs_dynamic_shapes,
+)
 from tests.losses.test_sequence_cross_entropy import LossConformance
 from tests.ops import chain_oracle as oracle
+from tests.tiers import mark_full
 
 RNG = np.random.default_rng(0)
 ENERGIES = oracle.make_energies(4, 5, 3)
@@ -58,6 +67,22 @@ class TestCRFLoss(LossConformance):
         assert float(array(CRFLoss()(labels, make_potentials(*ENERGIES)))) == pytest.approx(
             compute_expected_losses(ENERGIES, labels).mean(), rel=1e-5
         )
+
+    @needs_dynamic_shapes
+    @pytest.mark.parametrize("kind", ["parts", mark_full("sets")])
+    def test_sets_of_tags_compile_under_xla_with_dynamic_shapes(self, kind: str) -> None:
+        self.check_dynamic_shapes(KINDS[kind], make_potentials(*ENERGIES))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("name", ["emissions", "transitions", "starts", "ends"])
+    def test_nan_gives_nan(self, name: str, kind: str) -> None:
+        """Row 0 has two or more unmasked positions, row 1 none."""
+        corrupted = getattr(ENERGIES, name).copy()
+        corrupted.flat[-1 if name == "transitions" else 0] = np.nan
+        energies = ENERGIES._replace(**{name: corrupted})
+        losses = array(CRFLoss("none")(KINDS[kind], make_potentials(*energies)))
+        assert np.isnan(losses[0])
+        assert losses[1] == 0
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("mode", MODES)

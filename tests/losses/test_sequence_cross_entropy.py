@@ -17,7 +17,16 @@ from tests.layers.layer_conformance import (
     same_behaviour,
     saved_config,
 )
-from tests.layers.running import MODES, POLICIES, array, compiled, differentiable
+from tests.layers.running import (
+    MODES,
+    POLICIES,
+    array,
+    close,
+    compiled,
+    differentiable,
+    needs_dynamic_shapes,
+    with_dynamic_shapes,
+)
 
 LABELS = np.array([[3, 1, 2, 0], [4, 0, 0, 0], [0, 0, 0, 0]])
 LOGITS = np.random.default_rng(0).normal(size=(3, 4, 5)).astype("float32")
@@ -72,6 +81,40 @@ class LossConformance(ArgumentCase):
         keras.config.set_dtype_policy("float32")
         expected = array(self.covers()(labels, predictions))
         assert array(got) == pytest.approx(float(expected), rel=1e-2)
+
+    def test_nan_in_a_prediction_gives_nan(self) -> None:
+        """The first element of each tensor is unmasked in all cases."""
+        labels, predictions = self.labels_and_predictions()
+        leaves = keras.tree.flatten(predictions)
+        for n, leaf in enumerate(leaves):
+            corrupted = ops.convert_to_numpy(leaf).copy()
+            corrupted.flat[0] = np.nan
+            changed = [*leaves[:n], corrupted, *leaves[n + 1 :]]
+            loss = self.covers()(labels, keras.tree.pack_sequence_as(predictions, changed))
+            assert np.isnan(array(loss)), f"tensor {n} of the predictions"
+
+    @needs_dynamic_shapes
+    def test_gradient_compiles_under_xla_with_dynamic_shapes(self) -> None:
+        self.check_dynamic_shapes(*self.labels_and_predictions())
+
+    def check_dynamic_shapes(self, labels: Any, predictions: Any) -> None:
+        """Compare loss and gradients under XLA with eager ones; only the last sizes are static."""
+        import tensorflow as tf
+
+        leaves = [tf.convert_to_tensor(x) for x in keras.tree.flatten(predictions)]
+
+        def compute(labels: Any, *leaves: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(leaves)
+                loss = self.covers()(labels, keras.tree.pack_sequence_as(predictions, leaves))
+            return loss, tape.gradient(loss, leaves)
+
+        labels = tf.convert_to_tensor(labels)
+        specs = [((*[None] * (len(x.shape) - 1), x.shape[-1]), x.dtype) for x in leaves]
+        run = with_dynamic_shapes(
+            compute, ((None,) * len(labels.shape), labels.dtype), *specs, mode="xla"
+        )
+        close(run(labels, *leaves), compute(labels, *leaves), 1e-5)
 
     def test_docstring(self) -> None:
         check_docstring(self.covers, ("Args", "Call arguments", "Returns", "Example"), True)

@@ -53,7 +53,7 @@ def masks(names: set[str], steps: int, sources: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     every = {
         "mask": rng.random((B, sources)) > 0.3,
-        "attention_mask": rng.random((B, steps, sources)) > 0.3,
+        "attention_mask": rng.random((B, H if steps == 26 else 1, steps, sources)) > 0.3,
     }
     every["mask"][-1] = False
     return {name: mask for name, mask in every.items() if name in names}
@@ -81,7 +81,7 @@ def run_direct(pattern: MaskPattern, names: set[str], **options: Any) -> Any:
         if "mask" in options:
             visible = visible & options["mask"][:, None, None]
         if "attention_mask" in options:
-            visible = visible & options["attention_mask"][:, None]
+            visible = visible & options["attention_mask"]
         context = ops.matmul(masked_softmax(scores, ops.convert_to_tensor(visible)), value)
         total = ops.log(ops.sum(ops.where(visible, ops.exp(scores), 0), axis=-1) + 1e-35)
         return context, ops.where(visible.any(-1), total, 0)

@@ -14,7 +14,7 @@ from attention_zoo.ops import (
     copied_log_probs,
     copied_share,
 )
-from tests.layers.running import JAX, WIDE, array, check_gradients, differentiable
+from tests.layers.running import JAX, MODES, WIDE, array, check_gradients, compiled, differentiable
 
 B, T, S, D, V, C = 3, 4, 5, 3, 6, 2
 SOURCE = np.array([[4, 6, 4, 7, 1], [6, 5, 5, 3, 0], [0, 0, 0, 0, 0]], "int32")
@@ -178,6 +178,14 @@ def test_padding_has_no_effect() -> None:
     assert float(array(compute_loss(labels=np.zeros_like(LABELS), **parts))) == 0
     negative = np.where(LABELS == 3, -1, LABELS)
     assert np.isnan(array(compute_loss(labels=negative, **make_case())))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", make_case())
+def test_nan_gives_nan(name: str, mode: str) -> None:
+    parts = make_case()
+    parts[name].flat[0] = np.nan
+    assert np.isnan(array(compiled(compute_loss, mode)(**parts)))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

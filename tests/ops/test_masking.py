@@ -12,12 +12,15 @@ from attention_zoo.ops import (
     combine_masks,
     implicit_mask,
     merge_masks,
+    project,
+    spread_nan,
     to_end,
     to_front,
     unmask_empty_rows,
     zero_masked,
 )
-from tests.layers.running import MODES, array, compiled
+from tests.layers.running import MODES, array, close, compiled, needs_dynamic_shapes, normal
+from tests.layers.running import with_dynamic_shapes as dynamic
 
 
 def test_integers_and_booleans_are_masks() -> None:
@@ -107,3 +110,49 @@ def test_fully_masked_rows_get_one_valid_position() -> None:
     np.testing.assert_array_equal(array(unmask_empty_rows(ops.convert_to_tensor(mask))), expected)
     for shape in ((0, 3), (2, 0)):
         assert unmask_empty_rows(ops.zeros(shape, "bool")).shape == shape
+
+
+def test_spread_nan_marks_rows_with_an_unmasked_nan() -> None:
+    scores = np.array([[1, np.nan, 2], [np.nan, 0, 1], [np.inf, 1, -np.inf]], "float32")
+    mask = np.array([[True, True, False], [False, True, True], [True, True, True]])
+    result = array(spread_nan(np.zeros((3, 3), "float32"), scores, mask))
+    assert np.isnan(result).all(axis=-1).tolist() == [True, False, False]
+    assert not result[1:].any()
+    assert np.isnan(array(spread_nan(np.zeros((3, 3), "float32"), scores))[1]).all()
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 4), (2, 3, 4), (2, 1, 3, 4), (0, 3, 4), (2, 0, 4)])
+@pytest.mark.parametrize("mode", MODES)
+def test_project_multiplies_the_last_axis(mode: str, shape: tuple[int, ...]) -> None:
+    x, kernel = normal(shape, (4, 5))
+    actual = compiled(project, mode)(x, kernel)
+    expected = np.matmul(x, kernel)
+    assert actual.shape == expected.shape
+    close(actual, ops.convert_to_tensor(expected), 1e-6)
+
+
+def test_kernel_is_cast_to_the_dtype_of_the_input() -> None:
+    x, kernel = normal((2, 3, 4), (4, 5))
+    assert ops.dtype(project(ops.cast(x, "float16"), kernel)) == "float16"
+
+
+@needs_dynamic_shapes
+@pytest.mark.parametrize("mode", ["graph", "xla"])
+@pytest.mark.fast
+def test_gradient_in_a_loop_of_dynamic_shapes(mode: str) -> None:
+    """`keras.ops.matmul` fails here under XLA."""
+    import tensorflow as tf
+
+    from attention_zoo.ops import scan
+
+    def compute(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(kernel)
+            state, _ = scan(lambda s, x: (project(s + x, kernel), s), x[0], x, like=x[0])
+            loss = tf.reduce_sum(state)
+        return tape.gradient(loss, kernel)
+
+    x, kernel = normal((3, 2, 5, 4), (4, 4))
+    run = dynamic(compute, (None, None, None, 4), (4, 4), mode=mode)
+    expected = array(compute(tf.constant(x), tf.constant(kernel)))
+    np.testing.assert_allclose(array(run(x, kernel)), expected, rtol=1e-5, atol=1e-5)

@@ -80,6 +80,14 @@ def test_tokens_of_weight_zero_have_no_effect() -> None:
     assert not gradients[0][weights == 0].any()
 
 
+@pytest.mark.parametrize("mode", ["eager", "xla"])
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_nan_gives_nan(part: int, mode: str) -> None:
+    parts, labels, weights = make_case(True)
+    parts[part].flat[0] = np.nan
+    assert np.isnan(compute_loss_and_gradients(parts, labels, weights, 0.1, 4, mode)[0])
+
+
 def test_no_tokens_give_zero_loss() -> None:
     parts, labels, weights = make_case(True)
     for tokens in (slice(0, 0), slice(2, 3)):

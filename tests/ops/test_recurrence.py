@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops import linear_recurrence, scan
+from attention_zoo.ops import linear_recurrence, scan, shift
 from attention_zoo.ops.recurrence import update_rows
 from tests.layers.running import (
     MODES,
@@ -201,3 +201,22 @@ def test_update_rows_updates_rows_repeatedly(mode: str) -> None:
     got = compiled(run, mode)(ops.convert_to_tensor(first), ops.convert_to_tensor(second))
     assert array(got[0]).tolist() == [[6, 6], [9, 9], [0, 0]]
     assert array(got[1]).tolist() == [1, 1, 16, 1]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("offset", [1, 2, 5])
+def test_shift_moves_entries_and_fills_with_zeros(offset: int, axis: int) -> None:
+    x = np.arange(1.0, 25).reshape(2, 3, 4).astype("float32")
+    expected = np.roll(x, offset, axis=axis)
+    index = [slice(None)] * 3
+    index[axis] = slice(0, offset)
+    expected[tuple(index)] = 0
+    if offset >= x.shape[axis]:
+        expected = np.zeros_like(x)
+    np.testing.assert_array_equal(array(shift(x, offset, axis)), expected)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_shift_of_an_empty_axis(axis: int) -> None:
+    shape = (0, 3) if axis == 0 else (3, 0)
+    assert shift(np.zeros(shape, "float32"), 1, axis).shape == shape

@@ -10,7 +10,7 @@ from keras import ops
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.layers.alignments.local import refuse_sequential, unmasked_span
 from attention_zoo.layers.scores.base import check_units
-from attention_zoo.ops import Window, at_least_float32, masked_softmax, whole_number
+from attention_zoo.ops import Window, at_least_float32, masked_softmax, project, whole_number
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -108,7 +108,7 @@ class LocalPredictiveAlignment(Alignment):
     def _predict_centre(self, query: Tensor) -> Tensor:
         """Predict the centre, `(..., T, 1)`, from 0 (start of the memory) to 1 (end)."""
         kernel, v = (ops.cast(x, query.dtype) for x in (self.position_kernel, self.position_v))
-        return ops.sigmoid(ops.matmul(ops.tanh(ops.matmul(query, kernel)), v[:, None]))
+        return ops.sigmoid(project(ops.tanh(project(query, kernel)), v[:, None]))
 
     def call(
         self,

@@ -9,7 +9,14 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
-from attention_zoo.ops import at_least_float32, finite_number, linear_recurrence, number
+from attention_zoo.ops import (
+    at_least_float32,
+    finite_number,
+    linear_recurrence,
+    number,
+    shift,
+    spread_nan,
+)
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import State, Tensor
 
@@ -141,7 +148,7 @@ class MonotonicAlignment(Alignment):
         if mask is not None:
             stop = ops.where(mask, stop, ops.zeros((), stop.dtype))
             move_on = ops.where(mask, move_on, ops.ones((), stop.dtype))
-        decay = ops.roll(move_on, 1, axis=-1)  # entry 0 is ignored
+        decay = shift(move_on)  # entry 0 is ignored
         return stop * linear_recurrence(decay, previous, self.form == "parallel")
 
 
@@ -151,5 +158,7 @@ def _first_stop(scores: Tensor, mask: Tensor | None, previous: Tensor) -> tuple[
     if mask is not None:
         stops = ops.logical_and(mask, stops)
     first = ops.logical_and(stops, ops.cumsum(ops.cast(stops, "int32"), axis=-1) == 1)
-    weights = ops.cast(first, scores.dtype)
+    weights = spread_nan(ops.cast(first, scores.dtype), scores + previous, mask)
+    if mask is not None:
+        weights = ops.where(mask, weights, ops.zeros((), weights.dtype))
     return weights, (ops.where(ops.any(stops, axis=-1, keepdims=True), weights, previous),)

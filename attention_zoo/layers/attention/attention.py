@@ -14,7 +14,12 @@ from keras.src.backend import compute_output_spec
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention import blockwise, steps
-from attention_zoo.layers.attention.attention_shapes import check_built_shapes, check_shapes
+from attention_zoo.layers.attention.attention_shapes import (
+    broadcast_batch,
+    check_built_shapes,
+    check_shapes,
+    repeat_batch,
+)
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
 from attention_zoo.layers.base import BaseLayer
@@ -55,7 +60,8 @@ class Attention(BaseLayer):
         key: `(B, S, Dk)`; if None, the value is the key.
         query_mask, value_mask, key_mask: `(B, T)`, `(B, S)`, `(B, S)`, False at masked positions;
             combined by AND with the tensors' implicit Keras masks.
-        attention_mask: `(B, T, S)`, True where query t may attend to source s.
+        attention_mask: `(T, S)`, `(B, T, S)` or `(B, H, T, S)`, True where query t may attend to
+            source s; axes of size 1 broadcast. H is 1 in layers without heads.
         use_causal_mask: whether query t attends to the sources 0 .. t only.
         return_attention_scores: whether to return the weights too.
         return_state: whether to return the state after the last step too.
@@ -151,10 +157,15 @@ class Attention(BaseLayer):
             zoo_ops.merge_masks("key_mask", key_mask, key),
         )  # (B, S)
         if attention_mask is not None:
-            shape = (query.shape[0], num_queries, num_sources)
-            attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
+            batch = broadcast_batch(query.shape[0], value.shape[0], keys.shape[0])
+            shape = (batch, num_queries, num_sources)
+            attention_mask = zoo_ops.as_attention_mask(attention_mask, shape, self.heads)
         pattern = self.mask_pattern._replace(causal=use_causal_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)  # (B, T, Dq)
+        if self.is_stateful or self.alignment.has_precompute:  # others broadcast a batch of 1
+            query, value, key, query_mask, value_mask = repeat_batch(
+                query, value, key, query_mask, value_mask
+            )
 
         # Prepare keys (B, [H], S, K) and values (B, [H], S, V); only multi-head layers have axis
         # [H]. Then score, mask, align, sum.
@@ -335,7 +346,8 @@ class Attention(BaseLayer):
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
     ) -> Shape:
-        return (*query_shape[:-1], value_shape[-1])
+        batch = broadcast_batch(query_shape[0], value_shape[0], (key_shape or value_shape)[0])
+        return (batch, *query_shape[1:-1], value_shape[-1])
 
     def compute_output_spec(
         self,
@@ -347,9 +359,11 @@ class Attention(BaseLayer):
         return_state: bool = False,
         **kwargs: Any,
     ) -> Any:
-        shape = self.compute_output_shape(query.shape, value.shape)
+        shape = self.compute_output_shape(
+            query.shape, value.shape, None if key is None else key.shape
+        )
         outputs: list[Any] = [self.make_symbolic_output(shape, query_mask)]
-        batch, steps = query.shape[:2]
+        batch, steps = shape[:2]
         rows = (batch, self.heads) if self.heads else (batch,)
         sources = value.shape[1:-1]  # two axes if the memory is a grid
         if return_attention_scores:

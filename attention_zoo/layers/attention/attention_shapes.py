@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from keras import ops
+
 from attention_zoo.layers.scores.base import built_widths
 from attention_zoo.ops import check_shape
 from attention_zoo.typing import Shape, Tensor
@@ -33,6 +35,22 @@ def check_built_shapes(layer: Any, query: Tensor | None, value: Tensor, key: Ten
         value_width = value_width if layer.heads else None  # projected by multi-head layers only
         check_shape("value", value.shape, ("batch", "steps", value_width or "features"))
         _check_memory(value.shape, key.shape)
+
+
+def broadcast_batch(*sizes: int | None) -> int | None:
+    """Return the batch size to which all static sizes broadcast: the one that is not 1, if any."""
+    return next((size for size in sizes if size != 1), 1)
+
+
+def repeat_batch(*tensors: Tensor | None) -> tuple[Any, ...]:
+    """Repeat tensors with a batch of 1 to the batch size of the others; None stays None."""
+    others = [x for x in tensors if x is not None and x.shape[0] != 1]
+    if not others:
+        return tensors
+    size = ops.shape(others[0])[0]
+    return tuple(
+        x if x is None or x.shape[0] != 1 else ops.repeat(x, size, axis=0) for x in tensors
+    )
 
 
 def _check_memory(value: Shape, key: Shape) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from keras import backend, ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention.attention_shapes import repeat_batch
 from attention_zoo.layers.attention.steps import SCALES, AttentionMasks, AttentionResult, Memory
 from attention_zoo.typing import Tensor
 
@@ -22,11 +23,12 @@ def attend_blockwise(
     """
     tensors: tuple[Any, ...] = (query, memory.keys, memory.values)
     query, keys, values = tensors if attention.heads else (x[:, None] for x in tensors)
-    query, keys, values = _repeat_batch(query, keys, values)
+    query, keys, values = repeat_batch(query, keys, values)
     num_queries, num_sources = ops.shape(query)[2], ops.shape(keys)[2]
     attention_mask = masks.attention
     if attention_mask is not None:
-        shape = (ops.shape(attention_mask)[0], num_queries, num_sources)
+        attention_mask = attention_mask if attention.heads else attention_mask[:, None]
+        shape = (*ops.shape(attention_mask)[:2], num_queries, num_sources)
         attention_mask = ops.broadcast_to(attention_mask, shape)
     dropout = attention.dropout if training else 0.0
     context, log_sum_exp = zoo_ops.blockwise_attention(
@@ -49,16 +51,6 @@ def attend_blockwise(
     if not attention.heads:
         context, row_mask = context[:, 0], row_mask[:, 0]
     return AttentionResult(context, row_mask)
-
-
-def _repeat_batch(query: Tensor, *memory: Tensor) -> tuple[Tensor, ...]:
-    """Repeat a batch of 1 to the batch size of the other tensors."""
-    batch, memory_batch = query.shape[0], memory[0].shape[0]
-    if batch == memory_batch or 1 not in (batch, memory_batch):
-        return query, *memory
-    if batch == 1:
-        return ops.repeat(query, ops.shape(memory[0])[0], axis=0), *memory
-    return query, *(ops.repeat(x, ops.shape(query)[0], axis=0) for x in memory)
 
 
 def _position_bias(

@@ -245,7 +245,7 @@ class MultiHeadAttention(Attention):
         batch, heads, steps, width = ops.shape(context)
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, steps, heads * width))
         kernel = ops.reshape(self.output_projection, (heads * width, -1))
-        outputs = ops.matmul(context, ops.cast(kernel, context.dtype))  # (B, T, D)
+        outputs = zoo_ops.project(context, kernel)  # (B, T, D)
         if self.output_bias is None:
             return outputs
         outputs = outputs + ops.cast(self.output_bias, outputs.dtype)
@@ -260,7 +260,8 @@ class MultiHeadAttention(Attention):
         """Project `(B, L, D)` to heads `(B, H, L, K)`."""
         inputs, heads, width = kernel.shape
         batch, length, _ = ops.shape(x)
-        flat = ops.matmul(x, ops.cast(ops.reshape(kernel, (inputs, heads * width)), x.dtype))
+        kernel = ops.cast(ops.reshape(kernel, (inputs, heads * width)), x.dtype)
+        flat = ops.matmul(ops.reshape(x, (-1, inputs)), kernel)
         if bias is not None:
             flat = flat + ops.cast(ops.reshape(bias, (heads * width,)), x.dtype)
         return ops.transpose(ops.reshape(flat, (batch, length, heads, width)), (0, 2, 1, 3))
@@ -283,4 +284,7 @@ class MultiHeadAttention(Attention):
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
     ) -> Shape:
-        return tuple(query_shape)
+        return (
+            *super().compute_output_shape(query_shape, value_shape, key_shape)[:-1],
+            query_shape[-1],
+        )

@@ -169,7 +169,7 @@ class SelfAttention(SelfAttentionBase):
     def project(self, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         query, value, key = (
-            x if kernel is None else ops.matmul(x, ops.cast(kernel, x.dtype))
+            x if kernel is None else zoo_ops.project(x, kernel)
             for kernel in (self.query_projection, self.value_projection, self.key_projection)
         )
         return query, value, key

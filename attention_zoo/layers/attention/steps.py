@@ -54,7 +54,8 @@ class Noise(NamedTuple):
 class AttentionMasks(NamedTuple):
     """Query mask, memory mask and attention mask (each may be None), and the mask pattern.
 
-    query: `(B, T)`. memory: `(B, S)`. attention: `(B, T, S)`. pattern: causal or windowed.
+    query: `(B, T)`. memory: `(B, S)`. attention: `(B|1, T, S)`, with heads `(B|1, H|1, T, S)`.
+    pattern: causal or windowed.
     """
 
     query: Tensor | None = None
@@ -72,10 +73,11 @@ class AttentionMasks(NamedTuple):
         mask = zoo_ops.combine_masks(
             None if self.query is None else self.query[:, :, None],
             None if self.memory is None else self.memory[:, None, :],
-            self.attention,
             pattern,
         )
-        return mask[:, None] if heads and mask is not None else mask
+        if heads and mask is not None:
+            mask = mask[:, None]
+        return zoo_ops.combine_masks(mask, self.attention)
 
     def window_mask(self, window: zoo_ops.Window, num_sources: Tensor) -> Tensor:
         """Combine all masks within a window, `(B, [H], T, W)`, without building the full mask."""
@@ -88,11 +90,9 @@ class AttentionMasks(NamedTuple):
         if self.memory is not None:
             masks.append(zoo_ops.gather_positions(self.memory, positions, batch_dims=1))
         if self.attention is not None:
-            shape = (ops.shape(positions)[0], num_queries, num_sources)
-            attention = ops.broadcast_to(self.attention, shape)
-            rows = ops.moveaxis(positions, -2, 1)  # (B, T, [H], W)
-            rows = zoo_ops.gather_positions(attention, rows, batch_dims=2)
-            masks.append(ops.moveaxis(rows, 1, -2))
+            attention = ops.broadcast_to(self.attention, (*ops.shape(positions)[:-1], num_sources))
+            batch_dims = len(positions.shape) - 1
+            masks.append(zoo_ops.gather_positions(attention, positions, batch_dims=batch_dims))
         if self.pattern.causal:
             masks.append(positions <= ops.arange(num_queries, dtype="int32")[:, None])
         return zoo_ops.combine_masks(*masks)

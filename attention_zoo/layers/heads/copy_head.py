@@ -97,7 +97,7 @@ class CopyHead(BaseLayer):
     def gate(self, context: Tensor, state: Tensor, inputs: Tensor) -> Tensor:
         """Return p_gen's logit `h* . w_h + s . w_s + x . w_x + b`, `(B, ...)`, float32 at least."""
         terms = [
-            ops.matmul(ops.cast(x, self.compute_dtype), ops.cast(kernel, self.compute_dtype))
+            zoo_ops.project(ops.cast(x, self.compute_dtype), kernel)
             for x, kernel in zip((context, state, inputs), self.kernels, strict=True)
         ]
         gate = sum(zoo_ops.at_least_float32(term[..., 0]) for term in terms)

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.base import BaseLayer
+from attention_zoo.ops import project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -60,7 +61,7 @@ class Maxout(BaseLayer):
         self.bias = self.add_weight(shape=(width,), initializer="zeros", name="bias")
 
     def call(self, inputs: Tensor) -> Tensor:
-        linear = ops.matmul(inputs, self.kernel) + self.bias
+        linear = project(inputs, self.kernel) + self.bias
         pooled = ops.reshape(linear, (*ops.shape(linear)[:-1], self.units, self.pool))
         return ops.max(pooled, axis=-1, initial=float("-inf"))
 

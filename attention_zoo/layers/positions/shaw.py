@@ -97,7 +97,7 @@ class ShawPositions(RelativePositions):
             return None
         steps, sources = ops.shape(weights)[-2:]
         clipped = zoo_ops.shrink(zoo_ops.unskew(weights), self.max_distance, steps, sources)
-        return ops.matmul(clipped, ops.cast(self.value_table, weights.dtype))
+        return zoo_ops.project(clipped, self.value_table)
 
     def offset_at(self, weights: Tensor, distances: Tensor) -> Tensor | None:
         if self.value_table is None:

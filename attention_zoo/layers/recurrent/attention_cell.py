@@ -18,7 +18,7 @@ from attention_zoo.layers.recurrent.cell_steps import (
     reset_dropout_masks,
     sample_dropout_masks,
 )
-from attention_zoo.ops import check_shape, whole_number
+from attention_zoo.ops import check_shape, project, whole_number
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import Shape, Tensor
 
@@ -289,7 +289,7 @@ class AttentionCell(BaseLayer):
             return None
         if self.attention_kernel is not None:
             context = concatenate(hidden, context)
-            context = ops.matmul(context, ops.cast(self.attention_kernel, context.dtype))
+            context = project(context, self.attention_kernel)
         return self.attention_activation(context)
 
     def sample_dropout_masks(self, batch_size: Tensor) -> None:

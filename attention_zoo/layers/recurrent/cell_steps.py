@@ -13,6 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from attention_zoo.ops import project
 from attention_zoo.typing import Tensor
 
 States = tuple[Tensor, ...]
@@ -50,7 +51,7 @@ class _SplitKernelStepper(CellStepper):
 
     def hoist(self, inputs: Tensor) -> Tensor:
         kernel = ops.cast(self.cell.kernel, inputs.dtype)[: self.width]
-        hoisted = ops.matmul(inputs, kernel)
+        hoisted = project(inputs, kernel)
         bias = self._input_bias()
         return hoisted if bias is None else hoisted + ops.cast(bias, inputs.dtype)
 
@@ -69,7 +70,7 @@ class LSTMStepper(_SplitKernelStepper):
         self, hoisted: Tensor, feedback: list[Tensor], states: States, kernels: States
     ) -> tuple[Tensor, States]:
         h, c = states
-        z = hoisted + ops.matmul(concatenate(*feedback, h), kernels[0])
+        z = hoisted + project(concatenate(*feedback, h), kernels[0])
         i, f, g, o = ops.split(z, 4, axis=-1)
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         c = gate(f) * c + gate(i) * activation(g)
@@ -84,7 +85,7 @@ class SimpleRNNStepper(_SplitKernelStepper):
         self, hoisted: Tensor, feedback: list[Tensor], states: States, kernels: States
     ) -> tuple[Tensor, States]:
         h = concatenate(*feedback, states[0])
-        h = self.cell.activation(hoisted + ops.matmul(h, kernels[0]))
+        h = self.cell.activation(hoisted + project(h, kernels[0]))
         return h, (h,)
 
 
@@ -111,8 +112,8 @@ class GRUStepper(_SplitKernelStepper):
         gate, activation = self.cell.recurrent_activation, self.cell.activation
         x = hoisted
         if feedback:
-            x = x + ops.matmul(concatenate(*feedback), kernels[0])
-        inner = ops.matmul(h, kernels[1])
+            x = x + project(concatenate(*feedback), kernels[0])
+        inner = project(h, kernels[1])
         if self.cell.reset_after and len(kernels) == 3:
             inner = inner + kernels[2]
         zr = gate(x[..., : 2 * units] + inner[..., : 2 * units])
@@ -120,7 +121,7 @@ class GRUStepper(_SplitKernelStepper):
         if self.cell.reset_after:
             candidate = r * inner[..., 2 * units :]
         else:
-            candidate = ops.matmul(r * h, kernels[2])
+            candidate = project(r * h, kernels[2])
         h = z * h + (1 - z) * activation(x[..., 2 * units :] + candidate)
         return h, (h,)
 

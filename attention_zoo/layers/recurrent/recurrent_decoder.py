@@ -166,7 +166,7 @@ class RecurrentDecoder(BaseLayer):
         states = []
         for weights in self.bridges:
             kernel, bias = (ops.cast(weight, vector.dtype) for weight in weights)
-            states.append(ops.tanh(ops.matmul(vector, kernel) + bias))
+            states.append(ops.tanh(zoo_ops.project(vector, kernel) + bias))
         return states
 
     def step(

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -74,13 +74,13 @@ class AdditiveScore(Score):
             self.bias = self.weight("bias", (units,), "zeros")
 
     def project(self, key: Tensor) -> Tensor:
-        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+        return project(key, self.key_kernel)
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+        projected = project(query, self.query_kernel)
         v = at_least_float32(ops.convert_to_tensor(self.v))
         if self.normalize:
             projected = projected + ops.cast(self.bias, projected.dtype)
             v = v * (ops.cast(self.gain, v.dtype) / ops.sqrt(ops.sum(ops.square(v))))
         hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
-        return ops.squeeze(ops.matmul(at_least_float32(hidden), v[:, None]), axis=-1)
+        return project(at_least_float32(hidden), v[:, None])[..., 0]

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, dot
+from attention_zoo.ops import project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -67,7 +68,7 @@ class BilinearScore(Score):
         self.bias = self.weight("bias", (), "zeros") if self.use_bias else None
 
     def project(self, key: Tensor) -> Tensor:
-        return ops.matmul(key, ops.transpose(ops.cast(self.kernel, key.dtype)))
+        return project(key, ops.transpose(self.kernel))
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         scores = dot(query, keys)

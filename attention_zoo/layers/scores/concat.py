@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -67,11 +67,9 @@ class ConcatScore(Score):
         self.v = self.weight("v", (units,))
 
     def project(self, key: Tensor) -> Tensor:
-        return ops.matmul(key, ops.cast(self.kernel, key.dtype)[self.query_width :])
+        return project(key, self.kernel[self.query_width :])
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        kernel = ops.cast(self.kernel, query.dtype)[: self.query_width]
-        projected = ops.matmul(query, kernel)
+        projected = project(query, self.kernel[: self.query_width])
         hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
-        v = at_least_float32(ops.convert_to_tensor(self.v))
-        return ops.squeeze(ops.matmul(at_least_float32(hidden), v[:, None]), axis=-1)
+        return project(at_least_float32(hidden), self.v[:, None])[..., 0]

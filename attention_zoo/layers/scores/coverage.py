@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, project
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -75,19 +75,18 @@ class CoverageScore(Score):
         return (state[0] + weights,)
 
     def project(self, key: Tensor) -> Tensor:
-        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+        return project(key, self.key_kernel)
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
         """Compute scores of queries and projected keys, with the coverage as state.
 
         The state holds the coverage, `(..., T, S)`; an empty state means that it is 0.
         """
-        projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+        projected = project(query, self.query_kernel)
         projected = projected + ops.cast(self.bias, projected.dtype)
         hidden = projected[..., :, None, :] + keys[..., None, :, :]
         if state:
             coverage = ops.cast(state[0], hidden.dtype)[..., None]
             hidden = hidden + coverage * ops.cast(self.coverage_kernel, hidden.dtype)
-        v = at_least_float32(ops.convert_to_tensor(self.v))
         hidden = at_least_float32(ops.tanh(hidden))
-        return ops.squeeze(ops.matmul(hidden, v[:, None]), axis=-1)
+        return project(hidden, self.v[:, None])[..., 0]

@@ -58,6 +58,6 @@ class EuclideanScore(Score):
         query, keys = at_least_float32(query), at_least_float32(keys)
         difference = query[..., :, None, :] - keys[..., None, :, :]
         squares = ops.sum(ops.square(difference), axis=-1)
-        differ, one = squares > 0, ops.ones((), squares.dtype)
-        distance = ops.sqrt(ops.where(differ, squares, one))
-        return 1 / (1 + ops.where(differ, distance, ops.zeros((), squares.dtype)))
+        is_zero = squares == 0
+        distance = ops.sqrt(ops.where(is_zero, ops.ones((), squares.dtype), squares))
+        return 1 / (1 + ops.where(is_zero, ops.zeros((), squares.dtype), distance))

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, dot
+from attention_zoo.ops import project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -60,7 +61,7 @@ class GeneralScore(Score):
         self.gain = self.weight("gain", (), "ones") if self.scale else None
 
     def project(self, key: Tensor) -> Tensor:
-        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+        return project(key, self.key_kernel)
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         scores = dot(query, keys)
@@ -72,5 +73,4 @@ class GeneralScore(Score):
         queries, keys = query.shape[-2], key.shape[-2]
         if queries is None or keys is None or queries >= keys:
             return self.compute_scores(query, self.project(key))
-        kernel = ops.cast(self.key_kernel, query.dtype)
-        return self.compute_scores(ops.matmul(query, ops.transpose(kernel)), key)
+        return self.compute_scores(project(query, ops.transpose(self.key_kernel)), key)

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score
-from attention_zoo.ops import at_least_float32, whole_number
+from attention_zoo.ops import at_least_float32, project, whole_number
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -77,7 +77,7 @@ class LocationScore(Score):
         query = at_least_float32(query)
         # With dynamic shapes, `slice` fails if S exceeds max_length; `[:, :S]` would truncate.
         shape = (self.kernel.shape[0], ops.shape(keys)[-2])
-        scores = ops.matmul(query, ops.slice(ops.cast(self.kernel, query.dtype), (0, 0), shape))
+        scores = project(query, ops.slice(self.kernel, (0, 0), shape))
         rows = ops.zeros_like(keys[..., 0], dtype=scores.dtype)
         return scores + rows[..., None, :]  # adds leading axes that only the keys have
 

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import at_least_float32, whole_number
+from attention_zoo.ops import at_least_float32, project, whole_number
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -96,21 +96,20 @@ class LocationSensitiveScore(Score):
         return (state[0] + weights,) if self.cumulative else (weights,)
 
     def project(self, key: Tensor) -> Tensor:
-        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+        return project(key, self.key_kernel)
 
     def compute_scores(self, query: Tensor, keys: Tensor, state: State = ()) -> Tensor:
         """Compute scores of queries and projected keys, with previous weights as state.
 
         The state holds the weights, `(..., T, S)`; an empty state means that they are 0.
         """
-        projected = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+        projected = project(query, self.query_kernel)
         projected = projected + ops.cast(self.bias, projected.dtype)
         hidden = projected[..., :, None, :] + keys[..., None, :, :]
         if state:
             hidden = hidden + ops.cast(self._convolve(state[0]), hidden.dtype)
-        v = at_least_float32(ops.convert_to_tensor(self.v))
         hidden = at_least_float32(ops.tanh(hidden))
-        return ops.squeeze(ops.matmul(hidden, v[:, None]), axis=-1)
+        return project(hidden, self.v[:, None])[..., 0]
 
     def _convolve(self, weights: Tensor) -> Tensor:
         """Compute `(weights * F) P`, `(..., T, S)` to `(..., T, S, A)`, in the weights' dtype."""
@@ -121,4 +120,4 @@ class LocationSensitiveScore(Score):
         filters = ops.cast(self.location_filters, weights.dtype)
         features = ops.conv(flat, filters, padding="same", data_format="channels_last")
         features = ops.reshape(features, (*rows, sources + 1, self.filters))[..., :-1, :]
-        return ops.matmul(features, ops.cast(self.location_kernel, weights.dtype))
+        return project(features, self.location_kernel)

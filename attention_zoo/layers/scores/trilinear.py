@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, dot, require_equal_widths
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -59,5 +59,5 @@ class TrilinearScore(Score):
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query = at_least_float32(query)
         query_kernel, key_kernel, product_kernel = ops.split(ops.cast(self.kernel, query.dtype), 3)
-        query_scores = ops.matmul(query, query_kernel[:, None])
+        query_scores = project(query, query_kernel[:, None])
         return query_scores + dot(query * product_kernel + key_kernel, keys)

@@ -11,7 +11,7 @@ from keras import ops
 from attention_zoo.layers.alignments import Alignment
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.scores import Score
-from attention_zoo.ops import at_least_float32, whole_number
+from attention_zoo.ops import at_least_float32, project, whole_number
 from attention_zoo.typing import Shape, State, Tensor
 
 MAX_EXPONENT = 20.0
@@ -124,7 +124,7 @@ class _MixtureWindow(Alignment):
 
     def precompute(self, query: Tensor, memory: Any, state: State | None) -> tuple[Tensor, Tensor]:
         query = at_least_float32(query)
-        parameters = ops.matmul(query, ops.cast(self.kernel, query.dtype))
+        parameters = project(query, self.kernel)
         parameters = parameters + ops.cast(self.bias, query.dtype)
         positions = ops.arange(1, ops.shape(memory.values)[-2] + 1, dtype="int32")
         if memory.mask is not None:

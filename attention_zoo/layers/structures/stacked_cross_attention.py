@@ -200,7 +200,7 @@ class StackedCrossAttention(BaseLayer):
         # (M, S, D) x (D, L T) -> (M, S, L T) -> (M, S, L, T) -> (M, L, T, S)
         num_queries, length, width = ops.shape(queries)
         flat_queries = ops.reshape(queries, (num_queries * length, width))
-        cosines = ops.matmul(unit_values, ops.transpose(flat_queries))
+        cosines = zoo_ops.project(unit_values, ops.transpose(flat_queries))
         cosines = ops.reshape(cosines, (*ops.shape(unit_values)[:2], num_queries, length))
         cosines = ops.transpose(cosines, (0, 2, 3, 1))
         attention_mask = ops.logical_and(query_mask[None, :, :, None], value_mask[:, None, None, :])

@@ -86,7 +86,7 @@ class StructuredSelfAttention(BaseLayer):
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         inputs = zoo_ops.zero_masked(inputs, mask)
-        keys = ops.tanh(ops.matmul(inputs, self.key_kernel))  # (B, S, A)
+        keys = ops.tanh(zoo_ops.project(inputs, self.key_kernel))  # (B, S, A)
         query_shape = (ops.shape(inputs)[0], self.hops, self.units)
         queries = ops.broadcast_to(ops.cast(self.queries, keys.dtype), query_shape)
         context, weights = self.attention(

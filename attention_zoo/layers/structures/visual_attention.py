@@ -139,8 +139,8 @@ class VisualAttention(Attention):
         """Scale the context by the gate; a context of 0 stays 0."""
         if self.gate_kernel is None:
             return context
-        kernel, bias = (ops.cast(x, query.dtype) for x in (self.gate_kernel, self.gate_bias))
-        return context * ops.sigmoid(ops.matmul(query, kernel) + bias)
+        gate = zoo_ops.project(query, self.gate_kernel) + ops.cast(self.gate_bias, query.dtype)
+        return context * ops.sigmoid(gate)
 
 
 def _flatten_shape(shape: Shape) -> Shape:

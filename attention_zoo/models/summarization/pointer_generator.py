@@ -21,7 +21,7 @@ from attention_zoo.models.presets import (
     register_model,
 )
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
-from attention_zoo.ops import Projection, copied_log_probs, number, scan, whole_number
+from attention_zoo.ops import Projection, copied_log_probs, number, project, scan, whole_number
 from attention_zoo.typing import Tensor
 
 
@@ -196,14 +196,14 @@ class PointerGenerator(CopyingMixin, keras.Model):
     def _hoist(self, embedded: Tensor) -> Tensor:
         """Return the embedding's part of `W_m [E[y]; h*]`, computed for all steps at once."""
         kernel = ops.cast(self.merge.kernel, embedded.dtype)[: embedded.shape[-1]]
-        return ops.matmul(embedded, kernel) + ops.cast(self.merge.bias, embedded.dtype)
+        return project(embedded, kernel) + ops.cast(self.merge.bias, embedded.dtype)
 
     def _step(
         self, hoisted: Tensor, state: State, constants: StepConstants, training: bool = False
     ) -> tuple[StepResult, State]:
         """Run one decoder step: `(B, ...)`, or `(B, N, ...)` for N hypotheses."""
         kernel = ops.cast(self.merge.kernel, hoisted.dtype)[hoisted.shape[-1] :]
-        x = hoisted + ops.matmul(state.context, kernel)
+        x = hoisted + project(state.context, kernel)
         stepper, attention_state = self._stepper(training), state.attention_state
         _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, constants.kernels)
         s = ops.concatenate([h, c], axis=-1)

@@ -89,7 +89,7 @@ class Captioning(GenerationTask, ImageTextTask):
             result = self.model.compiled_search(filled, options, rules=rules)
             for row, image in enumerate(batch):
                 captions = self._make_results(image, result, row)
-                results.append(self._rank(captions, f"image {len(results)}"))
+                results.append(self._rank(captions, result.scores[row], f"image {len(results)}"))
         return results
 
     def _make_results(

@@ -119,7 +119,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
             result = self.model.compiled_search(source, options, rules=rules)
             for index, row in enumerate(rows):
                 results = self._make_results(prompts[row][1:], result, index)
-                yield self._rank(results, f"source {row}")
+                yield self._rank(results, result.scores[index], f"source {row}")
 
         return predict_by_width(prompts, options.batch_size, continue_batch)
 

@@ -156,7 +156,7 @@ class Summarization(TextPairTask):
                     self._make_result(articles[row], hypothesis, copied[index, n], options)
                     for n, hypothesis in enumerate(read_hypotheses(result, index))
                 )
-                yield self._rank(results, f"source {row}")
+                yield self._rank(results, result.scores[index], f"source {row}")
 
         ids = [article.ids for article in articles]
         return predict_by_width(ids, options.batch_size, summarize, WIDTH)

@@ -147,7 +147,7 @@ class Translation(TextPairTask):
             for index, row in enumerate(rows):
                 hypotheses = read_hypotheses(result, index)
                 results = self._make_results(texts[row], sources[row], hypotheses, options)
-                yield self._rank(results, f"source {row}")
+                yield self._rank(results, result.scores[index], f"source {row}")
 
         return predict_by_width(sources, options.batch_size, translate)
 

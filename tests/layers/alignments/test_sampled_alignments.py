@@ -52,6 +52,7 @@ class TestGumbelAlignment(AlignmentConformance):
 
 class TestReinforceAlignment(AlignmentConformance):
     covers = ReinforceAlignment
+    unused_inputs = (1, 2)  # the state affects only the next state
     registered = "reinforce"
     changed = {"expected_rate": 0.5, "seed": 7}
     together = {}

@@ -24,6 +24,8 @@ MASKS: list[dict[str, Any]] = [
     {"query_mask": MASK, "value_mask": np.array([[True] * L, [False] * L])},
     {"attention_mask": ATTENTION_MASK, "value_mask": MASK},
     {"attention_mask": ATTENTION_MASK[:1, :1]},
+    {"attention_mask": np.random.default_rng(3).random((1, 4, L, L)) > 0.3},
+    {"attention_mask": ATTENTION_MASK[1]},
 ]
 
 
@@ -71,7 +73,8 @@ def check(
 
 
 @pytest.mark.parametrize(
-    ("positions", "case"), [(None, 0), ("rotary", 1), ("alibi", 2), ("t5", 3), (None, 4)]
+    ("positions", "case"),
+    [(None, 0), ("rotary", 1), ("alibi", 2), ("t5", 3), (None, 4), (None, 5), (None, 6)],
 )
 def test_heads(
     positions: Any, case: int, blockwise_calls: list[int], monkeypatch: pytest.MonkeyPatch

@@ -447,3 +447,14 @@ def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
         record, state = decoder.step(inputs[:, t], state, prepared)
         close(record.output, array(outputs)[:, t], 1e-5)
         close(record.weights[0], array(history)[:, t], 1e-5)
+
+
+def test_attention_mask_of_each_head() -> None:
+    """Each head equals that of a call with the head's mask for all heads."""
+    layer = MultiHeadAttention(2, 4)
+    x = np.random.default_rng(0).normal(size=(3, 5, 6)).astype("float32")
+    mask = np.random.default_rng(1).random((3, 2, 5, 5)) > 0.4
+    _, weights = layer(x, x, attention_mask=mask, return_attention_scores=True)
+    for head in range(2):
+        _, expected = layer(x, x, attention_mask=mask[:, head], return_attention_scores=True)
+        close(weights[:, head], expected[:, head], 1e-6)

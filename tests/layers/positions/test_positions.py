@@ -175,6 +175,7 @@ class RelativeCase(PartConformance):
 
     registry = POSITIONS
     sections = PART_SECTIONS
+    static_axes = (1, -1)  # heads and features
     shift: ClassVar[float] = 1e-5
     """Tolerance for scores of shifted positions."""
 

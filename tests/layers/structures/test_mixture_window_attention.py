@@ -13,6 +13,7 @@ class TestMixtureWindowAttention(StatefulAttentionConformance):
     """Narrow Gaussians at large positions amplify rounding errors of kappa: hence 1e-5."""
 
     covers = MixtureWindowAttention
+    unused_inputs = (2,)  # the windows do not depend on keys
     options = {"num_components": 3}
     changed = {"num_components": 4, "dropout": 0.3, "seed": 5}
     sums_to_one = False
