@@ -11,7 +11,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 from tests.tiers import FULL
 
-if not FULL:  # XLA compiles twice as fast, to slower code
+if not FULL:  # halves XLA's compile time; the compiled code is slower
     flags = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
     os.environ.setdefault("XLA_FLAGS", flags)
 

@@ -17,8 +17,8 @@ from attention_zoo.decoding.search import (
     compute_continuations,
     gather_state,
     make_result,
+    mark_invalid_sources,
     record_step,
-    spread_nan,
 )
 from attention_zoo.decoding.step import StepOutput, check_next_output
 from attention_zoo.ops import blocked_top_k
@@ -68,7 +68,7 @@ def contrastive(problem: Problem) -> SearchResult:
         log_probs = continuations.log_probs + take_hypotheses(candidate_logits, index) - normaliser
         log_probs = ops.where(log_probs > NEG_INF, log_probs, NEG_INF)
         choice = Choice(take_hypotheses(ids, index), ops.zeros_like(index), log_probs)
-        choice = spread_nan(choice, continuations)
+        choice = mark_invalid_sources(choice, continuations)
         step_output = StepOutput(state.logits, (), attention)
         progress = record_step(problem, state.progress, step_output, choice)
         hidden = _normalize(take_hypotheses(output.hidden, index))

@@ -103,7 +103,7 @@ class NBestList(NamedTuple):
 
     Attributes:
         scores: `(B, n)` float32, with length and coverage penalties; -inf for an empty slot. All
-            are NaN after a hypothesis with score NaN.
+            are NaN once any hypothesis has a NaN score.
         lengths: `(B, n)` int32, tokens including the end token; 0 for an empty slot.
         slots: `(B, n)` int32, the beam index in the record of the hypothesis's last token.
         finished: `(B, n)` bool, whether the hypothesis ended with the end token.

@@ -38,7 +38,7 @@ class SearchResult(NamedTuple):
     Attributes:
         tokens: `(B, n, L)` int32, with the end token, then padding.
         scores: `(B, n)` float32, with length and coverage penalties; -inf for a missing hypothesis,
-            NaN for a source for which the step returned NaN or inf.
+            NaN if the step returned NaN or +inf logits for the source.
         lengths: `(B, n)` int32, including the end token; 0 for a missing hypothesis.
         attention: `(B, n, L, S)`, 0 past the length; None if the step returns none.
         finished: `(B, n)` bool, False for a hypothesis truncated at its maximum length.
@@ -190,7 +190,7 @@ def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchRes
 
     def choose_next(logits: Any, progress: Progress) -> Choice:
         continuations = compute_continuations(problem, logits, progress)
-        return spread_nan(choose(continuations), continuations)
+        return mark_invalid_sources(choose(continuations), continuations)
 
     choice = choose_next(problem.first.logits, initial)
     width = choice.tokens.shape[1]
@@ -230,10 +230,10 @@ def compute_continuations(problem: Problem, logits: Any, progress: Progress) -> 
     return Continuations(logits, normaliser, progress.log_probs, progress.length)
 
 
-def spread_nan(choice: Choice, continuations: Continuations) -> Choice:
-    """Set the log probabilities of a source to NaN if a running hypothesis has NaN or inf logits.
+def mark_invalid_sources(choice: Choice, continuations: Continuations) -> Choice:
+    """Set a source's log probabilities to NaN if a running hypothesis has NaN or +inf logits.
 
-    This ends the search for the source: comparisons would prefer other hypotheses silently.
+    The search for the source ends, because comparisons would silently rank NaN below other scores.
     """
     is_running = continuations.log_probs > NEG_INF
     is_valid = continuations.normaliser[..., 0] < float("inf")
@@ -261,7 +261,8 @@ def record_step(
     is_complete = ops.logical_or(finished, length >= problem.limits)
     is_complete = ops.logical_or(is_complete, ops.isnan(choice.log_probs))
     scores = problem.options.score(choice.log_probs, length, log_coverage)
-    scores = split_groups(ops.where(is_complete, scores, NEG_INF), groups)
+    is_scored = ops.logical_and(is_complete, choice.log_probs != NEG_INF)
+    scores = split_groups(ops.where(is_scored, scores, NEG_INF), groups)
     best = progress.best.merge(scores, length, split_groups(finished, groups))
     running = split_groups(ops.where(is_complete, NEG_INF, choice.log_probs), groups)
     best_log_prob = ops.max(running, axis=1, keepdims=True, initial=NEG_INF)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
+import weakref
 from typing import Any, ClassVar, Self
 
 import keras
 
+# Keras has no public API for whether a model is being loaded, nor for its `default` decorator.
+from keras.src.backend.common.global_state import get_global_attribute
+from keras.src.utils.python_utils import default
+
 from attention_zoo.ops import attach_mask
 from attention_zoo.typing import Shape, Tensor
+
+_INSTANCES: weakref.WeakSet[Any] = weakref.WeakSet()
+"""All layers, among which `_is_shared` finds the parents of one."""
 
 
 class BaseLayer(keras.layers.Layer):
@@ -20,6 +29,10 @@ class BaseLayer(keras.layers.Layer):
     not in the config. For an argument that is stored in another form, override `get_config`:
     `def get_config(self): return {**super().get_config(), "name": value}`.
 
+    A layer passed to several layers, such as T5's shared relative position bias, is still shared
+    after saving and loading. `from_config`, and therefore `clone_model`, cannot restore the sharing
+    and raises ValueError.
+
     `build` need not set `built`, and a layer that defines `compute_mask` need not set
     `supports_masking`: Keras sets both.
     """
@@ -28,11 +41,15 @@ class BaseLayer(keras.layers.Layer):
     """Arguments of this class and its base classes that are left out of the config, such as an
     argument of the base class that this class fixes."""
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _INSTANCES.add(self)
+
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that create an equal layer."""
         stored = vars(self)
         names = [name for name in _argument_names(type(self)) if name in stored]
-        arguments = {name: _serialize(stored[name]) for name in names}
+        arguments = {name: serialize(stored[name]) for name in names}
         return {**super().get_config(), **arguments}
 
     @classmethod
@@ -41,9 +58,34 @@ class BaseLayer(keras.layers.Layer):
         created: Self = super().from_config({name: deserialize(x) for name, x in config.items()})
         return created
 
+    @default  # so that Keras traces `call` for symbolic outputs, which may be nested
+    def compute_output_shape(self, *shapes: Shape, **named_shapes: Shape) -> Any:
+        """Compute the output shapes from the input shapes.
+
+        Args:
+            *shapes: shapes of the call's tensor arguments, in order.
+            **named_shapes: shapes by argument name plus `_shape`, such as `inputs_shape`.
+
+        Returns:
+            The output shape, or a structure of shapes with the structure of the outputs.
+        """
+        tensors = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
+        named = {
+            name.removesuffix("_shape"): keras.KerasTensor(shape, self.compute_dtype)
+            for name, shape in named_shapes.items()
+            if shape is not None
+        }
+        infer = self.compute_output_spec if self.built else self
+        return keras.tree.map_structure(lambda x: x.shape, infer(*tensors, **named))
+
     def make_symbolic_output(self, shape: Shape, mask: Tensor | None = None) -> keras.KerasTensor:
         """Return a symbolic output of this shape in the compute dtype, with its Keras mask."""
         return attach_mask(keras.KerasTensor(shape, dtype=self.compute_dtype), mask)
+
+
+def is_custom_layer(layer: Any) -> bool:
+    """Return whether a layer's class is defined outside this package."""
+    return not type(layer).__module__.startswith("attention_zoo.layers.")
 
 
 def _argument_names(cls: type) -> list[str]:
@@ -62,14 +104,57 @@ def _argument_names(cls: type) -> list[str]:
     return names
 
 
-def _serialize(value: Any) -> Any:
+def serialize(value: Any) -> Any:
+    """Serialize a config value; shared layers get a `shared_object_id`."""
+    if isinstance(value, list | tuple) and any(isinstance(x, keras.layers.Layer) for x in value):
+        return [serialize(x) for x in value]
     if inspect.isfunction(value):
         return keras.activations.serialize(value)
-    return keras.saving.serialize_keras_object(value)
+    config = keras.saving.serialize_keras_object(value)
+    if isinstance(value, keras.layers.Layer) and _is_shared(value):
+        # Keras sets this id too, but not in configs nested in layer configs.
+        config["shared_object_id"] = id(value)
+    return config
+
+
+def _is_shared(layer: keras.layers.Layer) -> bool:
+    """Return whether several layers, none a sublayer of another, hold the layer as an attribute."""
+    if sum(_holds(one, layer) for one in list(_INSTANCES)) < 2:
+        return False
+    gc.collect()  # remove parents that are no longer referenced
+    parents = [one for one in list(_INSTANCES) if _holds(one, layer)]
+    sublayers = {
+        id(sublayer)
+        for parent in parents
+        for sublayer in parent._flatten_layers(include_self=False)
+    }
+    return sum(id(parent) not in sublayers for parent in parents) > 1
+
+
+def _holds(parent: Any, layer: Any) -> bool:
+    """Return whether an attribute of the parent is the layer, or a list that contains it."""
+    return any(
+        value is layer or (isinstance(value, list | tuple) and any(x is layer for x in value))
+        for name, value in vars(parent).items()
+        if name != "_layers"  # Keras keeps layers there that were attributes before
+    )
 
 
 def deserialize(value: Any) -> Any:
-    """Return a value of a config, with the Keras objects in it deserialized."""
+    """Return a value of a config, with the Keras objects in it deserialized.
+
+    Raises:
+        ValueError: an object is shared with another layer, and no whole model is being loaded.
+    """
     if isinstance(value, list | tuple):
         return [deserialize(x) for x in value]
-    return keras.saving.deserialize_keras_object(value) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    is_loading_model = get_global_attribute("shared_objects/id_to_obj_map") is not None
+    if "shared_object_id" in value and not is_loading_model:
+        raise ValueError(
+            f"{value['class_name']} {value['config'].get('name')!r} is shared by several layers, "
+            "and a copied layer would not share it; save and load the whole model as a .keras "
+            "file instead of cloning it, or build a new model in code"
+        )
+    return keras.saving.deserialize_keras_object(value)

@@ -77,12 +77,12 @@ class CRFLoss(keras.losses.Loss):
 def negative_log_likelihood(chain: Chain, labels: Tensor) -> Tensor:
     """Return the negative log-likelihoods `(B,)`; see `CRFLoss` for `labels`."""
     if len(labels.shape) == 3:
-        is_right = ops.cast(labels, "bool")
+        is_allowed = ops.cast(labels, "bool")
     else:
         labels = ops.cast(labels, "int32")[..., None]
         tags = ops.arange(chain.starts.shape[0], dtype="int32")
-        is_right = ops.logical_or(tags == labels, labels == UNKNOWN_TAG)
-    correct = partial_score(chain, is_right)
+        is_allowed = ops.logical_or(tags == labels, labels == UNKNOWN_TAG)
+    correct = partial_score(chain, is_allowed)
     total = log_partition(chain)
     cost = total - correct
     cost = ops.where(cost < 0, ops.zeros((), cost.dtype), cost)

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo.ops import check_shape, number, rate, refuse_float_mask, sizes_or
-from attention_zoo.typing import Tensor
+from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -110,6 +110,9 @@ class Reinforce(keras.layers.Layer):
             name="baseline",
         )
         self.built = True
+
+    def compute_output_shape(self, *shapes: Shape, **named_shapes: Shape) -> Shape:
+        return ()
 
     def call(
         self,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from keras import backend, ops
 
 from attention_zoo.ops.arguments import check_shape
-from attention_zoo.ops.masking import as_boolean_mask, combine_masks, project, to_front, zero_masked
+from attention_zoo.ops.masking import as_boolean_mask, combine_masks, to_front, zero_masked
 from attention_zoo.ops.recurrence import scan, shift
 from attention_zoo.typing import Tensor
 
@@ -73,14 +73,14 @@ def make_chain(
     dtypes = [backend.standardize_dtype(x.dtype) for x in (emissions, transitions)]
     dtype = "float64" if "float64" in dtypes else "float32"  # JAX has no float64 in `result_type`
     emissions, transitions, starts, ends = (
-        _raise_to_forbidden(ops.cast(x, dtype))
+        _clamp_scores(ops.cast(x, dtype))
         for x in (zero_masked(emissions, mask), transitions, starts, ends)
     )
     return Chain(emissions, transitions, starts, ends, mask)
 
 
-def _raise_to_forbidden(scores: Tensor) -> Tensor:
-    """Raise lower scores to `FORBIDDEN`; NaN stays NaN, unlike in `maximum`."""
+def _clamp_scores(scores: Tensor) -> Tensor:
+    """Clamp scores to at least `FORBIDDEN`; NaN stays NaN, unlike with `maximum` under XLA."""
     return ops.where(scores < FORBIDDEN, FORBIDDEN, scores)
 
 
@@ -250,16 +250,16 @@ def log_partition(chain: Chain) -> Tensor:
             by_scores = _differentiate_partition(chain, forward_result, upstream)
             return *by_scores, ops.zeros_like(float_mask)
 
-        return _sum_sequences(chain, forward_result), gradient
+        return _compute_log_partition(chain, forward_result), gradient
 
-    # On JAX, all arguments of a custom gradient are differentiable: the mask is passed as floats.
+    # JAX requires differentiable arguments of a custom gradient: the mask is passed as floats.
     float_mask = ops.cast(chain.mask, chain.emissions.dtype)
     total: Tensor = ops.custom_gradient(run)(*chain[:4], float_mask)
     return total
 
 
-def _sum_sequences(chain: Chain, forward_result: ForwardResult) -> Tensor:
-    """Return the log partition function, `(B,)`, from the last forward scores."""
+def _compute_log_partition(chain: Chain, forward_result: ForwardResult) -> Tensor:
+    """Compute the log partition function, `(B,)`, from the last forward scores."""
     total = reduce_log_sum((forward_result.last + chain.ends)[..., None])[:, 0]
     return ops.where(ops.any(chain.mask, axis=1), total, 0)
 
@@ -287,7 +287,7 @@ def marginals(chain: Chain) -> Tensor:
 
 
 class _Path(NamedTuple):
-    """One tag sequence per sentence as indicators, 0 at masked positions.
+    """One tag sequence per sentence, one-hot encoded; 0 at masked positions.
 
     Attributes:
         tags: `(B, T, K)`. first, last: `(B, K)`.
@@ -302,7 +302,7 @@ class _Path(NamedTuple):
 
 
 def _make_path(tags: Tensor, mask: Tensor) -> _Path:
-    """Create a path from indicators of its tags, `(B, T, K)`."""
+    """Create a path from its one-hot tags, `(B, T, K)`."""
     tags = zero_masked(tags, mask)
     # Move the tags of unmasked positions to the front; append a row of 0, so that `packed[:, 0]`
     # exists for T = 0.
@@ -318,18 +318,21 @@ def _make_path(tags: Tensor, mask: Tensor) -> _Path:
 
 def _score_path(chain: Chain, path: _Path) -> Tensor:
     """Compute `s(y)`, `(B,)`."""
-    steps = ops.sum(project(path.previous, chain.transitions) * path.next, axis=(1, 2))
+    rows = ops.take(chain.transitions, ops.argmax(path.previous, axis=-1), axis=0)
+    steps = ops.sum(rows * path.next, axis=(1, 2))
     ends = ops.sum(path.first * chain.starts + path.last * chain.ends, axis=1)
     score = ops.sum(path.tags * chain.emissions, axis=(1, 2)) + steps + ends
-    return ops.where(ops.any(chain.mask, axis=1), score, 0)  # 0 whatever the weights
+    return ops.where(
+        ops.any(chain.mask, axis=1), score, 0
+    )  # 0 for an empty sentence, even if parameters are NaN
 
 
 def _differentiate_path(path: _Path, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of emissions, transitions, starts and ends."""
     column = upstream[:, None]
-    size = path.tags.shape[-1]
-    previous = ops.reshape(path.previous * column[..., None], (-1, size))
-    pairs = ops.matmul(ops.transpose(previous), ops.reshape(path.next, (-1, size)))
+    # Products of 0 and 1 are exact, also on hardware that rounds the factors of matmul to TF32.
+    counts = ops.matmul(ops.transpose(path.previous, (0, 2, 1)), path.next)  # (B, K, K)
+    pairs = ops.sum(counts * column[..., None], axis=0)
     by_starts, by_ends = (ops.sum(x * column, axis=0) for x in (path.first, path.last))
     return path.tags * column[..., None], pairs, by_starts, by_ends
 
@@ -353,9 +356,8 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
 def partial_score(chain: Chain, allowed: Tensor) -> Tensor:
     """Compute `log sum exp s(y)` over the sequences of allowed tags, `(B,)`.
 
-    If each position of the batch has one allowed tag, neither the score nor its gradient needs a
-    recursion. This `cond` is inside a custom gradient because XLA cannot compile the gradient of
-    one with dynamic shapes.
+    If every unmasked position of the batch has exactly one allowed tag, the score and its gradient
+    are computed without the forward recursion.
 
     Args:
         chain: the scores.
@@ -374,7 +376,7 @@ def partial_score(chain: Chain, allowed: Tensor) -> Tensor:
             return _score_path(chain, _make_path(float_allowed, chain.mask))
 
         def score_sequences() -> Tensor:
-            return _sum_sequences(restricted, run_forward(restricted, reduce_log_sum))
+            return _compute_log_partition(restricted, run_forward(restricted, reduce_log_sum))
 
         def gradient(*upstream_args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = upstream_args[0] if upstream is None else upstream
@@ -391,6 +393,7 @@ def partial_score(chain: Chain, allowed: Tensor) -> Tensor:
 
         return ops.cond(is_path, score_path, score_sequences), gradient
 
+    # XLA cannot compile the gradient of `ops.cond` with dynamic shapes: hence the custom gradient.
     float_mask, float_allowed = (ops.cast(x, chain.emissions.dtype) for x in (chain.mask, allowed))
     score: Tensor = ops.custom_gradient(run)(*chain[:4], float_mask, float_allowed)
     return score

@@ -58,9 +58,9 @@ def as_attention_mask(
     ):
         batch, num_heads, steps, sources = expected
         raise ValueError(
-            f"attention_mask has shape {tuple(mask.shape)}, but ({steps}, {sources}), "
-            f"({batch}, {steps}, {sources}) or ({batch}, {num_heads}, {steps}, {sources}) is "
-            "expected; axes of size 1 broadcast"
+            f"attention_mask has shape {tuple(mask.shape)}, but (T, S), (B, T, S) or (B, H, T, S) "
+            f"is expected with B={batch}, H={num_heads}, T={steps}, S={sources}; axes of size 1 "
+            "broadcast"
         )
     if backend.standardize_dtype(mask.dtype) != "bool":
         mask = ops.not_equal(mask, 0)
@@ -173,8 +173,8 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else ops.where(mask[..., None], x, 0)
 
 
-def spread_nan(x: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Set the rows of `x` to NaN in which an unmasked score is NaN; comparisons would hide it.
+def propagate_nan(x: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Fill each row of `x` that has an unmasked NaN score with NaN, which comparisons would hide.
 
     Args:
         x: `(..., S)`.
@@ -192,10 +192,10 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def project(x: Tensor, kernel: Tensor) -> Tensor:
-    """Multiply `x` `(..., D)` by a kernel `(D, U)`, cast to the dtype of `x`; `(..., U)`.
+    """Project the last axis of `x`, `(..., D)` to `(..., U)`, with a kernel `(D, U)`.
 
-    The leading axes are flattened to one. `keras.ops.matmul` would call `tf.tensordot`, and XLA
-    cannot compile its gradient in a loop if the shape of `x` is dynamic.
+    The kernel is cast to the dtype of `x`. Leading axes are flattened, because `keras.ops.matmul`
+    calls `tf.tensordot`, whose gradient XLA cannot compile in a loop with dynamic shapes.
     """
     kernel = ops.cast(kernel, x.dtype)
     if len(x.shape) <= 2:

@@ -35,9 +35,9 @@ def scan(
 
 
 def shift(x: Tensor, offset: int = 1, axis: int = -1) -> Tensor:
-    """Shift an axis: the result at j is x at `j - offset`, 0 at the first `offset` positions.
+    """Shift entries along an axis by `offset` positions; the first `offset` are 0.
 
-    `ops.roll` along an axis of dynamic length would not compile under XLA.
+    Unlike `ops.roll`, it compiles under XLA if the axis has a dynamic length.
     """
     axis %= len(x.shape)
     padded = ops.pad(x, [(offset, 0) if n == axis else (0, 0) for n in range(len(x.shape))])

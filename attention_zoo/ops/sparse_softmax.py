@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from keras import backend, ops
 
-from attention_zoo.ops.masking import at_least_float32, spread_nan
+from attention_zoo.ops.masking import at_least_float32, propagate_nan
 from attention_zoo.typing import Tensor
 
 BISECTIONS = 30
@@ -35,7 +35,7 @@ def hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     masked_scores, mask = _mask_scores(scores, mask)
     first = ops.argmax(_pad(masked_scores, 1), axis=-1)
     best = ops.one_hot(first, ops.shape(scores)[-1], dtype=scores.dtype)
-    return ops.where(mask, spread_nan(best, masked_scores), 0)
+    return ops.where(mask, propagate_nan(best, masked_scores), 0)
 
 
 def top_k_mask(scores: Tensor, mask: Tensor | None, count: int) -> Tensor:
@@ -93,7 +93,7 @@ def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> T
     solve = _BY_SORTING[float(alpha)] if by_sorting else _by_bisection
     greatest = ops.stop_gradient(solve(ops.stop_gradient(below), ops.stop_gradient(a)))
     weights, _ = _deformed_exp(below, _newton_step(below, greatest, a), a)
-    weights = spread_nan(weights, scores, mask)
+    weights = propagate_nan(weights, scores, mask)
     return weights if mask is None else ops.where(mask, weights, 0)
 
 

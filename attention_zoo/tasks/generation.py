@@ -46,10 +46,13 @@ class GenerationTask(Task):
         """Return the first result, with the others as `alternatives`.
 
         Raises:
-            ValueError: there are none, or the scores `(n,)` of the search are NaN.
+            ValueError: the search found no result; any of its `scores`, `(n,)`, is NaN.
         """
         if np.isnan(scores).any():
-            raise ValueError(f"{location}: the model's logits are NaN or infinite; train it again")
+            raise ValueError(
+                f"{location}: the model returned NaN or +inf logits; load an earlier checkpoint, "
+                "or train it again with a lower learning rate or gradient clipping"
+            )
         missing = f"{location}: the search found no {self.output_noun}; relax the search options"
         return rank_results(results, missing)
 

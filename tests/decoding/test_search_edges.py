@@ -56,17 +56,17 @@ METHOD_OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("mode", EDGE_MODES)
 @pytest.mark.parametrize("fill", [np.nan, mark_full(np.inf)])
-@pytest.mark.parametrize("at", [0, 2])
+@pytest.mark.parametrize("corrupted_step", [0, 2])
 @pytest.mark.parametrize("method", METHOD_OPTIONS)
-def test_one_nan_logit_gives_nan_for_its_source(
-    method: str, at: int, fill: float, mode: str
+def test_one_invalid_logit_gives_nan_for_its_source(
+    method: str, corrupted_step: int, fill: float, mode: str
 ) -> None:
-    """Source 1 has it for a token that is neither the best one nor the end, at one step."""
+    """At one step, source 1 has an invalid logit for a token that is neither best nor the end."""
     logits = np.array([0.0, 0.0, 0.0, -9.0, 5.0, 1.0], "float32")
     corrupted = np.where(np.arange(6) == 2, fill, logits).astype("float32")
 
     def step(tokens: Any, state: Any) -> StepOutput:
-        is_corrupted = np.array([False, True])[:, None] & (state == at)
+        is_corrupted = np.array([False, True])[:, None] & (state == corrupted_step)
         rows = ops.where(is_corrupted[..., None], corrupted, logits)
         return StepOutput(rows, state + 1, hidden=ops.one_hot(tokens, 6))
 
@@ -80,6 +80,26 @@ def test_one_nan_logit_gives_nan_for_its_source(
     assert np.isnan(result.scores[1]).all()
     assert not result.lengths[1].any()
     assert not result.tokens[1].any()
+
+
+def test_nan_attention_after_the_end_does_not_change_a_result() -> None:
+    """Both hypotheses of source 0 end at the first two steps; source 1 keeps the loop running."""
+
+    def search(fill: float) -> SearchResult:
+        def step(tokens: Any, state: Any) -> StepOutput:
+            ends = np.array([[9.0], [-9.0]], "float32")[..., None] * np.eye(6, dtype="float32")[END]
+            logits = ops.broadcast_to(ends, (2, tokens.shape[1], 6))
+            is_late = np.array([True, False])[:, None, None] & (state > 1)[..., None]
+            attention = ops.where(is_late, fill, ops.ones((2, tokens.shape[1], 3), "float32") / 3)
+            return StepOutput(logits, state + 1, attention)
+
+        options = OPTIONS | {"beam_width": 2, "coverage_penalty": 0.1}
+        options["source_mask"] = np.ones((2, 3), "bool")
+        return to_numpy(run_search(step, ops.zeros((2,), "int32"), batch_size=2, **options))
+
+    expected, actual = search(1 / 3), search(np.nan)
+    np.testing.assert_array_equal(actual.scores, expected.scores)
+    np.testing.assert_array_equal(actual.tokens, expected.tokens)
 
 
 @pytest.mark.parametrize("mode", EDGE_MODES)

@@ -324,6 +324,20 @@ class LayerConformance(ConfigurationTests, DocumentationTests, NaNTests, XLATest
             assert np.isfinite(array(output)).all(), f"{policy} overflows: compute in float32"
         assert {v.dtype for v in layer.weights} <= {expected_policy.variable_dtype}
 
+    def test_output_shape_is_inferred(self) -> None:
+        """Also by a layer that is not built, and inside `TimeDistributed` if it has one output."""
+        tensors = self.tensors()
+        layer = self.make()
+        for _ in range(2):
+            got = layer.compute_output_shape(*(x.shape for x in tensors))
+            outputs = self.make()(*tensors)
+            assert flatten(got) == flatten([list(x.shape) for x in flatten(outputs)])
+            layer(*tensors)
+        if len(tensors) == 1 and keras.ops.is_tensor(outputs):
+            (x,) = tensors
+            several = keras.layers.TimeDistributed(layer)(np.stack([x, x], axis=1))
+            assert several.shape == (x.shape[0], 2, *outputs.shape[1:])
+
     @pytest.mark.every_backend
     def test_empty_batch(self) -> None:
         outputs = flatten(self.apply(self.make(), *self.tensors(batch=0)))

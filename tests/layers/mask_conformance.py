@@ -130,7 +130,7 @@ class MaskConformance(AttentionCase):
 
     @pytest.mark.parametrize("one", [(0,), (1, 2), (1,), (2,)])
     def test_batch_of_one_broadcasts(self, one: tuple[int, ...]) -> None:
-        """Against the batch of the other tensors and of the masks."""
+        """A batch of 1 broadcasts to the batch size of the other tensors and masks."""
         layer, tensors = self.make_random(), list(self.tensors())
         repeated = list(tensors)
         for n in one:

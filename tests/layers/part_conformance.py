@@ -133,6 +133,7 @@ class AlignmentConformance(PartConformance):
 
     registry = ALIGNMENTS
     sections = PART_SECTIONS
+    test_output_shape_is_inferred = None  # the state is not a tensor
     sums_to_one: ClassVar[bool] = True
     at_most_one: ClassVar[bool] = True
     """Whether weights sum to at most one."""

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 
-from attention_zoo.layers import AdditiveAttention, AdditiveScore, Attention, MultiHeadAttention
+from attention_zoo.layers import (
+    AdditiveAttention,
+    AdditiveScore,
+    Attention,
+    MultiHeadAttention,
+    T5Positions,
+    TransformerEncoderLayer,
+)
 from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.scores import make_score
+from tests.layers.running import close, same
 
 
 class Sharpened(AdditiveScore):
@@ -90,3 +100,70 @@ def test_mechanisms_are_built_from_serialized_configs() -> None:
     assert layer.get_config() == config
     config = MultiHeadAttention(2, 4, positions="shaw").get_config()
     assert MultiHeadAttention(**config).get_config() == config
+
+
+def make_model(make_layers: Any) -> keras.Model:
+    """Return a model that applies the layers from `make_layers()` in sequence."""
+    outputs = inputs = keras.Input((None, 8))
+    for layer in make_layers():
+        outputs = layer(outputs, outputs) if isinstance(layer, Attention) else layer(outputs)
+    return keras.Model(inputs, outputs)
+
+
+def share_positions() -> list[Any]:
+    positions = T5Positions()
+    return [
+        TransformerEncoderLayer(16, 2, attention=MultiHeadAttention(2, 4, positions=positions))
+        for _ in range(2)
+    ]
+
+
+def share_score() -> list[Any]:
+    score = AdditiveScore(4)
+    return [Attention(score), Attention(score, "sparsemax")]
+
+
+def share_attention() -> list[Any]:
+    attention = MultiHeadAttention(2, 4)
+    return [TransformerEncoderLayer(16, 2, attention=attention) for _ in range(2)]
+
+
+@pytest.mark.parametrize("make_layers", [share_positions, share_score, share_attention])
+def test_shared_layers_survive_saving(make_layers: Any, tmp_path: Path) -> None:
+    model = make_model(make_layers)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert len(loaded.trainable_weights) == len(model.trainable_weights)
+    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
+    same(loaded(x), model(x))
+    for changed in (loaded, model):
+        for weight in changed.layers[1].trainable_weights:  # some are the second layer's too
+            weight.assign(weight + 0.1)
+    close(loaded(x), model(x), 1e-6)
+
+
+@pytest.mark.parametrize("make_layers", [share_positions, share_score, share_attention])
+def test_shared_layers_are_not_cloned(make_layers: Any) -> None:
+    model = make_model(make_layers)
+    with pytest.raises(ValueError, match="is shared by several layers"):
+        keras.models.clone_model(model)
+    with pytest.raises(ValueError, match="is shared by several layers"):
+        rebuild(model.layers[-1])
+
+
+def test_layer_with_one_parent_is_cloned() -> None:
+    """Parents that no longer exist, and parts of the same parent, do not count."""
+    positions = T5Positions()
+    for _ in range(2):
+        model = make_model(lambda: [MultiHeadAttention(2, 4, positions=positions)])
+        copy = keras.models.clone_model(model)
+        assert len(copy.trainable_weights) == len(model.trainable_weights)
+        del model, copy
+
+
+def test_a_replaced_attribute_is_no_longer_shared() -> None:
+    score = AdditiveScore(3)
+    first = Attention(score)
+    first.score = AdditiveScore(3)
+    assert rebuild(Attention(score)).score.units == 3
+    assert first.score is not score

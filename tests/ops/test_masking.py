@@ -13,7 +13,7 @@ from attention_zoo.ops import (
     implicit_mask,
     merge_masks,
     project,
-    spread_nan,
+    propagate_nan,
     to_end,
     to_front,
     unmask_empty_rows,
@@ -112,13 +112,13 @@ def test_fully_masked_rows_get_one_valid_position() -> None:
         assert unmask_empty_rows(ops.zeros(shape, "bool")).shape == shape
 
 
-def test_spread_nan_marks_rows_with_an_unmasked_nan() -> None:
+def test_propagate_nan_fills_rows_with_an_unmasked_nan() -> None:
     scores = np.array([[1, np.nan, 2], [np.nan, 0, 1], [np.inf, 1, -np.inf]], "float32")
     mask = np.array([[True, True, False], [False, True, True], [True, True, True]])
-    result = array(spread_nan(np.zeros((3, 3), "float32"), scores, mask))
+    result = array(propagate_nan(np.zeros((3, 3), "float32"), scores, mask))
     assert np.isnan(result).all(axis=-1).tolist() == [True, False, False]
     assert not result[1:].any()
-    assert np.isnan(array(spread_nan(np.zeros((3, 3), "float32"), scores))[1]).all()
+    assert np.isnan(array(propagate_nan(np.zeros((3, 3), "float32"), scores))[1]).all()
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 4), (2, 3, 4), (2, 1, 3, 4), (0, 3, 4), (2, 0, 4)])

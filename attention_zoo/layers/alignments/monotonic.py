@@ -14,8 +14,8 @@ from attention_zoo.ops import (
     finite_number,
     linear_recurrence,
     number,
+    propagate_nan,
     shift,
-    spread_nan,
 )
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import State, Tensor
@@ -158,7 +158,7 @@ def _first_stop(scores: Tensor, mask: Tensor | None, previous: Tensor) -> tuple[
     if mask is not None:
         stops = ops.logical_and(mask, stops)
     first = ops.logical_and(stops, ops.cumsum(ops.cast(stops, "int32"), axis=-1) == 1)
-    weights = spread_nan(ops.cast(first, scores.dtype), scores + previous, mask)
+    weights = propagate_nan(ops.cast(first, scores.dtype), scores + previous, mask)
     if mask is not None:
         weights = ops.where(mask, weights, ops.zeros((), weights.dtype))
     return weights, (ops.where(ops.any(stops, axis=-1, keepdims=True), weights, previous),)

@@ -22,7 +22,7 @@ from attention_zoo.layers.attention.attention_shapes import (
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.base import BaseLayer, is_custom_layer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, State, Tensor
 
@@ -127,11 +127,16 @@ class Attention(BaseLayer):
 
     def build_parts(self, query_shape: Shape, key_shape: Shape) -> None:
         """Build score and alignment for shapes `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""
+        scores_shape = (*query_shape[:-1], key_shape[-2])
         if not self.score.built:
             self.score.build(query_shape, key_shape)
         if not self.alignment.built:
             self.alignment.build_projections(query_shape, key_shape)
-            self.alignment.build((*query_shape[:-1], key_shape[-2]))
+            self.alignment.build(scores_shape)
+        if is_custom_layer(self.score):
+            self.score.check_contract(query_shape, key_shape)
+        if is_custom_layer(self.alignment):
+            self.alignment.check_contract(scores_shape)
 
     def call(
         self,
@@ -162,17 +167,18 @@ class Attention(BaseLayer):
             attention_mask = zoo_ops.as_attention_mask(attention_mask, shape, self.heads)
         pattern = self.mask_pattern._replace(causal=use_causal_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)  # (B, T, Dq)
-        if self.is_stateful or self.alignment.has_precompute:  # others broadcast a batch of 1
-            query, value, key, query_mask, value_mask = repeat_batch(
-                query, value, key, query_mask, value_mask
-            )
+        training = bool(training)
+        if not query.shape[0] == value.shape[0] == keys.shape[0]:
+            like = (query, value, keys)
+            query, query_mask = repeat_batch(query, query_mask, like=like)
+            if key is not None or self.is_stateful or self.alignment.has_precompute or training:
+                value, key, value_mask = repeat_batch(value, key, value_mask, like=like)
 
         # Prepare keys (B, [H], S, K) and values (B, [H], S, V); only multi-head layers have axis
         # [H]. Then score, mask, align, sum.
         memory = self.prepare(value, key, value_mask, num_queries)
         projected = self.project_query(query)  # (B, [H], T, K)
         masks = AttentionMasks(query_mask, memory.mask, attention_mask, pattern)
-        training = bool(training)
         needs_weights = return_attention_scores or return_state
         if not needs_weights and steps.use_blockwise(self, num_queries, num_sources):
             result = blockwise.attend_blockwise(self, projected, memory, masks, training)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
@@ -42,9 +43,14 @@ def broadcast_batch(*sizes: int | None) -> int | None:
     return next((size for size in sizes if size != 1), 1)
 
 
-def repeat_batch(*tensors: Tensor | None) -> tuple[Any, ...]:
-    """Repeat tensors with a batch of 1 to the batch size of the others; None stays None."""
-    others = [x for x in tensors if x is not None and x.shape[0] != 1]
+def repeat_batch(*tensors: Tensor | None, like: Sequence[Tensor]) -> tuple[Any, ...]:
+    """Repeat tensors with a batch of 1 to the batch size of others; None stays None.
+
+    Args:
+        *tensors: `(B or 1, ...)` or None.
+        like: tensors `(B or 1, ...)`.
+    """
+    others = [x for x in like if x.shape[0] != 1]
     if not others:
         return tensors
     size = ops.shape(others[0])[0]

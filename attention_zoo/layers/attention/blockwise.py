@@ -23,7 +23,7 @@ def attend_blockwise(
     """
     tensors: tuple[Any, ...] = (query, memory.keys, memory.values)
     query, keys, values = tensors if attention.heads else (x[:, None] for x in tensors)
-    query, keys, values = repeat_batch(query, keys, values)
+    query, keys, values = repeat_batch(query, keys, values, like=(query, keys, values))
     num_queries, num_sources = ops.shape(query)[2], ops.shape(keys)[2]
     attention_mask = masks.attention
     if attention_mask is not None:

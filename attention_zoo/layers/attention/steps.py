@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.alignments.base import unpack_result
 from attention_zoo.layers.alignments.softmax import SoftmaxAlignment
 from attention_zoo.layers.scores.dot import DotScore
 from attention_zoo.layers.scores.scaled_dot import ScaledDotScore
@@ -282,8 +283,9 @@ def align(
         options["aux"] = aux
     if noise is not None:
         options["noise"] = noise
-    weights, state = alignment.call(scores, mask=mask, **options)
-    return weights, state
+    result = alignment.call(scores, mask=mask, **options)
+    is_pair = type(result) is tuple and len(result) == 2
+    return result if is_pair else unpack_result(alignment, result)  # raises an error
 
 
 def sum_values(attention: Any, weights: Tensor, values: Tensor, noise: Noise | None) -> Tensor:

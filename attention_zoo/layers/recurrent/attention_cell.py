@@ -8,10 +8,11 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.attention.steps import Memory, Noise
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.base import BaseLayer, serialize
 from attention_zoo.layers.recurrent.cell_steps import (
     CellStepper,
     concatenate,
+    get_output_size,
     get_state_sizes,
     list_cells,
     make_stepper,
@@ -139,7 +140,9 @@ class AttentionCell(BaseLayer):
         self.attention_layer_size = attention_layer_size
         self.attention_activation = keras.activations.get(attention_activation)
         self.output_attention = output_attention and has_attention
-        self.hidden_size = get_state_sizes(list_cells(self.cell)[-1])[0]
+        top = list_cells(self.cell)[-1]
+        self.hidden_size = get_output_size(top)
+        self.query_size = get_state_sizes(top)[0] if self.attends_first else self.hidden_size
 
     def build(self, inputs_shape: Shape, memory_shapes: list[Shape]) -> None:
         """Build the cell and the attentions; `memory_shapes` has one shape per attention."""
@@ -149,7 +152,7 @@ class AttentionCell(BaseLayer):
                 "give each attention its memory (the same tensor twice is fine)"
             )
         self.input_size = inputs_shape[-1]
-        query_shape = (inputs_shape[0], 1, self.hidden_size)
+        query_shape = (inputs_shape[0], 1, self.query_size)
         for attention, shape in zip(self.attentions, memory_shapes, strict=True):
             if not attention.built:
                 attention.build((shape[0], *query_shape[1:]), tuple(shape))
@@ -297,7 +300,7 @@ class AttentionCell(BaseLayer):
         width = self.cell_input_size
         for cell in list_cells(self.cell):
             sample_dropout_masks(cell, batch_size, width, self.compute_dtype)
-            width = get_state_sizes(cell)[0]
+            width = get_output_size(cell)
 
     def reset_dropout_masks(self) -> None:
         """Reset the cells' dropout masks after the loop."""
@@ -311,14 +314,14 @@ class AttentionCell(BaseLayer):
         return self.input_size + feedback
 
     def _make_steppers(self, training: bool) -> list[CellStepper]:
-        widths = [self.input_size] + [get_state_sizes(cell)[0] for cell in list_cells(self.cell)]
+        widths = [self.input_size] + [get_output_size(cell) for cell in list_cells(self.cell)]
         return [
             make_stepper(cell, width, training)
             for cell, width in zip(list_cells(self.cell), widths, strict=False)
         ]
 
     def get_config(self) -> dict[str, Any]:
-        attentions = keras.saving.serialize_keras_object(self.attentions)
+        attentions = serialize(list(self.attentions))
         return {**super().get_config(), "attention": attentions}
 
 

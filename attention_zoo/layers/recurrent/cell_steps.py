@@ -157,6 +157,12 @@ def get_state_sizes(cell: Any) -> list[int]:
     return list(size) if isinstance(size, (list, tuple)) else [size]
 
 
+def get_output_size(cell: Any) -> int:
+    """Return the width of a single cell's output: `output_size`, or that of its first state."""
+    size = getattr(cell, "output_size", None)
+    return get_state_sizes(cell)[0] if size is None else size
+
+
 def sample_dropout_masks(cell: Any, batch: Tensor, input_width: int, dtype: str) -> None:
     """Sample new dropout masks for a cell, outside the loop that uses them."""
     reset_dropout_masks(cell)

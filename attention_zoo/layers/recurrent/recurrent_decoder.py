@@ -267,7 +267,7 @@ class RecurrentDecoder(BaseLayer):
             "output": self.cell.output_size,
             "hidden": self.cell.hidden_size,
             "context": self.cell.context_size,
-            "query": self.cell.hidden_size,
+            "query": self.cell.query_size,
         }
         known = [name for name in fields if name in sizes]
         like: dict[str, Any] = {

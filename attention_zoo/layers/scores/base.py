@@ -78,6 +78,25 @@ class Score(BaseLayer):
         self.check(query, key)
         return self.compute_scores(query, self.project(key))
 
+    def check_contract(self, query_shape: Shape, key_shape: Shape) -> None:
+        """Raise ValueError unless the built score returns scores `(..., T, S)`.
+
+        The call on one query also builds sublayers, for a class that does not define `build`.
+        """
+        query = ops.zeros((1, *query_shape[1:-2], 1, query_shape[-1]), self.compute_dtype)
+        sources = key_shape[-2] or 2
+        key = ops.zeros((1, *key_shape[1:-2], sources, key_shape[-1]), self.compute_dtype)
+        state = self.initial_state(ops.zeros((*query.shape[:-2], sources)))
+        state = keras.tree.map_structure(lambda x: x[..., None, :], state)
+        options = [state] if self.is_stateful else []
+        scores = self.compute_scores(query, self.project(key), *options)
+        got, expected = tuple(scores.shape), (*query.shape[:-1], sources)
+        if got != tuple(expected):
+            raise ValueError(
+                f"{type(self).__name__}.compute_scores must return scores of shape (..., T, S), "
+                f"here {tuple(expected)}, got shape {got}; return one score per query and key"
+            )
+
     def check(self, query: Tensor, key: Tensor) -> None:
         """Raise ValueError if query or key do not have the rank or width of the built score."""
         width, _, key_width = built_widths(self, query.shape[-1])

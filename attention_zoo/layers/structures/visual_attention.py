@@ -10,6 +10,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.attention.attention_shapes import broadcast_batch
 from attention_zoo.layers.attention.steps import Memory
 from attention_zoo.layers.scores.additive import AdditiveScore
 from attention_zoo.typing import Shape, Tensor
@@ -110,7 +111,8 @@ class VisualAttention(Attention):
             value, key = _flatten_grid(value), _flatten_grid(key)
             value_mask, key_mask = _flatten_mask(value_mask, grid), _flatten_mask(key_mask, grid)
             if attention_mask is not None:
-                shape = (value.shape[0], query.shape[1], None, None)
+                batch = broadcast_batch(query.shape[0], value.shape[0])
+                shape = (batch, query.shape[1], None, None)
                 attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
                 attention_mask = _flatten_mask(attention_mask, grid)
         masks = (query_mask, value_mask, key_mask, attention_mask)

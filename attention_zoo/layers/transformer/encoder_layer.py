@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
+from attention_zoo.layers.attention.self_attention import SelfAttentionBase
 from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
@@ -110,7 +111,8 @@ class TransformerEncoderLayer(BaseLayer):
         if self.attention is None:
             self.attention = make_multi_head_attention(self, self.width)
         if not self.attention.built:
-            self.attention.build(inputs_shape, inputs_shape)
+            count = 1 if isinstance(self.attention, SelfAttentionBase) else 2
+            self.attention.build(*[inputs_shape] * count)
         self.attention_residual.build(inputs_shape)
         self.feed_forward_residual.build(inputs_shape)
         self.feed_forward.build(inputs_shape)
@@ -141,15 +143,16 @@ class TransformerEncoderLayer(BaseLayer):
     ) -> tuple[Tensor, Tensor | None]:
         """Apply the self-attention sublayer with its residual; return its weights on request."""
         normalized = self.attention_residual.prepare_input(x)
-        attended = self.attention(
-            normalized,
-            normalized,
-            query_mask=mask,
-            value_mask=mask,
-            use_causal_mask=use_causal_mask,
-            return_attention_scores=return_weights,
-            training=training,
-        )
+        options: dict[str, Any] = {
+            "use_causal_mask": use_causal_mask,
+            "return_attention_scores": return_weights,
+            "training": training,
+        }
+        if isinstance(self.attention, SelfAttentionBase):
+            attended = self.attention(normalized, mask=mask, **options)
+        else:
+            masks = {"query_mask": mask, "value_mask": mask}
+            attended = self.attention(normalized, normalized, **masks, **options)
         attended, weights = attended if return_weights else (attended, None)
         return self.attention_residual.add_output(x, attended, training), weights
 
@@ -220,6 +223,11 @@ def project_keys_and_values(
         ancestors: ancestors of the hypotheses in a decoding step; all of `x` then has the current
             token's position. If None, `x` has the positions 0 .. S-1.
     """
+    if isinstance(heads, SelfAttentionBase):
+        raise ValueError(
+            f"decoding with a KV cache needs a MultiHeadAttention, got {type(heads).__name__}; "
+            "call the layer on the whole sequence instead"
+        )
     position = None if ancestors is None or heads.positions is None else ancestors.position[None]
     memory = heads.prepare(x, positions=position)
     return KeysAndValues(ops.transpose(memory.keys, (0, 1, 3, 2)), memory.values)

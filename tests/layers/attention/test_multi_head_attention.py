@@ -449,8 +449,8 @@ def test_heads_in_a_recurrent_decoder(input_feeding: bool, groups: int) -> None:
         close(record.weights[0], array(history)[:, t], 1e-5)
 
 
-def test_attention_mask_of_each_head() -> None:
-    """Each head equals that of a call with the head's mask for all heads."""
+def test_attention_mask_per_head() -> None:
+    """A head's weights equal those of a call that applies its mask to all heads."""
     layer = MultiHeadAttention(2, 4)
     x = np.random.default_rng(0).normal(size=(3, 5, 6)).astype("float32")
     mask = np.random.default_rng(1).random((3, 2, 5, 5)) > 0.4

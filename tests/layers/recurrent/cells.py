@@ -32,7 +32,25 @@ class LeakyCell(layers.Layer):
         return {**super().get_config(), "units": self.units}
 
 
+@keras.saving.register_keras_serializable("attention_zoo_tests")
+class ProjectedCell(LeakyCell):
+    """A cell whose output is narrower than its state."""
+
+    def __init__(self, units: int, **kwargs: Any) -> None:
+        super().__init__(units, **kwargs)
+        self.output_size = units // 2
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        self.projection = self.add_weight(shape=(self.units, self.output_size), name="projection")
+
+    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+        h, states = super().call(inputs, states)
+        return ops.matmul(h, self.projection), states
+
+
 CELLS: dict[str, Callable[[], Any]] = {
+    "projected": lambda: ProjectedCell(6),
     "lstm": lambda: layers.LSTMCell(6),
     "lstm_other": lambda: layers.LSTMCell(
         6, activation="softsign", recurrent_activation="hard_sigmoid", use_bias=False

@@ -21,6 +21,8 @@ from tests.variants import numerics_only
 class TestAttentionCell(DecoderConformance):
     """Step then attend (Luong et al.), with all options."""
 
+    test_output_shape_is_inferred = None  # state and constants are not tensors
+
     covers = AttentionCell
     cell_options = {"attention_layer_size": 5, "attention_activation": "tanh"}
     changed = {

@@ -176,3 +176,12 @@ def test_invalid_arguments_are_rejected() -> None:
                 instance(query, values, keys)
     with pytest.raises(ValueError, match=r"value and key .* number of steps, got 15 and 10"):
         VisualAttention()(query, row, row[:, :10])
+
+
+def test_one_grid_for_several_queries() -> None:
+    query, value, _ = grid()
+    layer, one = VisualAttention(), value[:1]
+    mask = np.random.default_rng(0).random((*query.shape[:2], *value.shape[1:3])) > 0.3
+    actual = layer(query, one, attention_mask=mask)
+    repeated = np.repeat(one, len(query), axis=0)
+    close(actual, layer(query, repeated, attention_mask=mask), 1e-6)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -7,8 +8,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import AdditiveAttention, TransformerDecoderLayer, TransformerEncoderLayer
-from tests.layers.running import array, build_random, close
+from attention_zoo.layers import (
+    AdditiveAttention,
+    SelfAttention,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+    WindowedAttention,
+)
+from tests.layers.running import array, build_random, close, normal, same
 from tests.layers.structure_conformance import Arrays, StructureConformance
 from tests.layers.transformer.transformer_oracle import (
     apply_residual,
@@ -126,6 +133,26 @@ def test_block_steps_equal_the_causal_layer(norm_first: bool) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "make", [lambda: WindowedAttention(2, 3, window=1), lambda: SelfAttention(use_projection=True)]
+)
+def test_encoder_layer_accepts_self_attention_layers(make: Any, tmp_path: Path) -> None:
+    """The output at a position depends on unmasked positions in the window only."""
+    (x,) = normal((2, 6, 6))
+    layer = TransformerEncoderLayer(8, attention=make())
+    inputs = keras.Input((None, 6))
+    model = keras.Model(inputs, layer(inputs))
+    mask = np.arange(6) < [[6], [4]]
+    outputs, weights = layer(x, mask=mask, return_attention_scores=True)
+    assert outputs.shape == x.shape
+    assert not array(weights)[1, ..., 4:].any()
+    if isinstance(layer.attention, WindowedAttention):
+        distance = np.abs(np.arange(6)[:, None] - np.arange(6))
+        assert not array(weights)[..., distance > 1].any()
+    model.save(tmp_path / "model.keras")
+    same(keras.models.load_model(tmp_path / "model.keras")(x), model(x))
+
+
 class TestTransformerDecoderLayer(TransformerLayerCase):
     covers = TransformerDecoderLayer
     names = ("mask", "memory_mask")
@@ -165,3 +192,10 @@ def test_without_causal_mask_all_positions_are_visible() -> None:
     assert (array(own) > 0).all()
     _, own, _ = layer(ops.convert_to_tensor(x), x, return_attention_scores=True)
     assert not np.triu(array(own), 1).any()
+
+
+def test_kv_cache_needs_multi_head_attention() -> None:
+    layer = TransformerEncoderLayer(8, attention=WindowedAttention(2, 3, window=1))
+    layer(X)
+    with pytest.raises(ValueError, match="KV cache needs a MultiHeadAttention, got Windowed"):
+        layer.prefill(X, MASK)
