@@ -276,6 +276,7 @@ class XLATests(LayerCase):
 
     @needs_dynamic_shapes
     @pytest.mark.full
+    @pytest.mark.filterwarnings("ignore:Gradients do not exist")  # of weights that need a state
     def test_fits_under_xla_with_dynamic_shapes(self) -> None:
         layer, tensors = self.make(), self.tensors()
         inputs = [keras.Input(self.dynamic_shape(x)[1:], dtype=str(x.dtype)) for x in tensors]
