@@ -133,10 +133,11 @@ def _is_shared(layer: keras.layers.Layer) -> bool:
 
 def _holds(parent: Any, layer: Any) -> bool:
     """Return whether an attribute of the parent is the layer, or a list that contains it."""
-    return any(
+    # `_layers` also has layers that were attributes before; it is short, so it is searched first.
+    return any(x is layer for x in parent._layers) and any(
         value is layer or (isinstance(value, list | tuple) and any(x is layer for x in value))
         for name, value in vars(parent).items()
-        if name != "_layers"  # Keras keeps layers there that were attributes before
+        if name != "_layers"
     )
 
 

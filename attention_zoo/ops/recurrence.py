@@ -35,7 +35,7 @@ def scan(
 
 
 def shift(x: Tensor, offset: int = 1, axis: int = -1) -> Tensor:
-    """Shift entries along an axis by `offset` positions; the first `offset` are 0.
+    """Shift entries along an axis by `offset` positions, at least 1; the first `offset` are 0.
 
     Unlike `ops.roll`, it compiles under XLA if the axis has a dynamic length.
     """
