@@ -5,7 +5,8 @@
 
 It measures forward, and forward and backward, as a graph on the CPU. Keras's AdditiveAttention
 has no projections, so two Dense layers precede it. Memory is the increase of the peak resident
-memory by one run, in a fresh process.
+memory by one run, in a fresh process. It also compares windowed attention of static and of dynamic
+lengths.
 
 With --baseline, it compares this version with the one in FOLDER (another checkout of the
 repository) instead of Keras, each round in a fresh process, in turn, and writes no results.
@@ -33,6 +34,7 @@ from side_by_side import write_section
 import attention_zoo as az
 
 LENGTHS = [128, 512, 2048]
+WINDOW, WINDOWED_LENGTHS = 64, (512, 1024, 1500, 2047)
 PHASES = ("forward", "forward and backward")
 
 
@@ -97,8 +99,14 @@ def make_inputs(name: str, length: int) -> list[Any]:
 
 def measure_times(name: str, length: int, phase: str, rounds: int) -> tuple[float, float]:
     """Return the median seconds of both layers, attention_zoo first, run in turn."""
-    inputs = make_inputs(name, length)
     runs = [make_step(make(), phase) for make in CASES[name][:2]]
+    return time_in_turn(runs, make_inputs(name, length), rounds)
+
+
+def time_in_turn(
+    runs: list[Callable[..., Any]], inputs: list[Any], rounds: int
+) -> tuple[float, float]:
+    """Return the median seconds of two functions, run in turn."""
     seconds: list[list[float]] = [[], []]
     for run in runs:
         run(*inputs)
@@ -113,6 +121,29 @@ def measure_times(name: str, length: int, phase: str, rounds: int) -> tuple[floa
             tf.nest.flatten(result)[0].numpy()
             seconds[which].append((time.perf_counter() - start) / repeats)
     return statistics.median(seconds[0]), statistics.median(seconds[1])
+
+
+def compare_windowed(rounds: int) -> list[str]:
+    """Return a table of the times of windowed attention with static and dynamic lengths."""
+    lines = [
+        f"Windowed attention, window {WINDOW}, batch 2, 4 heads of width 32, forward:",
+        "",
+        "| T | static length, ms | dynamic length, ms | time ratio |",
+        "|---|---|---|---|",
+    ]
+    for length in WINDOWED_LENGTHS:
+        layer = az.layers.WindowedAttention(4, 32, WINDOW)
+        x = tf.random.stateless_normal((2, length, 128), (0, 0))
+        layer(x)
+        runs = [
+            tf.function(layer, input_signature=[tf.TensorSpec((None, steps, 128))])
+            for steps in (length, None)
+        ]
+        static, dynamic = time_in_turn(runs, [x], rounds)
+        cells = [str(length), f"{1e3 * static:.1f}", f"{1e3 * dynamic:.1f}"]
+        lines.append(f"| {' | '.join([*cells, f'{static / dynamic:.2f}'])} |")
+        print(lines[-1], flush=True)
+    return lines
 
 
 def read_peak_kib() -> int:
@@ -229,6 +260,7 @@ def main() -> None:
                 print(lines[-1], flush=True)
     medians = [f"{name} {statistics.median(values):.2f}" for name, values in ratios.items()]
     lines += ["", f"Median time ratio (below 1: faster than Keras): {', '.join(medians)}."]
+    lines += ["", *compare_windowed(options.rounds)]
     write_section("Layers against Keras", lines)
 
 

@@ -30,6 +30,7 @@ from attention_zoo.ops.linear_chain import (
 from attention_zoo.ops.linear_chain_paths import best_path, best_paths, sample
 from attention_zoo.ops.mask_pattern import FULL_ATTENTION, MaskPattern
 from attention_zoo.ops.masking import (
+    as_attention_bias,
     as_attention_mask,
     as_boolean_mask,
     at_least_float32,
@@ -83,6 +84,7 @@ __all__ = [
     "TagScheme",
     "Window",
     "angles",
+    "as_attention_bias",
     "as_attention_mask",
     "as_boolean_mask",
     "at_least_float32",

@@ -7,16 +7,15 @@ from typing import Any
 
 from keras import backend, ops
 
+from attention_zoo.ops.block_biases import DistanceBias, PairBias
 from attention_zoo.ops.mask_pattern import FULL_ATTENTION, BlockIterator, MaskPattern, Pair
 from attention_zoo.ops.masking import at_least_float32, combine_masks, zero_masked
-from attention_zoo.ops.positions import count_blocks, skew, unskew
+from attention_zoo.ops.positions import count_blocks
 from attention_zoo.ops.random import sample_keep_mask
 from attention_zoo.ops.recurrence import update_rows
 from attention_zoo.typing import Tensor
 
 Tensors = tuple[Tensor, ...]
-
-BLOCK_SIZE, MIN_BLOCK_SIZE = 256, 32
 
 
 def blockwise_attention(
@@ -28,7 +27,8 @@ def blockwise_attention(
     mask: Tensor | None = None,
     attention_mask: Tensor | None = None,
     pattern: MaskPattern = FULL_ATTENTION,
-    bias: Tensor | None = None,
+    distance_bias: Tensor | None = None,
+    attention_bias: Tensor | None = None,
     dropout: float = 0.0,
     seed: Tensor | None = None,
     block: int | None = None,
@@ -45,11 +45,12 @@ def blockwise_attention(
         mask: `(B, S)` booleans, the padding mask of the sources.
         attention_mask: `(B or 1, H or 1, T, S)` booleans.
         pattern: mask pattern defined by positions (causal, window).
-        bias: `(H, T + S + 1)`, score bias by distance, for the distances -T .. S.
+        distance_bias: `(H, T + S + 1)`, score bias by distance, for the distances -T .. S.
+        attention_bias: `(B or 1, H or 1, T, S)`, added to the scores.
         dropout: rate of dropped weights; the dropout mask is `dropout_mask(seed, ...)`.
         seed: two integers, required with dropout.
-        block: number of queries and of sources in a block, fewer for shorter sequences. When None,
-            256, or `pattern.window` if that is smaller, but at least 32.
+        block: number of queries and of sources in a block, fewer for shorter sequences; when
+            None, `pattern.block_size`.
 
     Returns:
         Context `(B, H, T, V)`, and the log-sum-exp of the unmasked scores, `(B, H, T)`; both in at
@@ -60,12 +61,17 @@ def blockwise_attention(
         log-sum-exp; and Rabe and Staats 2021, arXiv 2112.05682.
     """
     if block is None:
-        block = BLOCK_SIZE
-        if pattern.window is not None:
-            block = min(BLOCK_SIZE, max(MIN_BLOCK_SIZE, pattern.window))
+        block = pattern.block_size
     if mask is not None:
         key, value = zero_masked(key, mask[:, None]), zero_masked(value, mask[:, None])
     blocks = _Blocks(query, key, pattern, mask, attention_mask, dropout, seed, block)
+    biases: list[Tensor] = []
+    if distance_bias is not None:
+        biases.append(distance_bias)
+        blocks.biases.append(DistanceBias(blocks))
+    if attention_bias is not None:
+        biases.append(attention_bias)
+        blocks.biases.append(PairBias(blocks, attention_bias))
 
     def run(*inputs: Tensor) -> tuple[Pair, Callable[..., Tensors]]:
         inputs = tuple(ops.stop_gradient(x) for x in inputs)  # autodiff must not record the loops
@@ -81,7 +87,7 @@ def blockwise_attention(
         context, log_sum_exp = map(blocks.merge_queries, results)
         return (context, log_sum_exp[..., 0]), gradient
 
-    return ops.custom_gradient(run)(query, key, value, *(() if bias is None else (bias,)))
+    return ops.custom_gradient(run)(query, key, value, *biases)
 
 
 def dropout_mask(
@@ -132,23 +138,25 @@ class _Blocks:
         self.mask = None if mask is None else self.split_sources(mask[:, None, :, None])
         widths = ((0, 0), (0, 0), self.query_padding, self.source_padding)
         self.attention_mask = None if attention_mask is None else ops.pad(attention_mask, widths)
+        self.biases: list[DistanceBias | PairBias] = []
 
     # conversion to blocks and back
 
-    def split(self, query: Tensor, key: Tensor, value: Tensor, *bias: Tensor) -> Tensors:
+    def split(self, query: Tensor, key: Tensor, value: Tensor, *tables: Tensor) -> Tensors:
         """Split tensors into blocks along a new first axis.
 
         query: `(N, B, G, H / G block, K)`, the heads of a group concatenated. key, value:
-        `(M, B, G, block, ...)`. bias, if any: `(N + M - 1, H, 2 block + 1)`, indexed by the
-        distance in blocks from queries to sources.
+        `(M, B, G, block, ...)`. tables: the biases, in the order of `biases`.
         """
         key, value = self.split_sources(key), self.split_sources(value)
-        return (self.split_queries(query), key, value, *map(self._split_distances, bias))
+        pairs = zip(self.biases, tables, strict=True)
+        return (self.split_queries(query), key, value, *(bias.split(x) for bias, x in pairs))
 
-    def merge(self, query: Tensor, key: Tensor, value: Tensor, *bias: Tensor) -> Tensors:
+    def merge(self, query: Tensor, key: Tensor, value: Tensor, *tables: Tensor) -> Tensors:
         """Merge blocks of gradients: the transpose of `split`."""
         key, value = self._merge_sources(key), self._merge_sources(value)
-        return (self.merge_queries(query), key, value, *map(self._merge_distances, bias))
+        pairs = zip(self.biases, tables, strict=True)
+        return (self.merge_queries(query), key, value, *(bias.merge(x) for bias, x in pairs))
 
     def split_queries(self, x: Tensor) -> Tensor:
         """Split queries, `(B, H, T, X)` to `(N, B, G, H / G block, X)`."""
@@ -180,41 +188,18 @@ class _Blocks:
         x = ops.reshape(x, (batch, groups, self.columns * self.size, width))
         return x[:, :, : self.sources]
 
-    def _split_distances(self, bias: Tensor) -> Tensor:
-        """Split the bias, `(H, T + S + 1)` to `(N + M - 1, H, 2 block + 1)`.
-
-        Each row contains a block of distances, the next block, and a 0.
-        """
-        widths = (self.query_padding[1], self.source_padding[1])
-        bias = ops.pad(bias[:, :-1], ((0, 0), widths))
-        bias = ops.reshape(bias, (self.heads, self.rows + self.columns, self.size))
-        rows = [bias[:, :-1], bias[:, 1:], ops.zeros_like(bias[:, 1:, :1])]
-        return ops.transpose(ops.concatenate(rows, axis=-1), (1, 0, 2))
-
-    def _merge_distances(self, x: Tensor) -> Tensor:
-        """Add up the gradients of overlapping blocks: the transpose of `_split_distances`."""
-        x = ops.transpose(x, (1, 0, 2))
-        first = ops.pad(x[..., : self.size], ((0, 0), (0, 1), (0, 0)))
-        second = ops.pad(x[..., self.size : -1], ((0, 0), (1, 0), (0, 0)))
-        length = (self.rows + self.columns) * self.size
-        flat = ops.pad(ops.reshape(first + second, (self.heads, length)), ((0, 0), (0, 1)))
-        before = self.query_padding[1]
-        return flat[:, before : before + self.steps + self.sources + 1]
-
     # pairs of blocks
 
-    def mask_scores(self, scores: Tensor, bias: Sequence[Tensor], pair: Pair) -> Tensor:
+    def mask_scores(self, scores: Tensor, tables: Sequence[Tensor], pair: Pair) -> Tensor:
         """Return one pair's scores, `(B, G, H / G block, block)`, with bias; -inf where masked."""
         group, size = self.group_size, self.size
         shape = (self.batch, self.groups, group, size, size)
         mask = self._mask(*pair)
-        if mask is None and not bias:
+        if mask is None and not self.biases:
             return scores
         scores = ops.reshape(scores, shape)
-        for table in bias:
-            row = self.cast(table[self.distance_index(pair)])
-            rows = ops.repeat(row[:, None], size, axis=1)
-            scores = scores + ops.reshape(skew(rows, size), shape[1:])
+        for bias, table in zip(self.biases, tables, strict=True):
+            scores = scores + bias.expand(self.cast(table[bias.index(pair)]))
         if mask is not None:
             scores = ops.where(mask, scores, float("-inf"))
         return ops.reshape(scores, (self.batch, self.groups, group * size, size))
@@ -242,10 +227,6 @@ class _Blocks:
         rows = self.group_size * self.size
         return self.cast(ops.reshape(mask, (self.batch, self.groups, rows, self.size)))
 
-    def distance_index(self, pair: Pair) -> Tensor:
-        """Return the index of a pair's block of distances."""
-        return pair[1] - pair[0] + self.rows - 1
-
     def cast(self, x: Tensor) -> Tensor:
         return ops.cast(x, self.dtype)
 
@@ -256,7 +237,7 @@ def _forward(blocks: _Blocks, tensors: Tensors, scale: float) -> Pair:
     The loop keeps a running maximum of each query's scores, and running sums of `exp(score - max)`
     and of `exp(score - max) value`. When the maximum grows, both sums are rescaled.
     """
-    queries, keys, values, *bias = tensors
+    queries, keys, values, *bias_tables = tensors
     iterator = blocks.iterator
 
     def step(pair: Pair, row: Tensors) -> tuple[Pair, Tensors]:
@@ -264,7 +245,7 @@ def _forward(blocks: _Blocks, tensors: Tensors, scale: float) -> Pair:
         query = blocks.cast(queries[pair[0]]) * scale
         key, value = blocks.cast(keys[pair[1]]), blocks.cast(values[pair[1]])
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-        scores = blocks.mask_scores(scores, bias, pair)
+        scores = blocks.mask_scores(scores, bias_tables, pair)
         new_max = ops.max(scores, axis=-1, keepdims=True, initial=float("-inf"))
         new_max = ops.maximum(old_max, new_max)  # without `initial`, empty batches fail
         finite_max = _finite(new_max)
@@ -300,7 +281,7 @@ def _backward(
     Args:
         results: contexts and log-sum-exps, from `_forward`. upstream: their gradients.
     """
-    queries, keys, values, *bias = tensors
+    queries, keys, values, *bias_tables = tensors
     iterator, (context, log_sum_exp) = blocks.iterator, results
     log_sum_exp = _finite(log_sum_exp)
     by_context = blocks.split_queries(blocks.cast(upstream[0]))
@@ -312,7 +293,7 @@ def _backward(
         query, by_row = blocks.cast(queries[i]) * scale, by_context[i]
         key, value = blocks.cast(keys[j]), blocks.cast(values[j])
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-        scores = blocks.mask_scores(scores, bias, pair)
+        scores = blocks.mask_scores(scores, bias_tables, pair)
         weights = ops.exp(scores - log_sum_exp[i])
         mask = blocks.dropout_mask(pair)
         by_value = ops.einsum("bgts,bgtv->bgsv", _multiply(weights, mask), by_row)
@@ -320,24 +301,17 @@ def _backward(
         by_scores = weights * (by_weights - mean[i])
         by_query = ops.matmul(by_scores, key) * scale
         by_key = ops.einsum("bgts,bgtk->bgsk", by_scores, query)
-        by_bias = (_sum_by_distance(blocks, by_scores) for _ in bias)
-        gradients = (by_query, by_key, by_value, *by_bias)
+        by_biases = (bias.reduce(by_scores) for bias in blocks.biases)
+        gradients = (by_query, by_key, by_value, *by_biases)
         row = tuple(x + y for x, y in zip(row, gradients, strict=True))
         return iterator.next(pair), row
 
     def rows(pair: Pair) -> Tensors:
-        return (*pair, pair[1], *(blocks.distance_index(pair) for _ in bias))
+        return (*pair, pair[1], *(bias.index(pair) for bias in blocks.biases))
 
     gradients = tuple(ops.zeros(ops.shape(x), blocks.dtype) for x in tensors)
     gradients = update_rows(iterator.is_valid, rows, step, iterator.first(), gradients)
     return blocks.merge(*gradients)
-
-
-def _sum_by_distance(blocks: _Blocks, by_scores: Tensor) -> Tensor:
-    """Sum `(B, G, H / G block, block)` over equal distances, to `(H, 2 block + 1)`."""
-    size = blocks.size
-    by_scores = ops.reshape(ops.sum(by_scores, axis=0), (blocks.heads, size, size))
-    return ops.sum(unskew(by_scores), axis=1)
 
 
 def _multiply(weights: Tensor, mask: Tensor | None) -> Tensor:

@@ -11,6 +11,8 @@ from attention_zoo.typing import Tensor
 
 Pair = tuple[Tensor, Tensor]
 
+BLOCK_SIZE, MIN_BLOCK_SIZE = 256, 64
+
 
 class MaskPattern(NamedTuple):
     """Attention mask defined by positions.
@@ -23,6 +25,22 @@ class MaskPattern(NamedTuple):
     causal: bool = False
     window: int | None = None
     leading: int = 0
+
+    @property
+    def block_size(self) -> int:
+        """Number of positions in a block: 256, or the window if it is smaller, but at least 64."""
+        if self.window is None:
+            return BLOCK_SIZE
+        return min(BLOCK_SIZE, max(MIN_BLOCK_SIZE, self.window))
+
+    def skips_blocks(self, num_sources: int) -> bool:
+        """Return whether the window skips some of the source blocks of each query block."""
+        if self.window is None:
+            return False
+        columns, near, leading = (
+            -(-length // self.block_size) for length in (num_sources, self.window, self.leading)
+        )
+        return 1 + 2 * near + leading < columns
 
     def mask(self, queries: Tensor, sources: Tensor) -> Tensor | None:
         """Return booleans `(T, S)` for positions `(T,)` and `(S,)`; None if nothing is masked."""

@@ -50,34 +50,63 @@ def as_attention_mask(
     """
     mask = ops.convert_to_tensor(mask)
     refuse_float_mask("attention_mask", mask)
+    if backend.standardize_dtype(mask.dtype) != "bool":
+        mask = ops.not_equal(mask, 0)
+    return _add_attention_axes("attention_mask", mask, shape, heads)
+
+
+def as_attention_bias(
+    bias: Tensor, shape: tuple[int | None, int | None, int | None], heads: int | None = None
+) -> Tensor:
+    """Return an attention bias with all axes, after checking dtype and shape.
+
+    Args:
+        bias: floats of one of the shapes of `as_attention_mask`. shape, heads: as there.
+
+    Raises:
+        ValueError: a bias that is not floating-point, a wrong rank or size.
+    """
+    bias = ops.convert_to_tensor(bias)
+    dtype = backend.standardize_dtype(bias.dtype)
+    if "float" not in dtype:
+        raise ValueError(
+            f"attention_bias has dtype {dtype}, but it is added to the scores and must be "
+            "floating-point; pass a boolean mask as attention_mask"
+        )
+    return _add_attention_axes("attention_bias", bias, shape, heads)
+
+
+def _add_attention_axes(
+    name: str, x: Tensor, shape: tuple[int | None, int | None, int | None], heads: int | None
+) -> Tensor:
+    """Check the shape and add the axes that are missing, for the two functions above."""
     expected = (shape[0], heads or 1, *shape[1:])
-    rank = len(mask.shape)
-    full = {2: (1, 1, *mask.shape), 3: (mask.shape[0], 1, *mask.shape[1:]), 4: mask.shape}.get(rank)
+    rank = len(x.shape)
+    full = {2: (1, 1, *x.shape), 3: (x.shape[0], 1, *x.shape[1:]), 4: x.shape}.get(rank)
     if full is None or not all(
         want is None or got in (None, 1, want) for got, want in zip(full, expected, strict=True)
     ):
         batch, num_heads, steps, sources = expected
         raise ValueError(
-            f"attention_mask has shape {tuple(mask.shape)}, but (T, S), (B, T, S) or (B, H, T, S) "
+            f"{name} has shape {tuple(x.shape)}, but (T, S), (B, T, S) or (B, H, T, S) "
             f"is expected with B={batch}, H={num_heads}, T={steps}, S={sources}; axes of size 1 "
             "broadcast"
         )
-    if backend.standardize_dtype(mask.dtype) != "bool":
-        mask = ops.not_equal(mask, 0)
     if rank == 2:
-        mask = mask[None]
+        x = x[None]
     if heads:
-        return mask if rank == 4 else mask[:, None]
-    return mask[:, 0] if rank == 4 else mask
+        return x if rank == 4 else x[:, None]
+    return x[:, 0] if rank == 4 else x
 
 
 def refuse_float_mask(name: str, mask: Tensor) -> None:
     """Raise ValueError for a float mask, which could be a 0/1 mask or an additive one."""
     dtype = backend.standardize_dtype(mask.dtype)
     if "float" in dtype:
+        hint = " or attention_bias" if name == "attention_mask" else ""
         raise ValueError(
             f"{name} has dtype {dtype}, but masks are boolean, True where attention is allowed; "
-            f"for a mask of 0 and 1 pass `{name} > 0`, for an additive one `{name} >= 0`"
+            f"for a mask of 0 and 1 pass `{name} > 0`, for an additive one `{name} >= 0`{hint}"
         )
 
 

@@ -56,6 +56,8 @@ class AttentionCase(LayerCase):
     """Widths of query, key and value."""
     sums_to_one: ClassVar[bool] = True
     """Whether weights sum to one in rows that are not fully masked."""
+    uses_scores: ClassVar[bool] = True
+    """Whether weights depend on scores, so that `attention_bias` has an effect."""
 
     def scores(self, weights: Weights, query: Array, key: Array) -> Array:
         """Return float64 scores `(B, T, S)` from the weights by name."""

@@ -255,10 +255,25 @@ class NumericConformance(AttentionCase):
         tensors = [x.astype(WIDE) for x in self.tensors()]
         build_random(layer, *tensors)
         masks = {"value_mask": VALUE_MASK, "attention_mask": ATTENTION_MASK}
-        run = differentiable(
-            layer, lambda q, v, k: layer(q, v, k, return_attention_scores=True, **masks)
-        )
-        check_gradients(layer, run, tensors)
+        if self.uses_scores:
+            tensors.append(np.random.default_rng(6).normal(size=(1, T, S)).astype(WIDE))
+
+        def call(q: Any, v: Any, k: Any, bias: Any = None) -> Any:
+            return layer(q, v, k, attention_bias=bias, return_attention_scores=True, **masks)
+
+        check_gradients(layer, differentiable(layer, call), tensors)
+
+    def test_attention_bias_is_added_to_the_scores(self) -> None:
+        layer, tensors = self.make_random(), self.tensors()
+        bias = np.random.default_rng(6).normal(size=S).astype("float32")
+        if not self.uses_scores:
+            with pytest.raises(ValueError, match="attention_bias has no effect"):
+                layer(*tensors, attention_bias=bias[None])
+            return
+        compute_scores = layer.compute_scores
+        got = self.attend(layer, *tensors, attention_bias=np.broadcast_to(bias, (T, S)))
+        layer.compute_scores = lambda *args: compute_scores(*args) + bias
+        close(got, self.attend(layer, *tensors), 1e-6)
 
     @pytest.mark.parametrize(("policy", "tolerance"), [("float16", 1e-3), ("bfloat16", 6e-3)])
     @masking_rule(4)

@@ -128,6 +128,26 @@ class MaskConformance(AttentionCase):
         expected = self.attend(layer, *tensors, attention_mask=full)
         same(got[0], expected[0])
 
+    def test_attention_bias_of_minus_infinity_masks(self) -> None:
+        layer, tensors = self.make_random(), self.tensors()
+        for mask in (ATTENTION_MASK, np.zeros((1, 1, T, S), "bool")):
+            bias = np.where(mask, 0, -np.inf).astype("float32")
+            got = self.attend(layer, *tensors, attention_bias=bias)
+            same(got, self.attend(layer, *tensors, attention_mask=mask))
+
+    def test_attention_bias_at_masked_positions_has_no_effect(self) -> None:
+        layer, tensors = self.make_random(), self.tensors()
+        bias = np.where(ATTENTION_MASK, 0, np.nan).astype("float32")
+        got = self.attend(layer, *tensors, attention_bias=bias, attention_mask=ATTENTION_MASK)
+        same(got, self.attend(layer, *tensors, attention_mask=ATTENTION_MASK))
+
+    def test_invalid_attention_bias_is_rejected(self) -> None:
+        layer, tensors = self.make(), self.tensors()
+        with pytest.raises(ValueError, match=r"attention_bias has dtype bool, .* attention_mask"):
+            layer(*tensors, attention_bias=ATTENTION_MASK)
+        with pytest.raises(ValueError, match=r"attention_bias has shape .* is expected"):
+            layer(*tensors, attention_bias=np.zeros((B, S, T), "float32"))
+
     @pytest.mark.parametrize("one", [(0,), (1, 2), (1,), (2,)])
     def test_batch_of_one_broadcasts(self, one: tuple[int, ...]) -> None:
         """A batch of 1 broadcasts to the batch size of the other tensors and masks."""

@@ -29,23 +29,29 @@ MASKED = {"mask", "attention_mask"}
 
 CASES: list[tuple[tuple[int, int], MaskPattern, set[str]]] = [
     ((21, 30), MaskPattern(), set()),
-    ((21, 30), MaskPattern(), MASKED | {"bias"}),
-    ((24, 24), MaskPattern(causal=True), {"bias"}),
+    ((21, 30), MaskPattern(), MASKED | {"distance_bias", "attention_bias"}),
+    ((24, 24), MaskPattern(causal=True), {"distance_bias"}),
     ((30, 21), MaskPattern(causal=True, window=5), {"mask"}),
-    ((40, 7), MaskPattern(window=3), set()),
-    ((26, 26), MaskPattern(window=4, leading=3), {"attention_mask", "bias"}),
-    ((1, 1), MaskPattern(), {"bias"}),
+    ((40, 7), MaskPattern(window=3), {"attention_bias"}),
+    ((26, 26), MaskPattern(window=4, leading=3), {"attention_mask", "distance_bias"}),
+    ((26, 27), MaskPattern(causal=True), {"attention_bias"}),
+    ((1, 1), MaskPattern(), {"distance_bias"}),
     ((3, 0), MaskPattern(causal=True), set()),
     ((0, 3), MaskPattern(), {"mask"}),
 ]
 
 
+BIAS_AXES = {21: (B, H), 40: (1, 1), 26: (1, H)}  # by number of queries
+
+
 def tensors(steps: int, sources: int, batch: int = B) -> list[np.ndarray]:
-    """Return query, key, value and bias."""
+    """Return query, key, value, distance bias and attention bias."""
     rng = np.random.default_rng(0)
     shapes = ((batch, H, steps, K), (batch, G, sources, K), (batch, G, sources, V))
-    every = (*shapes, (H, steps + sources + 1))
-    return [rng.normal(size=shape).astype("float32") for shape in every]
+    every = (*shapes, (H, steps + sources + 1), (*BIAS_AXES.get(steps, (B, H)), steps, sources))
+    *results, bias = [rng.normal(size=shape).astype("float32") for shape in every]
+    bias[..., 1::3, :1] = -np.inf
+    return [*results, bias]
 
 
 def masks(names: set[str], steps: int, sources: int) -> dict[str, np.ndarray]:
@@ -60,8 +66,9 @@ def masks(names: set[str], steps: int, sources: int) -> dict[str, np.ndarray]:
 
 
 def run_blockwise(pattern: MaskPattern, names: set[str], **options: Any) -> Any:
-    def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
-        extra = {"bias": bias} if "bias" in names else {}
+    def run(query: Any, key: Any, value: Any, *biases: Any) -> Any:
+        every = dict(zip(("distance_bias", "attention_bias"), biases, strict=True))
+        extra = {name: x for name, x in every.items() if name in names}
         both = blockwise_attention(
             query, key, value, scale=SCALE, pattern=pattern, block=8, **extra, **options
         )
@@ -71,12 +78,14 @@ def run_blockwise(pattern: MaskPattern, names: set[str], **options: Any) -> Any:
 
 
 def run_direct(pattern: MaskPattern, names: set[str], **options: Any) -> Any:
-    def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
+    def run(query: Any, key: Any, value: Any, distance_bias: Any, attention_bias: Any) -> Any:
         key, value = (ops.repeat(x, H // G, axis=1) for x in (key, value))
         steps, sources = query.shape[2], key.shape[2]
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2)) * SCALE
-        if "bias" in names:
-            scores = scores + skew(ops.repeat(bias[:, None], steps, axis=1), sources)
+        if "distance_bias" in names:
+            scores = scores + skew(ops.repeat(distance_bias[:, None], steps, axis=1), sources)
+        if "attention_bias" in names:
+            scores = scores + attention_bias
         visible = np.ones((B, 1, 1, 1), "bool") & make_expected_mask(pattern, steps, sources)
         if "mask" in options:
             visible = visible & options["mask"][:, None, None]
@@ -122,21 +131,21 @@ def test_empty_batch() -> None:
 @pytest.mark.parametrize("fill", [np.nan, np.inf])
 def test_fully_masked_rows_and_values_at_masked_positions(fill: float) -> None:
     """Masked values have no effect; fully masked rows give exactly 0 and zero gradients."""
-    query, key, value, bias = tensors(20, 20)
+    query, key, value, *biases = tensors(20, 20)
     mask = masks({"mask"}, 20, 20)["mask"]
     hidden = ~mask[:, None, :, None]
     run = differentiable(
         keras.layers.Identity(), lambda *x: run_blockwise(MaskPattern(), {"mask"}, mask=mask)(*x)[0]
     )
-    clean = run(query, np.where(hidden, 0, key), np.where(hidden, 0, value), bias)
+    clean = run(query, np.where(hidden, 0, key), np.where(hidden, 0, value), *biases)
     dirty = run(
         query,
         np.where(hidden, np.float32(fill), key),
         np.where(hidden, np.float32(fill), value),
-        bias,
+        *biases,
     )
     same(dirty, clean)
-    context, (by_query, by_key, by_value, _), _ = dirty
+    context, (by_query, by_key, by_value, *_), _ = dirty
     assert context[0].all()
     for x in (context, by_query, by_key, by_value):
         assert not x[-1].any()
@@ -162,10 +171,11 @@ def test_large_scores_neither_overflow_nor_underflow() -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-3), ("bfloat16", 1e-2)])
 def test_half_precision(dtype: str, tolerance: float) -> None:
     """Sums are in float32: only inputs and returned gradients are rounded."""
+    names = {"distance_bias", "attention_bias"}
     rounded = [ops.cast(ops.convert_to_tensor(x), dtype) for x in tensors(16, 20)]
     exact = [array(x).astype("float32") for x in rounded]
-    run = differentiable(keras.layers.Identity(), run_blockwise(MaskPattern(), {"bias"}))
-    context, _ = run_blockwise(MaskPattern(), {"bias"})(*rounded)
+    run = differentiable(keras.layers.Identity(), run_blockwise(MaskPattern(), names))
+    context, _ = run_blockwise(MaskPattern(), names)(*rounded)
     assert keras.backend.standardize_dtype(context.dtype) == "float32"
     got, expected = run(*rounded), run(*exact)
     close(got, expected, tolerance)
@@ -208,13 +218,17 @@ def test_dynamic_lengths(mode: str) -> None:
     def call(*x: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            context, _ = blockwise_attention(*x, pattern=MaskPattern(causal=True), block=8)
+            *qkv, bias = x
+            context, _ = blockwise_attention(
+                *qkv, pattern=MaskPattern(causal=True), attention_bias=bias, block=8
+            )
         return context, *tape.gradient(context, x)
 
-    specs = (None, H, None, K), (None, G, None, K), (None, G, None, V)
+    specs = (None, H, None, K), (None, G, None, K), (None, G, None, V), (None, H, None, None)
     run = with_dynamic_shapes(call, *specs, mode=mode)
     for lengths in ((21, 30), (5, 0)) if mode == "graph" else ((21, 30),):
-        options = tensors(*lengths)[:3]
+        *options, _, bias = tensors(*lengths)
+        options.append(bias)
         close(run(*options), call(*map(tf.constant, options)), 1e-5)
 
 

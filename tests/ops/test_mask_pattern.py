@@ -36,6 +36,22 @@ def test_mask(pattern: MaskPattern) -> None:
     assert (mask is None) == (pattern == MaskPattern())
 
 
+def test_block_size_and_skipped_blocks() -> None:
+    assert MaskPattern().block_size == 256
+    assert not MaskPattern(causal=True).skips_blocks(10**6)
+    for window, leading, size, longest in (
+        (8, 0, 64, 192),
+        (64, 0, 64, 192),
+        (100, 0, 100, 300),
+        (64, 5, 64, 256),
+        (300, 0, 256, 1280),
+    ):
+        pattern = MaskPattern(False, window, leading)
+        assert pattern.block_size == size
+        assert not pattern.skips_blocks(longest)
+        assert pattern.skips_blocks(longest + 1)
+
+
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 def test_excluded_blocks_are_skipped(pattern: MaskPattern) -> None:
     """Each block with a visible position once, in order; one block for a row without any."""

@@ -57,6 +57,8 @@ class Alignment(BaseLayer):
     """Whether a step depends on earlier steps."""
     has_precompute: ClassVar[bool] = False
     """Whether the weights depend on query or keys directly, not only through the scores."""
+    uses_scores: ClassVar[bool] = True
+    """Whether the weights depend on the scores; if not, there is no `attention_bias`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Set `is_stateful` and `has_precompute`, by the methods that the class defines."""

@@ -62,6 +62,8 @@ class Attention(BaseLayer):
             combined by AND with the tensors' implicit Keras masks.
         attention_mask: `(T, S)`, `(B, T, S)` or `(B, H, T, S)`, True where query t may attend to
             source s; axes of size 1 broadcast. H is 1 in layers without heads.
+        attention_bias: floats of the same shapes as `attention_mask`, added to the scores;
+            positions with a bias of -inf are masked.
         use_causal_mask: whether query t attends to the sources 0 .. t only.
         return_attention_scores: whether to return the weights too.
         return_state: whether to return the state after the last step too.
@@ -147,6 +149,7 @@ class Attention(BaseLayer):
         value_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         return_state: bool = False,
@@ -161,10 +164,19 @@ class Attention(BaseLayer):
             zoo_ops.merge_masks("value_mask", value_mask, value),
             zoo_ops.merge_masks("key_mask", key_mask, key),
         )  # (B, S)
+        batch = broadcast_batch(query.shape[0], value.shape[0], keys.shape[0])
+        shape = (batch, num_queries, num_sources)
         if attention_mask is not None:
-            batch = broadcast_batch(query.shape[0], value.shape[0], keys.shape[0])
-            shape = (batch, num_queries, num_sources)
             attention_mask = zoo_ops.as_attention_mask(attention_mask, shape, self.heads)
+        if attention_bias is not None:
+            if not self.alignment.uses_scores:
+                raise ValueError(
+                    f"{type(self).__name__} computes no scores, so attention_bias has no effect; "
+                    "omit it"
+                )
+            attention_bias = zoo_ops.as_attention_bias(attention_bias, shape, self.heads)
+            not_masked = ops.not_equal(attention_bias, float("-inf"))
+            attention_mask = zoo_ops.combine_masks(attention_mask, not_masked)
         pattern = self.mask_pattern._replace(causal=use_causal_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)  # (B, T, Dq)
         training = bool(training)
@@ -178,7 +190,7 @@ class Attention(BaseLayer):
         # [H]. Then score, mask, align, sum.
         memory = self.prepare(value, key, value_mask, num_queries)
         projected = self.project_query(query)  # (B, [H], T, K)
-        masks = AttentionMasks(query_mask, memory.mask, attention_mask, pattern)
+        masks = AttentionMasks(query_mask, memory.mask, attention_mask, pattern, attention_bias)
         needs_weights = return_attention_scores or return_state
         if not needs_weights and steps.use_blockwise(self, num_queries, num_sources):
             result = blockwise.attend_blockwise(self, projected, memory, masks, training)

@@ -25,11 +25,15 @@ def attend_blockwise(
     query, keys, values = tensors if attention.heads else (x[:, None] for x in tensors)
     query, keys, values = repeat_batch(query, keys, values, like=(query, keys, values))
     num_queries, num_sources = ops.shape(query)[2], ops.shape(keys)[2]
-    attention_mask = masks.attention
-    if attention_mask is not None:
-        attention_mask = attention_mask if attention.heads else attention_mask[:, None]
-        shape = (*ops.shape(attention_mask)[:2], num_queries, num_sources)
-        attention_mask = ops.broadcast_to(attention_mask, shape)
+
+    def add_axes(x: Tensor | None) -> Tensor | None:
+        """Return a mask or bias as `(B or 1, H or 1, T, S)`."""
+        if x is None:
+            return None
+        x = x if attention.heads else x[:, None]
+        batch = 1 if x.shape[0] == 1 else ops.shape(query)[0]
+        return ops.broadcast_to(x, (batch, x.shape[1], num_queries, num_sources))
+
     dropout = attention.dropout if training else 0.0
     context, log_sum_exp = zoo_ops.blockwise_attention(
         query,
@@ -37,9 +41,10 @@ def attend_blockwise(
         values,
         scale=SCALES[type(attention.score)](query.shape[-1]),
         mask=masks.memory,
-        attention_mask=attention_mask,
+        attention_mask=add_axes(masks.attention),
         pattern=masks.pattern,
-        bias=_position_bias(attention, query, num_queries, num_sources),
+        distance_bias=_position_bias(attention, query, num_queries, num_sources),
+        attention_bias=add_axes(masks.bias),
         dropout=dropout,
         seed=attention.seed_generator.next() if dropout else None,
     )

@@ -48,6 +48,8 @@ class SelfAttentionBase(BaseLayer):
         self,
         inputs: Tensor,
         mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         training: bool | None = None,
@@ -59,6 +61,8 @@ class SelfAttentionBase(BaseLayer):
             *self.project(inputs, mask),
             query_mask=mask,
             value_mask=mask,
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
             use_causal_mask=use_causal_mask,
             return_attention_scores=return_attention_scores,
             training=training,
@@ -102,6 +106,7 @@ class SelfAttention(SelfAttentionBase):
     Call arguments:
         inputs: `(B, T, D)`.
         mask: `(B, T)`, True at valid positions; combined by AND with the implicit Keras mask.
+        attention_mask, attention_bias: as in `Attention`.
         use_causal_mask: whether position i attends only to positions 0 .. i.
         return_attention_scores: whether to also return the weights.
         training: whether to apply dropout and the alignment's noise.

@@ -21,6 +21,8 @@ from attention_zoo.typing import State, Tensor
 BLOCKWISE_MIN_SCORES = 2**22
 """Number of scores per head (2048 queries times 2048 sources) from which attention is blockwise.
 Below it, blocks would save little memory and no time."""
+WINDOW_MIN_SCORES = 2**18
+"""The same (512 queries times 512 sources) if a window skips blocks, which saves time too."""
 SCALES = {DotScore: lambda width: 1.0, ScaledDotScore: lambda width: 1 / math.sqrt(width)}
 """Scale of each inner-product score. Exact classes only: a subclass may compute something else."""
 
@@ -53,16 +55,17 @@ class Noise(NamedTuple):
 
 
 class AttentionMasks(NamedTuple):
-    """Query mask, memory mask and attention mask (each may be None), and the mask pattern.
+    """Query mask, memory mask, attention mask and bias (each may be None), and the mask pattern.
 
     query: `(B, T)`. memory: `(B, S)`. attention: `(B|1, T, S)`, with heads `(B|1, H|1, T, S)`.
-    pattern: causal or windowed.
+    pattern: causal or windowed. bias: added to the scores, of the shapes of `attention`.
     """
 
     query: Tensor | None = None
     memory: Tensor | None = None
     attention: Tensor | None = None
     pattern: zoo_ops.MaskPattern = zoo_ops.FULL_ATTENTION
+    bias: Tensor | None = None
 
     def full_mask(self, num_queries: Tensor, num_sources: Tensor, heads: bool) -> Tensor | None:
         """Combine all masks into one that broadcasts to `(B, [H], T, S)`, or None."""
@@ -91,12 +94,21 @@ class AttentionMasks(NamedTuple):
         if self.memory is not None:
             masks.append(zoo_ops.gather_positions(self.memory, positions, batch_dims=1))
         if self.attention is not None:
-            attention = ops.broadcast_to(self.attention, (*ops.shape(positions)[:-1], num_sources))
-            batch_dims = len(positions.shape) - 1
-            masks.append(zoo_ops.gather_positions(attention, positions, batch_dims=batch_dims))
+            masks.append(_gather_pairs(self.attention, positions, num_sources))
         if self.pattern.causal:
             masks.append(positions <= ops.arange(num_queries, dtype="int32")[:, None])
         return zoo_ops.combine_masks(*masks)
+
+    def add_bias(
+        self, scores: Tensor, mask: Tensor, num_sources: Tensor, window: zoo_ops.Window | None
+    ) -> Tensor:
+        """Add the bias to the scores `(B, [H], T, S or W)` of unmasked positions."""
+        if self.bias is None:
+            return scores
+        bias = self.bias
+        if window is not None:
+            bias = _gather_pairs(bias, window.positions, num_sources)
+        return scores + ops.where(mask, ops.cast(bias, scores.dtype), 0)
 
 
 class AttentionResult(NamedTuple):
@@ -128,7 +140,10 @@ def use_blockwise(attention: Any, num_queries: Tensor, num_sources: Tensor) -> b
     Dynamic lengths count as short, except with a window: without blocks its cost is O(T S).
     """
     if isinstance(num_queries, int) and isinstance(num_sources, int):
-        long = num_queries * num_sources >= BLOCKWISE_MIN_SCORES
+        num_scores = num_queries * num_sources
+        long = num_scores >= BLOCKWISE_MIN_SCORES
+        if num_scores >= WINDOW_MIN_SCORES:
+            long = long or attention.mask_pattern.skips_blocks(num_sources)
     else:
         long = attention.mask_pattern.window is not None
     return long and _is_inner_product_softmax(attention)
@@ -203,6 +218,7 @@ def attend_parallel(
             attention, query, memory, window, values, score_state
         )
         mask = masks.window_mask(window, num_sources)  # (B, [H], T, W)
+    scores = masks.add_bias(scores, mask, num_sources, window)
     alignment_noise = noise.alignment if noise else None
     weights, alignment_state = align(
         alignment, scores, mask, alignment_state, aux, alignment_noise, training
@@ -235,9 +251,16 @@ def attend_sequential(
     if mask is not None:
         mask = ops.broadcast_to(mask, (*ops.shape(query)[:-1], num_sources))  # (B, [H], T, S)
     # A stateful score is computed within the loop, any other for all steps before it.
-    rows = query if score.is_stateful else attention.compute_scores(query, memory.keys, ())
+    rows, bias = query, None
+    if not score.is_stateful:
+        rows = attention.compute_scores(query, memory.keys, ())
+        rows = masks.add_bias(rows, mask, num_sources, None)
+    elif masks.bias is not None:
+        zeros = ops.zeros(ops.shape(mask), zoo_ops.at_least_float32(masks.bias).dtype)
+        bias = masks.add_bias(zeros, mask, num_sources, None)
     inputs = {
         "query_or_scores": rows[..., None, :],
+        "bias": bias,
         "mask": mask,
         "aux": alignment.precompute(query, memory, None) if alignment.has_precompute else None,
         "noise": noise.alignment if noise else None,
@@ -252,6 +275,8 @@ def attend_sequential(
         if score.is_stateful:
             before = tree.map_structure(lambda x: x[..., None, :], score_state)
             row = attention.compute_scores(row, memory.keys, before)
+            if "bias" in inputs:
+                row = row + ops.cast(inputs["bias"], row.dtype)[..., None, :]
         aux, noise = inputs.get("aux"), inputs.get("noise")
         weights, alignment_state = align(
             alignment, row[..., 0, :], mask, alignment_state, aux, noise, training
@@ -335,6 +360,12 @@ def _row_mask(mask: Tensor | None, memory: Memory) -> Tensor | None:
         return None
     has_sources = ops.convert_to_tensor(ops.shape(memory.values)[-2] > 0)
     return ops.reshape(has_sources, (1,) * len(memory.values.shape))
+
+
+def _gather_pairs(x: Tensor, positions: Tensor, num_sources: Tensor) -> Tensor:
+    """Gather entries of a mask or bias of all pairs at source positions `(B, [H], T, W)`."""
+    x = ops.broadcast_to(x, (*ops.shape(positions)[:-1], num_sources))
+    return zoo_ops.gather_positions(x, positions, batch_dims=len(positions.shape) - 1)
 
 
 def _restore_fully_masked(row_mask: Tensor | None, new: State, old: State) -> State:

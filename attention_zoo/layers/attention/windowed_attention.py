@@ -36,6 +36,7 @@ class WindowedAttention(SelfAttentionBase):
     Call arguments:
         inputs: `(B, T, D)`.
         mask: `(B, T)`, True at valid positions; combined by AND with the implicit Keras mask.
+        attention_mask, attention_bias: as in `MultiHeadAttention`.
         use_causal_mask: whether position t attends only to positions 0 .. t.
         return_attention_scores: whether to also return the weights.
         training: whether to apply dropout.
@@ -52,9 +53,9 @@ class WindowedAttention(SelfAttentionBase):
         position, masked or not.
 
     Cost:
-        O(T (w + g) H K) time and O(T H K) memory, if T is dynamic or at least 2048 and the
-        `positions` add nothing or only a bias that depends on the distance. Otherwise, and if the
-        weights are requested, O(T^2 H K) and O(H T^2).
+        O(T (w + g) H K) time and O(T H K) memory, if T is dynamic, or at least 512 and several
+        times w, and the `positions` add nothing or only a bias that depends on the distance.
+        Otherwise, and if the weights are requested, O(T^2 H K) and O(H T^2).
 
     Example:
         >>> import numpy as np

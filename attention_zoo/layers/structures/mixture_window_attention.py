@@ -102,6 +102,8 @@ class _MixtureWindow(Alignment):
     `(..., T, S)`. The state is `(kappa,)`, `(..., K)`.
     """
 
+    uses_scores = False
+
     def __init__(self, num_components: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.num_components = whole_number("num_components", num_components)

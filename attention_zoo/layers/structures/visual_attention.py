@@ -35,7 +35,7 @@ class VisualAttention(Attention):
         value: `(B, h, w, C)`, a grid, or `(B, L, C)`, a flattened grid.
         key: same shape as the value, except for the width Dk; default: the value.
         value_mask, key_mask: `(B, h, w)` for a grid, `(B, L)` for a flattened grid.
-        attention_mask: `(B, T, h, w)` for a grid, `(B, T, L)` for a flattened grid.
+        attention_mask, attention_bias: `(B, T, h, w)` for a grid, `(B, T, L)` for a flattened grid.
         The other arguments are those of `Attention`.
 
     Returns:
@@ -98,6 +98,7 @@ class VisualAttention(Attention):
         value_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         return_state: bool = False,
@@ -115,7 +116,13 @@ class VisualAttention(Attention):
                 shape = (batch, query.shape[1], None, None)
                 attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
                 attention_mask = _flatten_mask(attention_mask, grid)
-        masks = (query_mask, value_mask, key_mask, attention_mask)
+            if attention_bias is not None:
+                attention_bias = ops.convert_to_tensor(attention_bias)
+                zoo_ops.check_shape(
+                    "attention_bias", attention_bias.shape, ("batch", "queries", "height", "width")
+                )
+                attention_bias = _flatten_mask(attention_bias, grid)
+        masks = (query_mask, value_mask, key_mask, attention_mask, attention_bias)
         options = (use_causal_mask, return_attention_scores, return_state, training)
         results = super().call(query, value, key, *masks, *options)
         if not return_attention_scores:
@@ -173,7 +180,7 @@ def _flatten_grid(x: Tensor | None) -> Tensor | None:
 
 
 def _flatten_mask(mask: Tensor | None, grid: tuple[Any, ...]) -> Tensor | None:
-    """Flatten a mask that broadcasts to `(..., h, w)` to `(..., h w)`."""
+    """Flatten a mask or bias that broadcasts to `(..., h, w)` to `(..., h w)`."""
     if mask is None:
         return None
     lead = ops.shape(mask)[:-2]

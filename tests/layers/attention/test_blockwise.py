@@ -18,6 +18,8 @@ B, L, D = 2, 19, 8
 MASK = np.random.default_rng(1).random((B, L)) > 0.3
 ATTENTION_MASK = np.random.default_rng(2).random((B, L, L)) > 0.3
 ATTENTION_MASK[0, 4] = False
+ATTENTION_BIAS = np.random.default_rng(4).normal(size=(B, 4, L, L)).astype("float32")
+ATTENTION_BIAS[0, :, 4] = -np.inf
 MASKS: list[dict[str, Any]] = [
     {},
     {"use_causal_mask": True},
@@ -26,6 +28,8 @@ MASKS: list[dict[str, Any]] = [
     {"attention_mask": ATTENTION_MASK[:1, :1]},
     {"attention_mask": np.random.default_rng(3).random((1, 4, L, L)) > 0.3},
     {"attention_mask": ATTENTION_MASK[1]},
+    {"attention_bias": ATTENTION_BIAS, "attention_mask": ATTENTION_MASK},
+    {"attention_bias": ATTENTION_BIAS[1, 0], "use_causal_mask": True},
 ]
 
 
@@ -74,7 +78,7 @@ def check(
 
 @pytest.mark.parametrize(
     ("positions", "case"),
-    [(None, 0), ("rotary", 1), ("alibi", 2), ("t5", 3), (None, 4), (None, 5), (None, 6)],
+    [*zip([None, "rotary", "alibi", "t5", None, None, None, "t5", None], range(9), strict=True)],
 )
 def test_heads(
     positions: Any, case: int, blockwise_calls: list[int], monkeypatch: pytest.MonkeyPatch

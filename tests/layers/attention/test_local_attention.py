@@ -16,11 +16,13 @@ from tests.layers.attention_case import (
     VALUE_MASK,
     Array,
     AttentionCase,
+    B,
     Result,
     S,
     T,
     Weights,
     additive_scores,
+    numbers,
     softmax,
 )
 from tests.layers.attention_conformance import (
@@ -64,6 +66,14 @@ class LocalAttentionConformance(AttentionCase):
         if JAX:
             case.options = {**self.options, "window": S}
         super(LocalAttentionConformance, case).test_gradients_are_finite_differences()
+
+    def test_attention_bias_is_added_to_the_scores(self) -> None:
+        layer, tensors = self.make_random(), self.tensors()
+        bias = np.random.default_rng(6).normal(size=(B, T, S)).astype("float32")
+        scores = self.scores
+        self.scores = lambda *args: scores(*args) + bias
+        expected = self.oracle(numbers(layer), tensors, np.ones((B, T, S), "bool"))
+        close(self.attend(layer, *tensors, attention_bias=bias), expected, self.tolerance)
 
     def test_all_masks_combine_by_and(self) -> None:
         layer, tensors = self.make_random(), self.tensors()
@@ -137,12 +147,13 @@ class TestMonotonicLocalAttention(
 ):
     covers = LocalAttention
     options = {"score": "additive", "window": 1, "kind": "monotonic", "units": 8}
+    scores = TestLocalAttention.scores
 
     def oracle(self, weights: Weights, tensors: tuple[Array, ...], mask: Array) -> Result:
         query, value, key = (x.astype("float64") for x in tensors)
         positions, steps = np.arange(value.shape[1]), np.arange(query.shape[1])
         in_window = np.abs(positions - steps[:, None]) <= 1
-        attention_weights = softmax(additive_scores(weights, query, key), mask & in_window)
+        attention_weights = softmax(self.scores(weights, query, key), mask & in_window)
         return attention_weights @ value, attention_weights
 
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from attention_zoo.layers import SelfAttention
+from attention_zoo.layers import SelfAttention, WindowedAttention
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import numbers, softmax
 from tests.layers.mask_conformance import masked
@@ -166,3 +166,18 @@ def test_any_score_and_alignment(score: str, alignment: str) -> None:
     outputs, weights = layer(x, mask=MASK, return_attention_scores=True)
     assert not array(weights)[~(MASK[:, None] & MASK[:, :, None])].any()
     assert tuple(outputs.shape) == (B, T, D)
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_attention_mask_and_bias(windowed: bool) -> None:
+    """They reach the attention layer inside."""
+    layer = WindowedAttention(2, 3, window=2) if windowed else SelfAttention()
+    rng = np.random.default_rng(0)
+    x, mask = rng.normal(size=(B, T, D)).astype("float32"), rng.random((B, T, T)) > 0.3
+    bias = rng.normal(size=(T, T)).astype("float32")
+    got = layer(x, attention_mask=mask, attention_bias=bias, return_attention_scores=True)
+    expected = layer.attention(x, x, attention_mask=mask, attention_bias=bias)
+    close(got[0], expected, 1e-6)
+    weights = array(got[1])
+    assert not (weights if weights.ndim == 3 else weights[:, 0])[~mask].any()
+    assert np.abs(array(layer(x, attention_mask=mask)) - expected).max() > 1e-3

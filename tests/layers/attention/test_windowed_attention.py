@@ -89,6 +89,16 @@ def test_by_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     check(layer, {"mask": mask, "use_causal_mask": causal}, monkeypatch, x)
 
 
+@pytest.mark.parametrize(
+    ("length", "window", "is_blockwise"), [(511, 64, 0), (512, 64, 1), (512, 256, 0)]
+)
+def test_blocks_are_used_where_they_save_time(length: int, window: int, is_blockwise: int) -> None:
+    layer = WindowedAttention(1, 1, window)
+    layer.build((1, length, 1))
+    assert steps.use_blockwise(layer.attention, length, length) == bool(is_blockwise)
+    assert steps.use_blockwise(layer.attention, None, None)
+
+
 @pytest.mark.full
 @needs_dynamic_shapes
 def test_dynamic_length(monkeypatch: pytest.MonkeyPatch) -> None:

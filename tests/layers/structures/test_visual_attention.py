@@ -47,6 +47,7 @@ def test_grid_equals_flattened_positions() -> None:
     key = np.random.default_rng(1).normal(size=(2, 3, 5, 4)).astype("float32")
     attention_mask = np.random.default_rng(2).random((2, 4, 3, 5)) < 0.7
     masks = {"value_mask": mask, "key_mask": np.roll(mask, 1, 2), "attention_mask": attention_mask}
+    masks["attention_bias"] = np.random.default_rng(3).normal(size=(2, 4, 3, 5)).astype("float32")
     build_random(layer, query, value, key)
     context, weights = layer(query, value, key, return_attention_scores=True, **masks)
     assert tuple(weights.shape) == (2, 4, 3, 5)
@@ -161,6 +162,8 @@ def test_invalid_arguments_are_rejected() -> None:
         ValueError, match=r"attention_mask has shape \(2, 4, 15\), but \(2, 4, None, None\) is"
     ):
         VisualAttention()(query, value, attention_mask=np.ones((2, 4, 15), "bool"))
+    with pytest.raises(ValueError, match=r"attention_bias must be .* got shape \(2, 4, 15\)"):
+        VisualAttention()(query, value, attention_bias=np.ones((2, 4, 15), "float32"))
     with pytest.raises(ValueError, match="value_mask has dtype float32"):
         VisualAttention()(query, value, value_mask=mask.astype("float32"))
     layer, row = VisualAttention(), value.reshape(2, 15, 7)
