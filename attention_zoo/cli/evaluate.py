@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from attention_zoo.cli.arguments import add_overrides
 
@@ -16,8 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate the run and print one metric per line."""
     from attention_zoo import training
+    from attention_zoo.data.progress import show_progress
 
-    entry = training.evaluate(arguments.run, arguments.overrides)
+    with show_progress(sys.stderr):
+        entry = training.evaluate(arguments.run, arguments.overrides)
     print(f"{entry['split']}: {entry['data']}")
     metrics = entry["metrics"]
     width = max(14, *(len(name) + 2 for name in metrics))

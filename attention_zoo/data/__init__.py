@@ -10,6 +10,7 @@ from attention_zoo.data.batching.image_text_batches import ImageTextBatches
 from attention_zoo.data.batching.masked_batches import MaskedBatches, MaskingIds
 from attention_zoo.data.batching.tagged_batches import EncodedWords, TaggedBatches
 from attention_zoo.data.images.caption_files import read_captions, read_coco
+from attention_zoo.data.images.caption_lines import CaptionLayout
 from attention_zoo.data.images.captions import Box, CaptionedImages
 from attention_zoo.data.images.images import graph_image, read_image
 from attention_zoo.data.images.labelled_images import (
@@ -28,11 +29,13 @@ from attention_zoo.data.synthetic.digits import (
 from attention_zoo.data.synthetic.orders import generate_orders
 from attention_zoo.data.synthetic.reports import generate_reports
 from attention_zoo.data.synthetic.scenes import generate_scenes
+from attention_zoo.data.text.conll import read_conll
 from attention_zoo.data.text.copy_encoding import CopyEncoding, encode_for_copying
 from attention_zoo.data.text.lines import TextLines, read_lines
-from attention_zoo.data.text.pairs import TextPairs, read_jsonl, read_parallel, read_tsv
+from attention_zoo.data.text.pairs import TextPairs, read_jsonl, read_parallel
+from attention_zoo.data.text.tables import read_csv, read_tsv
 from attention_zoo.data.text.tag_checks import check_tags
-from attention_zoo.data.text.tagged import TaggedSentences, read_conll
+from attention_zoo.data.text.tagged import TaggedSentences
 from attention_zoo.data.text.tfds import read_tagged_tfds, read_tfds
 from attention_zoo.data.text.word_vectors import read_word_vectors
 from attention_zoo.data.text.words import Word, split_words
@@ -43,6 +46,7 @@ __all__ = [
     "Batches",
     "Box",
     "CaptionBatches",
+    "CaptionLayout",
     "CaptionedImages",
     "CopyEncoding",
     "Digits",
@@ -77,6 +81,7 @@ __all__ = [
     "read_class_folders",
     "read_coco",
     "read_conll",
+    "read_csv",
     "read_image",
     "read_jsonl",
     "read_labelled_tfds",

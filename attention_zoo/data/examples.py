@@ -48,13 +48,20 @@ class NumberedExamples(Examples):
 
     Attributes:
         lines: line number of each example in its file; if None, examples are counted from 1.
+        files: file of each example; if None, all are from `origin`.
     """
 
     lines: list[int] | None
+    files: list[str] | None
 
     def locations(self) -> list[str]:
-        """Return the location of each example (`origin:line`), for messages."""
-        return [f"{self.origin}:{line}" for line in self._columns()["lines"]]
+        """Return the location of each example (`file:line`), for messages."""
+        lines = self._columns()["lines"]
+        return [f"{self.get_file(row)}:{line}" for row, line in enumerate(lines)]
+
+    def get_file(self, row: int) -> str:
+        """Return the file of an example, for messages."""
+        return self.origin if self.files is None else self.files[row]
 
     def _columns(self) -> dict[str, Any]:
         columns = super()._columns()

@@ -1,44 +1,85 @@
-"""Lines of text and JSON files, gzipped or not, with errors that contain file:line."""
+"""Lines of text and JSON files, compressed or not, with errors that contain file:line."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
+import re
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from attention_zoo.data.progress import log_progress
 from attention_zoo.registry import did_you_mean
 
-_GZIP, _BYTE_ORDER_MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
+Paths = str | Path | Sequence[str | Path]
+"""One file, or several files that are read in order."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_COMPRESSIONS = {
+    "gzip": re.compile(rb"\x1f\x8b"),
+    "bzip2": re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"),
+    "xz": re.compile(rb"\xfd7zXZ\x00"),
+}
+"""First bytes of compressed files."""
+_DECOMPRESSORS: dict[str, Callable[[Any], Any]] = {
+    "gzip": gzip.open,
+    "bzip2": bz2.open,
+    "xz": lzma.open,
+}
 
 
-def read_numbered_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
-    """Yield `file:line` and the line's bytes, without its end ("\\n" or "\\r\\n").
+def list_paths(paths: Paths) -> list[str]:
+    """Return the paths as a list of strings; raise ValueError if there are none."""
+    files = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
+    if not files:
+        raise ValueError("the list of files is empty; name at least one")
+    return files
 
-    A gzipped file is detected by its content. A byte order mark is ignored.
+
+def describe_paths(paths: Paths) -> str:
+    """Return the paths in one line, shortened if there are more than three."""
+    files = list_paths(paths)
+    more = f", ... ({len(files)} files)" if len(files) > 3 else ""
+    return ", ".join(files[:2] if more else files) + more
+
+
+def read_raw_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
+    """Yield `file:line` and the line's bytes with its end. Only "\\n" ends a line.
+
+    A file compressed by gzip, bzip2 or xz is detected by its content. A byte order mark is removed.
 
     Raises:
-        ValueError: a missing file, or damaged gzip data.
+        ValueError: a missing file, or damaged compressed data.
     """
+    name = ""
     try:
         with open(path, "rb") as file:
-            is_gzipped = file.read(len(_GZIP)) == _GZIP
-        with gzip.open(path) if is_gzipped else open(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
+            head = file.peek(10)
+            name = next((name for name, start in _COMPRESSIONS.items() if start.match(head)), "")
+            lines = _DECOMPRESSORS[name](file) if name else file
+            for number, raw in enumerate(log_progress(lines, str(path), "lines"), 1):
                 if number == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                yield f"{path}:{number}", raw.removesuffix(b"\n").removesuffix(b"\r")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise ValueError(
-            f"{path}: the gzip data is damaged or truncated; download it again"
-        ) from None
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
+                yield f"{path}:{number}", raw
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        reason = getattr(error, "strerror", None)  # decompressors raise errors without it
+        damage = f"the {name} data is damaged or truncated; download it again"
+        raise ValueError(f"{path}: {reason or damage}") from None
     except ValueError:
         raise ValueError(f"{str(path)!r}: not a valid path, contains a null character") from None
+
+
+def read_numbered_lines(paths: Paths) -> Iterator[tuple[str, bytes]]:
+    """Yield `file:line` and the line's bytes, without its end ("\\n" or "\\r\\n"), of all files."""
+    for path in list_paths(paths):
+        for location, raw in read_raw_lines(path):
+            yield location, raw.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def decode_utf8(location: str, raw: bytes) -> str:
@@ -63,10 +104,24 @@ def check_not_blank(location: str, text: str, what: str) -> str:
     return text
 
 
+class _RepeatedField(Exception):
+    """A JSON object has two fields of the same name."""
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise _RepeatedField(name)
+    return content
+
+
 def parse_json(location: str, text: str) -> Any:
     """Parse a JSON text; raise ValueError if it is invalid."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_make_object)
+    except _RepeatedField as error:
+        raise ValueError(f"{location}: field {str(error)!r} is repeated; keep one") from None
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         reason = f"{error.msg} at {line}character {error.colno}"
@@ -133,6 +188,6 @@ class BadRowSkipper(AbstractContextManager[Any]):
         self.count += 1
         if self.count > self.limit:
             raise ValueError(
-                f"{problem}; fix it, or skip bad rows with skip_bad={self.count} or more"
+                f"{problem}; fix it, or skip bad rows with data.skip_bad={self.count} or more"
             ) from None
         return True

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from attention_zoo.export.graph_tokenizer import is_first_of_row, shift_right
-from attention_zoo.metrics.spans import get_scheme_rules, get_span_letters, parse_tag
-from attention_zoo.ops.tag_schemes import OUTSIDE
+from attention_zoo.ops.tag_schemes import OUTSIDE, OUTSIDE_TAG, get_tag_scheme, split_tag
 
 
 class Spans(NamedTuple):
@@ -40,11 +39,11 @@ class GraphSpans(tf.Module):
 
     def __init__(self, tags: Sequence[str], scheme: str | None) -> None:
         super().__init__(name="spans")
-        parsed = [(OUTSIDE, "") for _ in tags]
+        parsed = [OUTSIDE_TAG for _ in tags]
         begins, continues = frozenset[str](), ""
         if scheme is not None:
-            parsed = [parse_tag(tag, scheme) for tag in tags]
-            begins, continues = get_span_letters(scheme), get_scheme_rules(scheme).continuable
+            parsed, rules = [split_tag(tag, scheme) for tag in tags], get_tag_scheme(scheme)
+            begins, continues = rules.span_letters(), rules.continuable
         kinds = sorted({kind for _, kind in parsed})
         self._labels = tf.constant([kind for _, kind in parsed])
         self._kinds = tf.constant([kinds.index(kind) for _, kind in parsed])

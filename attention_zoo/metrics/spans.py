@@ -6,7 +6,6 @@ as a source package, and it requires scikit-learn.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from attention_zoo.metrics.scores import compute_f1, compute_percentage
-from attention_zoo.ops.tag_schemes import OUTSIDE, TAG_SCHEMES, TagScheme, split_tag
+from attention_zoo.ops.tag_schemes import OUTSIDE, OUTSIDE_TAG, Tag, get_tag_scheme, split_tag
 
 Tags = Sequence[str]
 
@@ -75,11 +74,11 @@ def read_spans(tags: Tags, scheme: str) -> list[Span]:
     A span continues over tags of its type. It ends before a "B" or "S", and after an "E" or "S".
     Any other tag except "O" starts a span, so an "I" after "O" or after another type starts one.
     conlleval treats BIO and IOB1 in this way, and seqeval, unless it is in strict mode, also BIOES.
-    The "M" of BMES is the "I" of BIOES.
+    The "M" of BMES is the "I" of BIOES; the "L" and "U" of BILOU are its "E" and "S".
 
     Args:
         tags: one per word of a sentence.
-        scheme: "BIO", "IOB1", "BIOES", "BMES", or another name in `ops.TAG_SCHEMES`.
+        scheme: "BIO", "IOB1", "BIOES", "BILOU", "BMES", or another name in `ops.TAG_SCHEMES`.
 
     Example:
         >>> from attention_zoo.metrics import read_spans
@@ -89,7 +88,8 @@ def read_spans(tags: Tags, scheme: str) -> list[Span]:
     Raises:
         ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
-    rules, starting_letters = get_scheme_rules(scheme), get_span_letters(scheme)
+    rules = get_tag_scheme(scheme)
+    starting_letters = rules.span_letters()
     spans: list[Span] = []
     is_open = False
     for position, (letter, label) in enumerate(_parse_tags(tags, scheme)):
@@ -138,8 +138,13 @@ def count_invalid_sequences(sentences: Sequence[Tags], scheme: str) -> int:
     Raises:
         ValueError: for an unknown scheme, or a tag that does not belong to the scheme.
     """
-    rules = get_scheme_rules(scheme)
-    return sum(not _is_valid(_parse_tags(tags, scheme), rules) for tags in sentences)
+    rules = get_tag_scheme(scheme)
+
+    def is_valid(tags: Tags) -> bool:
+        pairs = pairwise([OUTSIDE_TAG, *_parse_tags(tags, scheme), OUTSIDE_TAG])
+        return all(rules.allows(previous, tag) for previous, tag in pairs)
+
+    return sum(not is_valid(tags) for tags in sentences)
 
 
 def tag_accuracy(predicted: Sequence[Tags], expected: Sequence[Tags]) -> float:
@@ -157,44 +162,11 @@ def tag_accuracy(predicted: Sequence[Tags], expected: Sequence[Tags]) -> float:
     return compute_percentage(sum(hits), len(hits))
 
 
-def get_scheme_rules(scheme: str) -> TagScheme:
-    """Return the rules of a scheme; raise ValueError for an unknown one."""
-    rules: TagScheme = TAG_SCHEMES.get(scheme)()
-    return rules
-
-
-def get_span_letters(scheme: str) -> frozenset[str]:
-    """Return the letters that start a span whatever the previous tag is."""
-    rules = get_scheme_rules(scheme)
-    return frozenset(rules.starts) - frozenset(rules.continues) | {"B"}  # IOB1's B separates spans
-
-
-def _parse_tags(tags: Tags, scheme: str) -> list[tuple[str, str]]:
+def _parse_tags(tags: Tags, scheme: str) -> list[Tag]:
     """Return the letter and type of each tag."""
     if isinstance(tags, str):
         raise ValueError(f"tags of a sentence must be a list of strings, got the string {tags!r}")
-    return [parse_tag(tag, scheme) for tag in tags]
-
-
-@functools.lru_cache(maxsize=4096)
-def parse_tag(tag: str, scheme: str) -> tuple[str, str]:
-    """Split a tag into letter and type, "B-PER" into B and PER; raise ValueError if invalid."""
-    return split_tag(tag, scheme, get_scheme_rules(scheme))
-
-
-def _is_valid(tags: list[tuple[str, str]], rules: TagScheme) -> bool:
-    """Return whether each tag may follow the previous one, and the last may end the sentence."""
-    outside = (OUTSIDE, "")
-    pairs = pairwise([outside, *tags, outside])
-    return all(_may_follow(tag, previous, rules) for previous, tag in pairs)
-
-
-def _may_follow(tag: tuple[str, str], previous: tuple[str, str], rules: TagScheme) -> bool:
-    (letter, label), (previous_letter, previous_label) = tag, previous
-    may_continue = previous_letter in rules.continuable and label == previous_label
-    may_start = letter == OUTSIDE or letter in rules.starts
-    may_end = previous_letter == OUTSIDE or previous_letter in rules.closes
-    return (may_continue and letter in rules.continues) or (may_start and may_end)
+    return [split_tag(tag, scheme) for tag in tags]
 
 
 def _check_same_lengths(predicted: Sequence[Tags], expected: Sequence[Tags]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,7 +11,11 @@ import numpy as np
 
 from attention_zoo.registry import Registry
 
+Tag = tuple[str, str]
+"""Letter and type of a tag: `("B", "PER")`; the type is "" if the tag has none."""
+
 OUTSIDE = "O"
+OUTSIDE_TAG: Tag = (OUTSIDE, "")
 
 TAG_SCHEMES = Registry("tag scheme")
 """Registry of tagging schemes; `register(name)(partial(TagScheme, ...))` adds one."""
@@ -36,12 +40,44 @@ class TagScheme(NamedTuple):
         """Return all letters, sorted."""
         return "".join(sorted(set(self.starts + self.continues)))
 
+    def span_letters(self) -> frozenset[str]:
+        """Return the letters that start a span whatever the previous tag is."""
+        return frozenset(self.starts) - frozenset(self.continues) | {"B"}  # as IOB1's B does
+
+    def allows(self, previous: Tag, tag: Tag) -> bool:
+        """Return whether a tag may follow another; a sentence begins and ends with `OUTSIDE_TAG`.
+
+        Args:
+            previous, tag: tags as letter and type, from `split_tag`.
+        """
+        letter, label = tag
+        previous_letter, previous_label = previous
+        may_continue = previous_letter in self.continuable and label == previous_label
+        may_start = letter == OUTSIDE or letter in self.starts
+        may_end = previous_letter == OUTSIDE or previous_letter in self.closes
+        return (may_continue and letter in self.continues) or (may_start and may_end)
+
 
 # In IOB1, B separates two adjacent spans of the same type, so it only follows that type.
 TAG_SCHEMES.register("BIO")(partial(TagScheme, "B", "I", "BI", "BI"))
 TAG_SCHEMES.register("IOB1")(partial(TagScheme, "I", "BI", "BI", "BI"))
 TAG_SCHEMES.register("BIOES")(partial(TagScheme, "BS", "IE", "ES", "BI"))
+TAG_SCHEMES.register("BILOU")(partial(TagScheme, "BU", "IL", "LU", "BI"))
 TAG_SCHEMES.register("BMES")(partial(TagScheme, "BS", "ME", "ES", "BM"))
+
+ALIASES = {"IOB2": "BIO", "IOBES": "BIOES", "BIOUL": "BILOU", "BILUO": "BILOU"}
+"""Other names of schemes."""
+
+
+def get_tag_scheme(name: str) -> TagScheme:
+    """Return the rules of a scheme, by its name or another name of it, in upper or lower case.
+
+    Raises ValueError, listing the known names, if there is none.
+    """
+    names = {known.upper(): known for known in TAG_SCHEMES.names()}
+    upper = str(name).upper()
+    rules: TagScheme = TAG_SCHEMES.get(names.get(ALIASES.get(upper, upper), name))()
+    return rules
 
 
 class TagConstraints(NamedTuple):
@@ -75,33 +111,31 @@ def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
     """Compute the constraints of a tagging scheme on a list of tags.
 
     Args:
-        scheme: "BIO" (IOB2), "IOB1", "BIOES", "BMES", or another name in `TAG_SCHEMES`.
+        scheme: "BIO" (or "IOB2"), "IOB1", "BIOES", "BILOU", "BMES", or another of `TAG_SCHEMES`.
         tags: names by tag number: "O", a letter of the scheme, or a letter, "-" and a type.
 
     Raises:
         ValueError: an unknown scheme; a duplicate or malformed tag; a tag that no valid sequence of
             these tags contains, such as "I-LOC" in BIO without "B-LOC".
     """
-    rules: TagScheme = TAG_SCHEMES.get(scheme)()
-    letters_and_types = [split_tag(name, scheme, rules) for name in tags]
+    rules, parsed = get_tag_scheme(scheme), [split_tag(name, scheme) for name in tags]
     duplicates = sorted({name for name in tags if list(tags).count(name) > 1})
     if duplicates:
         raise ValueError(f"tag {duplicates[0]!r} is listed twice; list every tag once")
-
-    def has_letter_in(letters: str) -> np.ndarray:
-        return np.array([letter in letters for letter, _ in letters_and_types], bool)
-
-    starts, ends = has_letter_in(rules.starts + OUTSIDE), has_letter_in(rules.closes + OUTSIDE)
-    continuable, continues = has_letter_in(rules.continuable), has_letter_in(rules.continues)
-    types = np.array([kind for _, kind in letters_and_types], dtype=object)
-    continues_span = continuable[:, None] & continues & (types[:, None] == types)
-    constraints = TagConstraints((ends[:, None] & starts) | continues_span, starts, ends)
+    pairs = [[rules.allows(previous, tag) for tag in parsed] for previous in parsed]
+    constraints = TagConstraints(
+        np.array(pairs, bool).reshape(len(parsed), len(parsed)),
+        np.array([rules.allows(OUTSIDE_TAG, tag) for tag in parsed], bool),
+        np.array([rules.allows(tag, OUTSIDE_TAG) for tag in parsed], bool),
+    )
     _check_tags_are_usable(constraints, scheme, tags)
     return constraints
 
 
-def split_tag(name: str, scheme: str, rules: TagScheme) -> tuple[str, str]:
+@lru_cache(maxsize=4096)
+def split_tag(name: str, scheme: str) -> Tag:
     """Split "B-PER" into B and PER; raise ValueError for a tag that is not of the scheme."""
+    rules = get_tag_scheme(scheme)
     letter, dash, kind = str(name).partition("-")
     is_known = letter in (*rules.letters(), OUTSIDE)
     if not is_known or bool(dash) != bool(kind) or (letter == OUTSIDE and dash):

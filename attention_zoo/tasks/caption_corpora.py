@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from attention_zoo.data import (
     CaptionedImages,
+    CaptionLayout,
     generate_scenes,
     read_caption_tfds,
     read_captions,
@@ -16,6 +18,7 @@ from attention_zoo.data import (
 )
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
+from attention_zoo.tasks.data_paths import check_paths, find_files
 
 CAPTIONED_IMAGES = Registry("data.corpus")
 
@@ -67,31 +70,90 @@ class CaptionFileCorpus(FileCorpus, CaptionCorpus):
     """Base class of corpora of caption files with folders of images.
 
     Args:
-        train_images, validation_images, test_images: folder or zip file with the images of each
-            split; None is the folder of its captions.
+        images: folder or zip file with the images of all splits; None is the folder of the
+            captions. Images without a caption are ignored if another split has the same folder.
+        train_images, validation_images, test_images: the same for one split.
         skip_bad: maximum number of bad lines and images to skip; one more is an error.
     """
 
+    images: str | None = None
     train_images: str | None = None
     validation_images: str | None = None
     test_images: str | None = None
     image_size: int = 224
     skip_bad: int = 0
 
-    reader: ClassVar[Callable[..., CaptionedImages]] = staticmethod(read_captions)
+    def find_images(self, split: str, captions: Sequence[str]) -> tuple[str, bool]:
+        """Return the folder or zip file of a split, and whether it has images of other splits.
 
-    def _read(self, split: str) -> CaptionedImages:
-        captions = self.path(split)
-        images = vars(self)[f"{split}_images"] or str(Path(captions).parent)
-        return self.reader(images, captions, self.image_size, self.skip_bad)
+        Args:
+            split: the split.
+            captions: the files of its captions.
+        """
+        own = vars(self)[f"{split}_images"]
+        if own is None and self.images is not None:
+            return self._find_folder("data.images", self.images), True
+        if own is None:
+            folder = str(Path(captions[0]).parent)
+        else:
+            folder = self._find_folder(f"data.{split}_images", own)
+        others = (self._name_folder(other) for other in self.splits if other != split)
+        shared = os.path.realpath(folder) in map(os.path.realpath, filter(None, others))
+        return folder, shared
+
+    def _find_folder(self, key: str, path: str) -> str:
+        (folder, *more) = find_files(key, [path])
+        if more:
+            raise ValueError(f"{key} must name one folder or zip file, got {1 + len(more)}")
+        return folder
+
+    def _name_folder(self, split: str) -> str | None:
+        """Return the folder of the images of a split, which may not exist; None without one."""
+        if not vars(self)[split]:
+            return None
+        folder = vars(self)[f"{split}_images"] or self.images
+        return os.path.expanduser(folder or Path(self.get_paths(split)[0]).parent)
 
 
 @CAPTIONED_IMAGES.register("captions")
 @dataclass
 class CaptionLines(CaptionFileCorpus):
-    """JSON Lines files with an image name and its captions per line; see `data.read_captions`."""
+    """Text files with image names and captions; see `data.read_captions`.
+
+    Args:
+        captions: file with the captions of all splits, or a list of files. `train`, `validation`
+            and `test` are then files with one image name per line. None: they are the captions.
+        format: "jsonl", "tokens" (`name.jpg#0`, a tab, a caption) or "csv"; null is the one that
+            most lines have.
+        image, caption: columns of a CSV.
+        delimiter: the character between two cells of a CSV.
+    """
 
     corpus: str = "captions"
+    captions: Any = None
+    format: str | None = None
+    image: str = "image"
+    caption: str = "caption"
+    delimiter: str = ","
+
+    def __post_init__(self) -> None:
+        if self.captions is not None:
+            check_paths("data.captions", self.captions)
+        self.make_layout()  # raises ValueError for an unknown format
+        super().__post_init__()
+
+    def make_layout(self) -> CaptionLayout:
+        """Return the format of the files."""
+        return CaptionLayout(self.format, self.image, self.caption, self.delimiter)
+
+    def _read(self, split: str) -> CaptionedImages:
+        files, names = self.find_files(split), None
+        if self.captions is not None:
+            names = files
+            files = find_files("data.captions", check_paths("data.captions", self.captions))
+        images, shared = self.find_images(split, files)
+        options = self.image_size, self.skip_bad, shared, names, self.make_layout()
+        return read_captions(images, files, *options)
 
 
 @CAPTIONED_IMAGES.register("coco")
@@ -101,7 +163,10 @@ class Coco(CaptionFileCorpus):
 
     corpus: str = "coco"
 
-    reader = staticmethod(read_coco)
+    def _read(self, split: str) -> CaptionedImages:
+        files = self.find_files(split)
+        images, shared = self.find_images(split, files)
+        return read_coco(images, files, self.image_size, self.skip_bad, shared)
 
 
 @CAPTIONED_IMAGES.register("captions_tfds")
@@ -123,5 +188,5 @@ class CaptionsTfds(TfdsCorpus, CaptionCorpus):
     skip_bad: int = 0
 
     def _read(self, split: str) -> CaptionedImages:
-        names = self.name, self.path(split), self.image, self.captions
-        return read_caption_tfds(*names, self.image_size, self.data_dir, self.skip_bad)
+        names = self.name, self.split_name(split), self.image, self.captions
+        return read_caption_tfds(*names, self.image_size, self.folder, self.skip_bad)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks.data_paths import check_paths, find_files
 
 
 @dataclass
@@ -77,29 +79,60 @@ class GeneratedCorpus(Corpus):
 
 @dataclass
 class FileCorpus(Corpus):
-    """Base class of corpora with one path per split.
+    """Base class of corpora with one file, or several files, per split.
 
     Args:
-        train, validation, test: path of each split; None if there is no such split.
+        train, validation, test: path of each split, or a list of paths, which are read in order;
+            None if there is no such split. `~` is the home folder, and a path with `*` stands for
+            all matching files, sorted. Relative paths start at the current folder.
     """
 
-    train: str | None = None
-    validation: str | None = None
-    test: str | None = None
+    train: Any = None
+    validation: Any = None
+    test: Any = None
 
-    def path(self, split: str) -> str:
-        """Return the path of a split; raise ValueError if the recipe does not name one."""
-        path = vars(self)[split]
-        if not path:
+    def __post_init__(self) -> None:
+        for split in ("train", "validation", "test"):
+            if vars(self)[split] is not None:
+                check_paths(f"data.{split}", vars(self)[split])
+        super().__post_init__()
+
+    def read(self, split: str) -> Any:
+        """Return the examples of a split; errors name the option with its path."""
+        try:
+            return super().read(split)
+        except ValueError as error:
+            key = "" if str(error).startswith("data.") else f"data.{split}: "
+            raise ValueError(f"{key}{error}") from None
+
+    def get_paths(self, split: str) -> list[str]:
+        """Return the paths of a split as the recipe has them; raise ValueError if it has none."""
+        paths = vars(self)[split]
+        if not paths:
             raise ValueError(f"data.{split} is missing; name the file that holds this split")
-        return str(path)
+        return check_paths(f"data.{split}", paths)
+
+    def find_files(self, split: str) -> list[str]:
+        """Return the files of a split; raise ValueError if one does not exist."""
+        return find_files(f"data.{split}", self.get_paths(split))
+
+    def find_file(self, split: str) -> str:
+        """Return the only file of a split."""
+        files = self.find_files(split)
+        if len(files) > 1:
+            raise ValueError(
+                f"data.{split} must name one file or folder, got {len(files)}; corpus {self.corpus}"
+                " cannot read several"
+            )
+        return files[0]
 
 
 @dataclass
-class TfdsCorpus(FileCorpus):
-    """Base class of prepared TensorFlow datasets (TFDS); paths are names of splits.
+class TfdsCorpus(Corpus):
+    """Base class of prepared TensorFlow datasets (TFDS).
 
     Args:
+        train, validation, test: name of each split in the dataset; None if there is no such split.
         name: name of the dataset.
         data_dir: folder of the prepared dataset; None is the default folder of TFDS.
     """
@@ -110,11 +143,19 @@ class TfdsCorpus(FileCorpus):
     name: str = ""
     data_dir: str | None = None
 
-    def path(self, split: str) -> str:
+    def split_name(self, split: str) -> str:
         """Return the name of a split in the dataset."""
         if not self.name:
             raise ValueError("data.name is missing; name the TFDS data set")
-        return super().path(split)
+        name = vars(self)[split]
+        if not name:
+            raise ValueError(f"data.{split} is missing; name the split of the data set")
+        return str(name)
+
+    @property
+    def folder(self) -> str | None:
+        """Folder of the prepared dataset, with the home folder in place of `~`."""
+        return None if self.data_dir is None else os.path.expanduser(self.data_dir)
 
 
 @dataclass

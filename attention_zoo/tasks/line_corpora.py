@@ -45,9 +45,14 @@ class DateLines(GeneratedPhrases, LineCorpus):
 @LINES.register("text")
 @dataclass
 class Text(FileCorpus, LineCorpus):
-    """Plain text files with one text per line; blank lines are skipped."""
+    """Plain text files with one text per line; blank lines are skipped.
+
+    Args:
+        skip_bad: maximum number of bad lines to skip; one more is an error.
+    """
 
     corpus: str = "text"
+    skip_bad: int = 0
 
     def _read(self, split: str) -> TextLines:
-        return read_lines(self.path(split))
+        return read_lines(self.find_files(split), self.skip_bad)

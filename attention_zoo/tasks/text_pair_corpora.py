@@ -9,6 +9,7 @@ from attention_zoo.data import (
     TextPairs,
     generate_dates,
     generate_reports,
+    read_csv,
     read_jsonl,
     read_parallel,
     read_tfds,
@@ -22,6 +23,7 @@ from attention_zoo.tasks.corpora import (
     GeneratedPhrases,
     TfdsCorpus,
 )
+from attention_zoo.tasks.data_paths import find_files
 
 TEXT_PAIRS = Registry("data.corpus")
 
@@ -60,6 +62,11 @@ class NamedPairCorpus(TextPairCorpus):
         for name in ("source", "target"):
             if not vars(self)[name]:
                 raise ValueError(f"data.{name} is missing; name the language, column or field")
+        if self.source == self.target:
+            raise ValueError(
+                f"data.source and data.target are both {self.source!r}; name two languages, columns"
+                " or fields"
+            )
         super().__post_init__()
 
 
@@ -103,17 +110,37 @@ class Reports(GeneratedCorpus, TextPairCorpus):
 @TEXT_PAIRS.register("tsv")
 @dataclass
 class Tsv(FileCorpus, NamedPairCorpus):
-    """Tab-separated files with a header line; `source` and `target` are column names.
+    """Tab-separated files; `source` and `target` are columns, see `data.read_tsv`.
 
     Args:
+        header: the first line contains the column names. Without it, columns are numbers from 0.
         skip_bad: maximum number of bad lines to skip; one more is an error.
     """
 
     corpus: str = "tsv"
+    header: bool = True
     skip_bad: int = 0
 
     def _read(self, split: str) -> TextPairs:
-        return read_tsv(self.path(split), self.source, self.target, skip_bad=self.skip_bad)
+        files = self.find_files(split)
+        return read_tsv(files, self.source, self.target, self.skip_bad, self.header)
+
+
+@TEXT_PAIRS.register("csv")
+@dataclass
+class Csv(Tsv):
+    """CSV files, in which cells may be quoted; see `data.read_csv`.
+
+    Args:
+        delimiter: the character between two cells.
+    """
+
+    corpus: str = "csv"
+    delimiter: str = ","
+
+    def _read(self, split: str) -> TextPairs:
+        files, names = self.find_files(split), (self.source, self.target)
+        return read_csv(files, *names, self.skip_bad, self.header, self.delimiter)
 
 
 @TEXT_PAIRS.register("jsonl")
@@ -129,25 +156,34 @@ class Jsonl(FileCorpus, NamedPairCorpus):
     skip_bad: int = 0
 
     def _read(self, split: str) -> TextPairs:
-        return read_jsonl(self.path(split), self.source, self.target, skip_bad=self.skip_bad)
+        return read_jsonl(self.find_files(split), self.source, self.target, self.skip_bad)
 
 
 @TEXT_PAIRS.register("parallel")
 @dataclass
 class Parallel(FileCorpus, NamedPairCorpus):
-    """Two line-aligned files per split; `{language}` in the path stands for source and target."""
+    """Two line-aligned files per split; `{language}` in the path stands for source and target.
+
+    Args:
+        skip_bad: maximum number of pairs with a bad line to skip; one more is an error.
+    """
 
     corpus: str = "parallel"
+    skip_bad: int = 0
 
     def _read(self, split: str) -> TextPairs:
-        path = self.path(split)
-        if "{language}" not in path:
-            raise ValueError(
-                f"data.{split}={path} must contain {{language}} where the names of the two files"
-                f" differ, as in data/{split}.{{language}}"
-            )
-        source, target = (path.replace("{language}", name) for name in (self.source, self.target))
-        return read_parallel(source, target)
+        key, paths = f"data.{split}", self.get_paths(split)
+        for path in paths:
+            if "{language}" not in path:
+                raise ValueError(
+                    f"{key}={path} must contain {{language}} where the names of the two files"
+                    f" differ, as in data/{split}.{{language}}"
+                )
+        sources, targets = (
+            find_files(key, [path.replace("{language}", language) for path in paths])
+            for language in (self.source, self.target)
+        )
+        return read_parallel(sources, targets, self.skip_bad)
 
 
 @TEXT_PAIRS.register("tfds")
@@ -163,5 +199,5 @@ class Tfds(TfdsCorpus, NamedPairCorpus):
     skip_bad: int = 0
 
     def _read(self, split: str) -> TextPairs:
-        names = self.path(split), self.source, self.target
-        return read_tfds(self.name, *names, self.data_dir, self.skip_bad)
+        names = self.split_name(split), self.source, self.target
+        return read_tfds(self.name, *names, self.folder, self.skip_bad)

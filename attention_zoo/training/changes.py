@@ -11,6 +11,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from attention_zoo.data.progress import log_progress
 from attention_zoo.registry import did_you_mean
 from attention_zoo.training.recipe import Recipe
 
@@ -39,7 +40,8 @@ def compute_fingerprint(examples: Iterable[Any]) -> Fingerprint:
     Args:
         examples: each consists of strings, numbers, arrays, or lists of these.
     """
-    lines = [json.dumps(example, default=lambda array: array.tolist()) for example in examples]
+    counted = log_progress(examples, "comparing with the data of the run", "examples")
+    lines = [json.dumps(example, default=lambda array: array.tolist()) for example in counted]
     blocks = ["\n".join(lines[start : start + BLOCK]) for start in range(0, len(lines), BLOCK)]
     return {
         "examples": len(lines),

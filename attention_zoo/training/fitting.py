@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from keras.callbacks import Callback, LambdaCallback
 
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.data.progress import show_progress
 from attention_zoo.registry import did_you_mean
 from attention_zoo.training.callbacks import (
     Checkpoints,
@@ -125,7 +127,8 @@ def fit(
             stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
             keras.config.set_dtype_policy(recipe.training.precision)
             state = open_run(folder, recipe, allow)
-            job = prepare(recipe, folder, state, strategy, allow)
+            with show_progress(sys.stdout) if is_chief() else nullcontext():
+                job = prepare(recipe, folder, state, strategy, allow)
             print(describe_job(job), flush=True)
             with catch_stop_signals() as request:
                 # Only the chief reacts to signals; the other hosts end after it.

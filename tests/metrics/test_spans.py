@@ -29,7 +29,8 @@ from attention_zoo.metrics import (
 )
 from tests.refusals import refuses
 
-LETTERS = {"BIO": "BIIB", "IOB1": "IIII", "BIOES": "BIES", "BMES": "BMES"}  # first ... alone
+LETTERS = {"BIO": "BIIB", "IOB1": "IIII", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES"}
+"""Letters of the first, an inner, the last and a single word of a span."""
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "spans.json").read_text())
 
 EXAMPLES = [
@@ -133,7 +134,7 @@ def test_accuracy_counts_words() -> None:
 @refuses(
     (lambda: read_spans(["B-X", "Q-X"], "BIO"), "tag 'Q-X' is not a BIO tag: use 'O', or B, I, a"),
     (lambda: read_spans(["E-X"], "BIO"), "tag 'E-X' is not a BIO tag"),
-    (lambda: read_spans(["O"], "BILOU"), "unknown tag scheme 'BILOU'"),
+    (lambda: read_spans(["O"], "IOE2"), "unknown tag scheme 'IOE2'"),
     (lambda: read_spans("O", "BIO"), "tags of a sentence must be a list of strings"),
     (lambda: span_scores([["O"]], [], "BIO"), "got 1 predicted and 0 expected sentences"),
     (

@@ -11,6 +11,7 @@ TAGS = {
     "BIO": ["O", "B-A", "I-A", "B-B", "I-B"],
     "IOB1": ["O", "B-A", "I-A", "B-B", "I-B"],
     "BIOES": ["O", *(f"{letter}-{kind}" for kind in "AB" for letter in "BIES")],
+    "BILOU": ["O", *(f"{letter}-{kind}" for kind in "AB" for letter in "BILU")],
     "BMES": ["O", *(f"{letter}-{kind}" for kind in "AB" for letter in "BMES")],
 }
 
@@ -25,8 +26,9 @@ def make_tags(scheme: str, spans: tuple[str, ...]) -> list[str]:
         else:
             kind, size = span[0], int(span[1])
             inner_letter = "M" if scheme == "BMES" else "I"
-            if scheme in ("BIOES", "BMES"):
-                letters = "S" if size == 1 else "B" + inner_letter * (size - 2) + "E"
+            end, alone = "LU" if scheme == "BILOU" else "ES"
+            if scheme in ("BIOES", "BILOU", "BMES"):
+                letters = alone if size == 1 else "B" + inner_letter * (size - 2) + end
             else:
                 is_adjacent = previous[0] == kind
                 first = "B" if scheme == "BIO" or is_adjacent else "I"
@@ -114,6 +116,18 @@ def test_types_may_contain_dashes_and_unneeded_tags_may_be_missing() -> None:
     assert constraints.find_first_violation([1, 2, 3, 0]) is None
     assert constraints.find_first_violation([1, 3]) == 1
     assert tag_constraints("BIO", []).transitions.shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [("IOB2", "BIO"), ("iob2", "BIO"), ("bilou", "BILOU"), ("BIOUL", "BILOU"), ("IOBES", "BIOES")],
+)
+def test_other_names_of_schemes(name: str, scheme: str) -> None:
+    """Case is ignored."""
+    for got, expected in zip(
+        tag_constraints(name, TAGS[scheme]), tag_constraints(scheme, TAGS[scheme]), strict=True
+    ):
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_schemes_are_registered() -> None:

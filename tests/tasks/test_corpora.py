@@ -13,6 +13,7 @@ from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS, NamedPairCorpus
 from attention_zoo.training import Recipe
+from attention_zoo.training.recipe import read_recipe
 from tests.data.text.test_tfds import make_mock_dataset
 from tests.refusals import refuses
 
@@ -97,6 +98,86 @@ def test_unknown_split_raises(kind: str) -> None:
         corpus(kind).read("trian")
 
 
+def write_files(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder, which is the current and the home folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_csv_and_columns_by_number(folder: Path) -> None:
+    write_files(folder, {"a.csv": 'en;de\n"a\ncat";eine Katze\n', "b.tsv": "x\ty\n"})
+    pairs = corpus("csv", train="a.csv", delimiter=";").read("train")
+    assert list(pairs) == [("eine Katze", "a\ncat")]
+    for kind in ("tsv", "csv"):
+        names: Any = {"source": "1", "target": "0", "header": False}
+        delimiter = {"delimiter": "\t"} if kind == "csv" else {}
+        found = CORPORA[kind](train="b.tsv", **names, **delimiter).read("train")
+        assert list(found) == [("y", "x")]
+    with pytest.raises(ValueError, match=r"^data\.source and data\.target are both '1'; name two"):
+        CORPORA["tsv"](source="1", target="1")
+
+
+@pytest.mark.parametrize(
+    "paths", ["*.txt", "~/[ab].txt", ["~/a.txt", "b.txt"], ["a.txt", "b*"], "d/../?.txt"]
+)
+def test_several_files_of_a_split(paths: Any, folder: Path) -> None:
+    write_files(folder, {"a.txt": "one\n", "b.txt": "two\n", "d/c": "three\n"})
+    lines = corpus("text", train=paths).read("train")
+    assert lines.texts == ["one", "two"]
+    assert [Path(name).name for name in lines.locations()] == ["a.txt:1", "b.txt:1"]
+
+
+def test_several_parallel_files(folder: Path) -> None:
+    write_files(folder, {"1.de": "eins\n", "2.de": "zwei\n\n", "1.en": "one\n", "2.en": "two\nx\n"})
+    pairs = corpus("parallel", train="~/*.{language}", skip_bad=1).read("train")
+    assert (list(pairs), pairs.skipped) == ([("eins", "one"), ("zwei", "two")], 1)
+
+
+def test_file_whose_name_is_a_pattern(folder: Path) -> None:
+    write_files(folder, {"a[1].txt": "one\n", "a1.txt": "two\n"})
+    assert corpus("text", train="a[1].txt").read("train").texts == ["one"]
+
+
+@refuses(
+    ("nan.txt", r"^data\.test: nan\.txt: no such file or folder; did you mean 'man\.txt'\?; the"),
+    ("nan.txt", "the current folder is FOLDER$"),
+    (["man.txt", "~/b*"], r"^data\.test: ~/b\*: no such file or folder$"),
+    ("FOLDER/nan.txt", r"nan\.txt: no such file or folder; did you mean 'FOLDER/man\.txt'\?$"),
+    ("man.txt", r"^data\.test: man\.txt: no line contains text"),
+    ("FOLDER", r"^data\.test: FOLDER: Is a directory"),
+    (7, r"^data\.test must be a path or a list of paths, got 7; put quotes around"),
+    (["a", 7], r"^data\.test must be a path or a list of paths, got \['a', 7\]"),
+    ([], r"^data\.test is missing; name the file"),
+)
+def test_message_names_option_and_path(paths: Any, folder: Path) -> None:
+    write_files(folder, {"man.txt": "\n"})
+    if isinstance(paths, str):
+        paths = paths.replace("FOLDER", str(folder))
+    try:
+        corpus("text", test=paths).read("test")
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(folder), "FOLDER")) from None
+
+
+def test_recipe_names_several_files(folder: Path) -> None:
+    write_files(
+        folder, {"a.yaml": "data: {corpus: text, train: [a, b], test: c}", "b": "", "c": ""}
+    )
+    task = ["task=language_modeling"]
+    data = read_recipe("a.yaml", task).data
+    assert vars(data)["train"] == ["a", "b"]
+    data = read_recipe("a.yaml", [*task, "data.train=c", "data.test=[b,c]"]).data
+    assert (vars(data)["train"], vars(data)["test"]) == ("c", ["b", "c"])
+
+
 def test_date_lines() -> None:
     options = {"size": 30, "max_phrases": 1}
     pairs = CORPORA["dates"](**options).read("train")
@@ -131,6 +212,29 @@ def test_conll(tmp_path: Path) -> None:
         corpus("conll", **options, scheme="BIO").read("train")
     lenient = corpus("conll", **options, scheme="BIO", strict=False)
     assert lenient.read("train").tags == found.tags
+    with pytest.raises(ValueError, match=r"train\.conll:3: .*data\.skip_bad=1 or more"):
+        corpus("conll", **options, scheme="BIO").read("train")
+    skipping = corpus("conll", **options, scheme="iob2", skip_bad=1).read("train")
+    assert (skipping.words, skipping.skipped) == ([("no",)], 1)
+    path.write_text(CONLL + "bad line\n")
+    with pytest.raises(ValueError, match=r"train\.conll:3: 'I-LOC' may not .*skip_bad=2 or more"):
+        corpus("conll", **options, scheme="BIO", skip_bad=1).read("train")
+
+
+def test_bilou(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("New B-LOC\nYork L-LOC\nLeeds U-LOC\n")
+    found = corpus("conll", train=str(tmp_path / "a"), scheme="BILOU").read("train")
+    assert found.tags == [("B-LOC", "L-LOC", "U-LOC")]
+    with pytest.raises(ValueError, match=r"a:2: tag 'L-LOC' is not a BIO tag.*scheme: BILOU"):
+        corpus("conll", train=str(tmp_path / "a"), scheme="BIO").read("train")
+
+
+def test_conllu(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("# a\n1-2\tdu\t_\n1\tde\tADP\n2\tle\tDET\n")
+    options: dict[str, Any] = {"train": str(tmp_path / "a"), "words": 1}
+    assert corpus("conll", **options).read("train").words == [("de", "le")]
+    with pytest.raises(ValueError, match=r"a:1: expected 3 columns"):
+        corpus("conll", **options, conllu=False).read("train")
 
 
 def test_conll2003(tfds: Any, tmp_path: Path) -> None:
@@ -159,7 +263,7 @@ def test_dataset_with_an_invalid_row(tfds: Any, tmp_path: Path) -> None:
 
 def test_examples_fit_the_task() -> None:
     assert TASKS.get("language_modeling").corpora.names() == ["date_lines", "text"]
-    message = r"task translation: unknown data.corpus 'text' \(known: dates, json"
+    message = r"task translation: unknown data.corpus 'text' \(known: csv, dates, json"
     with pytest.raises(ValueError, match=message):
         Recipe(task="translation", data=corpus("text"))
 

@@ -15,6 +15,7 @@ from attention_zoo.data import generate_scenes, read_image
 from attention_zoo.tasks.caption_corpora import CaptionLines, CaptionsTfds, Coco, Scenes
 from attention_zoo.tasks.glimpses.corpora import Arrays, ClassFolders, GeneratedDigits, LabelledTfds
 from attention_zoo.training import Recipe
+from tests.data.images.image_folders import write_folder, write_zip
 from tests.tasks.captioners import encoded, make_untrained_task, picture
 
 KINDS = {"image": tf.uint8, "label": tf.int64}
@@ -79,6 +80,127 @@ def test_captions_of_a_folder_and_of_a_zip(tmp_path: Path) -> None:
     assert (len(corpus.read("train")), corpus.read("train").skipped) == (2, 1)
 
 
+PICTURES = {f"{name}.jpg": encoded(picture(i), "JPEG") for i, name in enumerate("abcd")}
+TOKENS = "a.jpg#0\tA dog .\na.jpg#1\tDogs , two .\nb.jpg#0\tA cat .\na.jpg#2\tMore\nc.jpg#0\tC\n"
+CSV = 'image,caption\na.jpg,A dog .\na.jpg,"Dogs , two ."\nb.jpg,A cat .\na.jpg,More\nc.jpg,C\n'
+LINES = """{"image": "a.jpg", "captions": ["A dog .", "Dogs , two .", "More"]}
+{"image": "b.jpg", "captions": "A cat ."}\n{"image": "c.jpg", "captions": ["C"]}\n"""
+CAPTIONS = {"a.jpg": ("A dog .", "Dogs , two .", "More"), "b.jpg": ("A cat .",), "c.jpg": ("C",)}
+
+
+@pytest.fixture
+def flickr(tmp_path: Path) -> Path:
+    """Return a folder as Flickr8k is distributed: all images, captions, and lists of names."""
+    write_folder(tmp_path / "Images", PICTURES)
+    (tmp_path / "train.txt").write_text("b.jpg\na.jpg \n\n")
+    (tmp_path / "dev.txt").write_text("c.jpg")
+    return tmp_path
+
+
+@pytest.mark.parametrize("text", [TOKENS, CSV, LINES], ids=["tokens", "csv", "jsonl"])
+def test_formats_of_captions(flickr: Path, text: str) -> None:
+    (flickr / "captions.txt").write_text(text)
+    paths = {split: str(flickr / "captions.txt") for split in ("train", "test")}
+    corpus = CaptionLines(**paths, images=str(flickr / "Images"), image_size=8)
+    found = corpus.read("train")
+    assert dict(zip(found.names, found.captions, strict=True)) == CAPTIONS
+    assert found.skipped == 0
+    raw = [PICTURES[name] for name in found.names]
+    np.testing.assert_array_equal(found.images, [read_image(one, 8) for one in raw])
+
+
+@pytest.mark.parametrize("text", [TOKENS, CSV, LINES], ids=["tokens", "csv", "jsonl"])
+def test_lists_of_names_select_the_images_of_a_split(flickr: Path, text: str) -> None:
+    (flickr / "captions.txt").write_text(text)
+    names = {"train": str(flickr / "train.txt"), "validation": str(flickr / "dev.txt")}
+    corpus = CaptionLines(
+        **names, captions=str(flickr / "captions.txt"), images=str(flickr / "Images"), image_size=8
+    )
+    assert {split: corpus.read(split).names for split in names} == {
+        "train": ["b.jpg", "a.jpg"],
+        "validation": ["c.jpg"],
+    }
+    (flickr / "dev.txt").write_text("c.jpg\nd.jpg\n")
+    with pytest.raises(
+        ValueError, match=r"data\.validation: .*dev\.txt:2: image 'd\.jpg' has no ca"
+    ):
+        corpus.read("validation")
+    corpus.skip_bad = 1
+    assert corpus.read("validation").skipped == 1
+
+
+def test_images_without_captions_in_a_folder_of_several_splits(flickr: Path) -> None:
+    (flickr / "a.token").write_text(TOKENS)
+    images = str(flickr / "Images")
+    alone = CaptionLines(train=str(flickr / "a.token"), train_images=images, image_size=8)
+    with pytest.raises(ValueError, match=r"^data\.train: .*d\.jpg: has no caption in .*a\.token"):
+        alone.read("train")
+    other = {"validation": str(flickr / "b.token"), "validation_images": f"{images}/../Images"}
+    shared = CaptionLines(**vars(alone) | other)
+    assert shared.read("train").names == list(CAPTIONS)
+    missing = CaptionLines(**vars(alone) | {"train_images": f"{images}2"})
+    with pytest.raises(ValueError, match=r"^data\.train_images: .*Images2: no such file or folder"):
+        missing.read("train")
+
+
+@pytest.mark.parametrize("images", ["", "archive.zip"])
+def test_outer_folder_of_images(flickr: Path, images: str) -> None:
+    """Archives of Flickr8k have all images in one folder, and the captions beside it."""
+    (flickr / "captions.txt").write_text(CSV)
+    write_zip(flickr / "archive.zip", {f"Images/{name}": raw for name, raw in PICTURES.items()})
+    paths = {split: str(flickr / "captions.txt") for split in ("train", "test")}
+    corpus = CaptionLines(**paths, images=str(flickr / images) if images else None, image_size=8)
+    assert corpus.read("train").names == list(CAPTIONS)
+
+
+BAD_LINES = {
+    TOKENS: [
+        ("a.jpg A dog .", r":6: expected `name\.jpg#0`, a tab and a caption"),
+        ("b.jpg#1\t ", ":6: the caption is empty"),
+        ("x.jpg#0\tA dog .", ":6: image 'x.jpg' is not in "),
+    ],
+    CSV: [
+        ("a.jpg,a, dog", ":7: expected 2 columns, as in the header, got 3; quote a cell"),
+        ("b.jpg,", ":7: the caption is empty"),
+        (",A dog", ":7: the name of the image is empty"),
+        ('a.jpg,"A dog', ":7: not valid CSV"),
+        ("x.jpg,A dog .", ":7: image 'x.jpg' is not in "),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"), [(text, *row) for text, rows in BAD_LINES.items() for row in rows]
+)
+def test_bad_caption_lines(flickr: Path, text: str, line: str, message: str) -> None:
+    (flickr / "a").write_text(f"{text}{line}\n")
+    corpus = CaptionLines(train=str(flickr / "a"), images=str(flickr / "Images"), image_size=8)
+    with pytest.raises(ValueError, match=f"^data.train: .*a{message}.*data.skip_bad=1 or more"):
+        corpus.read("train")
+    corpus.skip_bad = 1
+    found = corpus.read("train")
+    assert dict(zip(found.names, found.captions, strict=True)) == CAPTIONS
+    assert found.skipped == 1
+
+
+def test_columns_and_delimiter_of_captions(flickr: Path) -> None:
+    """The format of Flickr30k."""
+    (flickr / "a").write_text("name| number| text\na.jpg| 0| A dog , two .\n")
+    options: dict[str, Any] = {"train": str(flickr / "a"), "images": str(flickr / "Images")}
+    corpus = CaptionLines(**options, image="name", caption="text", delimiter="|", image_size=8)
+    assert corpus.read("train").captions == [("A dog , two .",)]
+    with pytest.raises(
+        ValueError, match=r"a:1: column 'image' is missing .*; a file of captions has"
+    ):
+        CaptionLines(**options).read("train")
+    with pytest.raises(
+        ValueError, match=r"data\.format must be one of jsonl, tokens, csv, got 'tsv'"
+    ):
+        CaptionLines(format="tsv")
+    with pytest.raises(ValueError, match=r"a:1: not valid JSON"):
+        CaptionLines(**options, format="jsonl").read("train")
+
+
 def test_coco(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "a.png").write_bytes(encoded(picture(1)))
@@ -90,6 +212,11 @@ def test_coco(tmp_path: Path) -> None:
     found = corpus.read("validation")
     assert found.captions == [("a dog", "two dogs")]
     assert found.images.shape == (1, 224, 224, 3)
+    (tmp_path / "images" / "b.png").write_bytes(encoded(picture(2)))
+    with pytest.raises(ValueError, match=r"b\.png: has no caption"):
+        corpus.read("validation")
+    corpus.test, corpus.test_images = corpus.validation, corpus.validation_images
+    assert corpus.read("validation").names == ["a.png"]
 
 
 @pytest.mark.full
@@ -208,6 +335,34 @@ def test_last_arrays_can_be_held_out(tmp_path: Path) -> None:
     corpus.held_out = 0
     with pytest.raises(ValueError, match=r"data\.validation is missing"):
         corpus.read("validation")
+
+
+def test_arrays_of_another_split_are_not_read(tmp_path: Path) -> None:
+    """Keras's `mnist.npz` has arrays of two splits."""
+    images = np.random.default_rng(0).integers(0, 256, (6, 4, 4), np.uint8)
+    arrays = {"x_train": images[:4], "y_train": np.arange(4), "x_test": images[4:]}
+    np.savez(tmp_path / "mnist.npz", **arrays, y_test=np.arange(2))
+    path = str(tmp_path / "mnist.npz")
+    corpus = Arrays(train=path, validation=path, test=path, image_size=4)
+    np.testing.assert_array_equal(corpus.read("train").images[..., 0], images[:4])
+    test = corpus.read("test")
+    np.testing.assert_array_equal(test.images[..., 0], images[4:])
+    assert test.origin == f"{path}, arrays x_test and y_test"
+    message = r"^data\.validation: .*mnist\.npz: has no arrays x_validation and y_validation of the"
+    with pytest.raises(ValueError, match=message):
+        corpus.read("validation")
+    np.savez(tmp_path / "a.npz", x_train=images, y_train=np.arange(6), x_val=images[:1], y_val=[1])
+    corpus = Arrays(validation=str(tmp_path / "a.npz"), test=str(tmp_path / "a.npz"), image_size=4)
+    assert corpus.read("validation").labels.tolist() == [1]
+    with pytest.raises(
+        ValueError, match=r"no arrays x_test and y_test of the test split \(arrays: x"
+    ):
+        corpus.read("test")
+    np.savez(tmp_path / "b.npz", pixels=images[:2], y=[0, 1])
+    named = Arrays(test=str(tmp_path / "b.npz"), images="pixels", labels="y", image_size=4)
+    assert len(named.read("test")) == 2
+    with pytest.raises(ValueError, match=r"data\.test must name one file or folder, got 2"):
+        Arrays(test=[path, path]).read("test")
 
 
 def test_a_folder_for_each_class(tmp_path: Path) -> None:

@@ -1,56 +1,68 @@
-"""Readers of captioned images: a folder or zip of images, with JSON lines or COCO JSON."""
+"""Readers of captioned images: a folder or zip of images, with a text file or COCO JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from attention_zoo.data.images.caption_lines import (
+    CaptionEntry,
+    CaptionLayout,
+    CaptionReader,
+    get_captions,
+    parse_image_name,
+)
 from attention_zoo.data.images.captions import CaptionedImages
-from attention_zoo.data.images.image_files import ImageStack, is_image, list_image_files
+from attention_zoo.data.images.image_files import Files, ImageStack, is_image, list_image_files
 from attention_zoo.data.images.images import Size, parse_size, read_image
+from attention_zoo.data.progress import log_progress
 from attention_zoo.data.reading import (
     BadRowSkipper,
-    check_not_blank,
+    Paths,
     check_object,
     decode_utf8,
+    describe_paths,
     get_field,
-    get_field_texts,
+    list_paths,
     parse_json_object,
     read_numbered_lines,
 )
 
-CAPTION_FILES = ("captions.jsonl", "captions.jsonl.gz")
+CAPTION_FILES = tuple(f"captions.jsonl{suffix}" for suffix in ("", ".gz", ".bz2", ".xz"))
 """File names of the captions in an image folder."""
-
-
-class _Entry(NamedTuple):
-    """An entry of the captions file: its location, its image file name and its captions."""
-
-    location: str
-    name: str
-    captions: list[str]
 
 
 def read_captions(
     images: str | Path,
-    captions: str | Path | None = None,
+    captions: Paths | None = None,
     size: Size | None = None,
     skip_bad: int = 0,
+    shared: bool = False,
+    names: Paths | None = None,
+    layout: CaptionLayout | None = None,
 ) -> CaptionedImages:
-    """Read images from a folder or zip, with captions from a JSON lines file, in the file's order.
+    """Read images from a folder or zip, with captions from a text file, in the file's order.
 
-    A line is `{"image": "dogs/1.jpg", "captions": ["A dog runs .", "..."]}`: the name of a file in
-    the folder or zip, and one or more captions.
+    The file has one of these formats:
+
+    - JSON lines: `{"image": "dogs/1.jpg", "captions": ["A dog runs .", "..."]}`, the name of a file
+      in the folder or zip, and one or more captions;
+    - "tokens", as in Flickr8k: `dogs/1.jpg#0`, a tab and one caption;
+    - CSV with a header and one caption per line: `image,caption`.
 
     Args:
         images: a folder, or a zip, which is not unpacked to disk.
-        captions: the JSON lines file, UTF-8, gzipped or not. By default, `captions.jsonl` or
-            `captions.jsonl.gz` in the folder.
+        captions: the file of captions, or a list of files; UTF-8, compressed or not. By default,
+            `captions.jsonl` in the folder, or the same name with .gz, .bz2 or .xz.
         size: size that images are resized to: the side of a square or (height, width). By default,
             images are not resized and must all have the same size.
         skip_bad: maximum number of bad lines, bad images and images without a caption to skip. More
             raise an error.
+        shared: whether the folder also has images of other splits, so that images without a caption
+            are ignored.
+        names: a file with one image name per line, or a list of files: only these images are read.
+        layout: the format of the captions; default: found from the lines.
 
     Raises:
         ValueError: a missing folder, zip or captions file; no images; a bad line (file:line), with
@@ -59,19 +71,24 @@ def read_captions(
             size from the first.
     """
     size = parse_size(size)
-    path = Path(captions) if captions is not None else _find_captions_file(images)
-    skipper, locations = BadRowSkipper(skip_bad), dict[str, str]()
-    rows = []
-    for location, raw in read_numbered_lines(path):
-        with skipper:
-            row = parse_json_object(location, decode_utf8(location, raw))
-            name = _parse_image_name(location, row, "image", locations)
-            rows.append(_Entry(location, name, _get_captions(location, row, "captions")))
-    return _read_images(images, path, rows, locations, size, skipper)
+    path = captions if captions is not None else _find_captions_file(images)
+    skipper = BadRowSkipper(skip_bad)
+    reader = CaptionReader(layout or CaptionLayout(), skipper)
+    for file in list_paths(path):
+        reader.read(file)
+    rows = list(reader.entries.values())
+    if names is not None:
+        rows = _select_names(names, reader.entries, describe_paths(path), skipper)
+    listed = None if shared or names is not None else reader.locations.keys()
+    return _read_images(images, describe_paths(path), rows, listed, size, skipper)
 
 
 def read_coco(
-    images: str | Path, annotations: str | Path, size: Size | None = None, skip_bad: int = 0
+    images: str | Path,
+    annotations: Paths,
+    size: Size | None = None,
+    skip_bad: int = 0,
+    shared: bool = False,
 ) -> CaptionedImages:
     """Read images from a folder or zip, with captions from a JSON file in COCO's format.
 
@@ -81,8 +98,8 @@ def read_coco(
 
     Args:
         images: a folder, or a zip, which is not unpacked to disk; file names are paths within it.
-        annotations: the JSON file, UTF-8, gzipped or not.
-        size: see `read_captions`.
+        annotations: the JSON file, or a list of files; UTF-8, compressed or not.
+        size, shared: see `read_captions`.
         skip_bad: maximum number of bad entries of either list, bad images and images without a
             caption to skip. More raise an error.
 
@@ -94,28 +111,57 @@ def read_coco(
         Chen et al. 2015, arXiv:1504.00325; the format is that of captions on cocodataset.org.
     """
     size = parse_size(size)
-    lines = [decode_utf8(location, raw) for location, raw in read_numbered_lines(annotations)]
-    content = parse_json_object(str(annotations), "\n".join(lines))
     skipper, locations = BadRowSkipper(skip_bad), dict[str, str]()
-    rows: dict[Any, _Entry] = {}
-    for location, entry in _list_entries(annotations, content, "images"):
+    rows: list[CaptionEntry] = []
+    for file in list_paths(annotations):
+        rows += _read_annotations(file, locations, skipper)
+    listed = None if shared else locations.keys()
+    return _read_images(images, describe_paths(annotations), rows, listed, size, skipper)
+
+
+def _read_annotations(
+    path: str, locations: dict[str, str], skipper: BadRowSkipper
+) -> list[CaptionEntry]:
+    """Return the images of a COCO file with their captions; `locations` are those of all names."""
+    lines = [decode_utf8(location, raw) for location, raw in read_numbered_lines(path)]
+    content = parse_json_object(path, "\n".join(lines))
+    rows: dict[Any, CaptionEntry] = {}
+    for location, entry in _list_entries(path, content, "images"):
         with skipper:
             check_object(location, entry)
-            name = _parse_image_name(location, entry, "file_name", locations)
+            name = parse_image_name(location, entry, "file_name", locations)
             image_id = _get_id(location, entry, "id")
             if image_id in rows:
                 raise ValueError(
                     f"{location}: id {image_id!r} is already used in {rows[image_id].location}"
                 )
-            rows[image_id] = _Entry(location, name, [])
-    for location, entry in _list_entries(annotations, content, "annotations"):
+            rows[image_id] = CaptionEntry(location, name, [])
+    for location, entry in _list_entries(path, content, "annotations"):
         with skipper:
             image_id = _get_id(location, check_object(location, entry), "image_id")
-            captions = _get_captions(location, entry, "caption")
+            captions = get_captions(location, entry, "caption")
             if image_id not in rows:
                 raise ValueError(f"{location}: image_id {image_id!r} is not the id of any image")
             rows[image_id].captions.extend(captions)
-    return _read_images(images, annotations, rows.values(), locations, size, skipper)
+    return list(rows.values())
+
+
+def _select_names(
+    names: Paths, entries: dict[str, CaptionEntry], captions: str, skipper: BadRowSkipper
+) -> list[CaptionEntry]:
+    """Return the entries of the images that a file lists, in its order."""
+    rows: dict[str, CaptionEntry] = {}
+    for location, raw in read_numbered_lines(names):
+        with skipper:
+            name = decode_utf8(location, raw).strip(" \t")
+            if not name:
+                continue
+            if name in rows:
+                raise ValueError(f"{location}: image {name!r} is already listed")
+            if name not in entries:
+                raise ValueError(f"{location}: image {name!r} has no caption in {captions}")
+            rows[name] = entries[name]
+    return list(rows.values())
 
 
 def _find_captions_file(images: str | Path) -> Path:
@@ -128,22 +174,6 @@ def _find_captions_file(images: str | Path) -> Path:
         if (path := Path(images) / name).exists():
             return path
     raise ValueError(f"{images}: has no {CAPTION_FILES[0]}; give the path of the captions file")
-
-
-def _parse_image_name(
-    location: str, row: dict[str, Any], name: str, locations: dict[str, str]
-) -> str:
-    """Return the image name of a row; raise ValueError if an earlier row has it."""
-    image = get_field(location, row, name)
-    if not isinstance(image, str):
-        raise ValueError(f"{location}: field {name!r} must be the name of an image, got {image!r}")
-    if image in locations:
-        raise ValueError(
-            f"{location}: image {image!r} is already listed in {locations[image]}; give all its"
-            " captions there"
-        )
-    locations[image] = location
-    return image
 
 
 def _list_entries(
@@ -165,22 +195,23 @@ def _get_id(location: str, entry: dict[str, Any], name: str) -> int | str:
     return image_id
 
 
-def _get_captions(location: str, row: dict[str, Any], name: str) -> list[str]:
-    texts = get_field_texts(location, row, name)
-    return [check_not_blank(location, text, f"field {name!r}") for text in texts]
-
-
 def _read_images(
     images: str | Path,
-    captions: str | Path,
-    rows: Iterable[_Entry],
-    locations: dict[str, str],
+    captions: str,
+    rows: Collection[CaptionEntry],
+    listed: Collection[str] | None,
     size: Size | None,
     skipper: BadRowSkipper,
 ) -> CaptionedImages:
-    """Read the images of the rows. All names are checked before any image is decoded."""
-    stack, available = ImageStack(), list[_Entry]()
+    """Read the images of the rows. All names are checked before any image is decoded.
+
+    All images must be in `listed`, unless it is None. If all images are in one folder, such as
+    that of Flickr8k's zip file, the names need not contain it.
+    """
+    stack, available = ImageStack(), list[CaptionEntry]()
     with list_image_files(images) as files:
+        if not any(row.name in files for row in rows):
+            files = _remove_outer_folder(files)
         for row in rows:
             with skipper:
                 if row.name not in files:
@@ -188,11 +219,12 @@ def _read_images(
                 if not row.captions:
                     raise ValueError(f"{images}/{row.name}: has no caption in {captions}")
                 available.append(row)
-        for name in files:
+        unlisted = [] if listed is None else [name for name in files if name not in listed]
+        for name in unlisted:
             with skipper:
-                if name not in locations and is_image(name, files):
+                if is_image(name, files):
                     raise ValueError(f"{images}/{name}: has no caption in {captions}")
-        for row in available:
+        for row in log_progress(available, str(images), "images"):
             with skipper:
                 location = f"{images}/{row.name}"
                 stack.add(location, read_image(files[row.name](), size, location), row)
@@ -207,3 +239,12 @@ def _read_images(
         f"{images} and {captions}",
         skipper.count,
     )
+
+
+def _remove_outer_folder(files: Files) -> Files:
+    """Return the files by their names within the outermost folder, if all images are in one."""
+    folders = {name.partition("/")[0] for name in files if is_image(name, files) and "/" in name}
+    if len(folders) != 1 or any(is_image(name, files) and "/" not in name for name in files):
+        return files
+    (folder,) = folders
+    return {name.removeprefix(f"{folder}/"): read for name, read in files.items()}

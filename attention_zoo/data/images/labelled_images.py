@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from attention_zoo.data.images.images import (
     read_image,
     resize_images,
 )
+from attention_zoo.data.progress import log_progress
 from attention_zoo.data.reading import BadRowSkipper
 from attention_zoo.registry import did_you_mean
 
@@ -143,7 +145,7 @@ def read_class_folders(
                 f"{images}: all images are in subfolders of {classes[0]!r}; give the path of that"
                 " folder, or repack the zip without it"
             )
-        for name in image_names:
+        for name in log_progress(image_names, str(images), "images"):
             with skipper:
                 location = f"{images}/{name}"
                 if "/" not in name:
@@ -163,13 +165,31 @@ def _top_folders(names: Iterable[str]) -> list[str]:
     return sorted({name.partition("/")[0] for name in names if "/" in name})
 
 
+def list_npz_arrays(path: str | Path) -> list[str]:
+    """Return the names of the arrays of an `.npz` file; raise ValueError if it is damaged."""
+    with _open_arrays(path) as arrays:
+        return list(arrays)
+
+
 def _load_arrays(path: str | Path, required: tuple[str, str]) -> list[NDArray[Any]]:
     """Return the arrays of an npz file with the given names."""
+    names = list_npz_arrays(path)
+    for name in required:
+        if name not in names:
+            suggestion = did_you_mean(name, names)
+            raise ValueError(
+                f"{path}: has no array {name!r}{suggestion} (arrays: {', '.join(names)})"
+            )
+    with _open_arrays(path) as arrays:
+        return [np.asarray(arrays[name]) for name in required]
+
+
+@contextmanager
+def _open_arrays(path: str | Path) -> Iterator[Any]:
+    """Open an npz file; raise ValueError if it, or an array that is read, is damaged."""
     try:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as arrays:
-            names = list(arrays)
-            if set(required) <= set(names):
-                return [np.asarray(arrays[name]) for name in required]
+            yield arrays
     except MemoryError:
         raise ValueError(f"{path}: does not fit into memory; give a smaller file") from None
     except Exception as error:  # NumPy raises many classes
@@ -179,6 +199,3 @@ def _load_arrays(path: str | Path, required: tuple[str, str]) -> list[NDArray[An
         elif "allow_pickle" in str(error):
             reason = "contains Python objects; save arrays of numbers"
         raise ValueError(f"{path}: {reason}") from None
-    missing = next(name for name in required if name not in names)
-    suggestion = did_you_mean(missing, names)
-    raise ValueError(f"{path}: has no array {missing!r}{suggestion} (arrays: {', '.join(names)})")

@@ -1,13 +1,19 @@
-"""Plain text: lines of a file, gzipped or not."""
+"""Plain text: lines of files, compressed or not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from attention_zoo.data.examples import NumberedExamples
-from attention_zoo.data.reading import decode_utf8, read_numbered_lines
+from attention_zoo.data.reading import (
+    BadRowSkipper,
+    Paths,
+    decode_utf8,
+    describe_paths,
+    list_paths,
+    read_numbered_lines,
+)
 
 
 @dataclass(frozen=True)
@@ -19,30 +25,42 @@ class TextLines(NumberedExamples):
         origin: source of the data, for display and for saved results.
         lines: line number of each text in its file; if None, texts are counted from 1.
         skipped: number of bad lines that were skipped on request.
+        files: file of each text; if None, all are from `origin`.
     """
 
     texts: list[str]
     origin: str
     lines: list[int] | None = None
     skipped: int = 0
+    files: list[str] | None = None
 
-    columns = ("texts", "lines")
+    columns = ("texts", "lines", "files")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)
 
 
-def read_lines(path: str | Path) -> TextLines:
+def read_lines(path: Paths, skip_bad: int = 0) -> TextLines:
     """Read the lines of a text file, without blank lines.
 
     Args:
-        path: the file, UTF-8, gzipped or not; lines end in "\\n" (or "\\r\\n") alone.
+        path: the file, or a list of files; UTF-8, compressed or not. Lines end in "\\n" (or
+            "\\r\\n") alone.
+        skip_bad: maximum number of bad lines to skip. More raise an error.
 
     Raises:
         ValueError: a missing file, no line with text, or invalid UTF-8 (file:line).
     """
-    texts = [decode_utf8(location, raw) for location, raw in read_numbered_lines(path)]
-    lines = [number for number, text in enumerate(texts, 1) if text.strip()]
-    if not lines:
-        raise ValueError(f"{path}: no line contains text; give one text per line")
-    return TextLines([texts[number - 1] for number in lines], str(path), lines)
+    texts, lines, files, skipper = [], [], [], BadRowSkipper(skip_bad)
+    for file in list_paths(path):
+        for number, (location, raw) in enumerate(read_numbered_lines(file), 1):
+            with skipper:
+                text = decode_utf8(location, raw)
+                if text.strip():
+                    texts.append(text)
+                    lines.append(number)
+                    files.append(file)
+    origin = describe_paths(path)
+    if not texts:
+        raise ValueError(f"{origin}: no line contains text; give one text per line")
+    return TextLines(texts, origin, lines, skipper.count, files)

@@ -1,25 +1,23 @@
-"""Pairs of texts from files: columns of a TSV, fields of JSON lines, or two parallel files.
-
-All files may be gzipped.
-"""
+"""Pairs of texts, from fields of JSON lines or two parallel files, compressed or not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from attention_zoo.data.examples import Examples
 from attention_zoo.data.reading import (
     BadRowSkipper,
+    Paths,
     check_not_blank,
     decode_utf8,
+    describe_paths,
     get_field_texts,
+    list_paths,
     parse_json_object,
     read_numbered_lines,
 )
-from attention_zoo.registry import did_you_mean
 
 Row = TypeVar("Row")
 
@@ -49,58 +47,22 @@ class TextPairs(Examples):
         return zip(self.sources, self.targets, strict=True)
 
 
-def read_tsv(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
-    """Read pairs from two named columns of a TSV.
-
-    The first line contains the column names. Lines end in "\\n" (or "\\r\\n") alone. Only tabs
-    separate columns, and quotes have no special meaning. A gzipped file is detected by its content.
-    A byte order mark is ignored.
-
-    Args:
-        path: the file, UTF-8.
-        source: column of the source texts.
-        target: column of the target texts.
-        skip_bad: maximum number of bad lines to skip. More raise an error.
-
-    Raises:
-        ValueError: a missing or empty file, a missing or repeated column, no rows, or a bad line
-            (file:line): invalid UTF-8, an empty field, a number of fields that differs from the
-            header.
-    """
-    lines = read_numbered_lines(path)
-    location, raw = next(lines, (f"{path}:1", b""))
-    if not raw.strip():
-        raise ValueError(f"{location}: no header; the first line must name the columns")
-    header = decode_utf8(location, raw).split("\t")
-    columns = [_find_column(location, header, name) for name in (source, target)]
-
-    def parse_row(location: str, raw: bytes) -> tuple[str, str]:
-        row = decode_utf8(location, raw).split("\t")
-        if len(row) != len(header):
-            raise ValueError(
-                f"{location}: expected {len(header)} tab-separated columns, as in the header, got"
-                f" {len(row)}"
-            )
-        return row[columns[0]], row[columns[1]]
-
-    return collect_pairs(lines, parse_row, str(path), (source, target), skip_bad)
-
-
-def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) -> TextPairs:
+def read_jsonl(path: Paths, source: str, target: str, skip_bad: int = 0) -> TextPairs:
     """Read pairs from two named fields of a JSON lines file.
 
     A field is a text or a list of texts. A list of source texts is joined by spaces. A list of
     target texts contains alternative references, the first of which is the training target.
 
     Args:
-        path: the file, UTF-8, gzipped or not; a byte order mark is ignored.
+        path: the file, or a list of files; UTF-8, compressed or not.
         source: field of the source texts.
         target: field of the target texts.
         skip_bad: maximum number of bad lines to skip. More raise an error.
 
     Raises:
         ValueError: a missing file, no rows, or a bad line (file:line): invalid UTF-8, no JSON
-            object, a missing field, one that is neither a text nor a list of texts, an empty one.
+            object, a missing or repeated field, one that is neither a text nor a list of texts, an
+            empty one.
     """
 
     def parse_row(location: str, raw: bytes) -> tuple[str, ...]:
@@ -108,25 +70,49 @@ def read_jsonl(path: str | Path, source: str, target: str, skip_bad: int = 0) ->
         sentences, targets = (get_field_texts(location, row, name) for name in (source, target))
         return " ".join(sentences), *targets
 
-    return collect_pairs(
-        read_numbered_lines(path), parse_row, str(path), (source, target), skip_bad
-    )
+    origin = describe_paths(path)
+    return collect_pairs(read_numbered_lines(path), parse_row, origin, (source, target), skip_bad)
 
 
-def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs:
+def read_parallel(source_path: Paths, target_path: Paths, skip_bad: int = 0) -> TextPairs:
     """Read pairs from two files in which line n of one translates line n of the other.
 
     Args:
-        source_path: the sentences to translate, one per line, UTF-8, gzipped or not.
-        target_path: their translations.
+        source_path: the file of the sentences to translate, one per line, or a list of files;
+            UTF-8, compressed or not.
+        target_path: the files of their translations.
+        skip_bad: maximum number of pairs with a bad line to skip. More raise an error.
 
     Raises:
-        ValueError: a missing or empty file, files of different lengths, or a bad line (file:line):
-            invalid UTF-8, an empty line.
+        ValueError: a missing or empty file, files of different lengths, different numbers of files,
+            or a bad line (file:line): invalid UTF-8, an empty line.
     """
-    paths = (source_path, target_path)
-    sources, targets = (list(read_numbered_lines(path)) for path in paths)
-    for path, lines in zip(paths, (sources, targets), strict=True):
+    paths = list_paths(source_path), list_paths(target_path)
+    if len(paths[0]) != len(paths[1]):
+        raise ValueError(
+            f"expected one file of targets per file of sources, got {len(paths[0])} files of"
+            f" sources and {len(paths[1])} of targets"
+        )
+    rows = [row for pair in zip(*paths, strict=True) for row in _align_lines(*pair)]
+
+    def parse_row(location: str, row: tuple[Line, Line]) -> tuple[str, str]:
+        source, target = (
+            check_not_blank(where, decode_utf8(where, raw), "line") for where, raw in row
+        )
+        return source, target
+
+    origin = " and ".join(map(describe_paths, paths))
+    return collect_pairs(rows, parse_row, origin, ("source", "target"), skip_bad)
+
+
+Line = tuple[str, bytes]
+"""`file:line` and its content."""
+
+
+def _align_lines(source_path: str, target_path: str) -> list[tuple[str, tuple[Line, Line]]]:
+    """Return the lines of two files in pairs, with the location of the first."""
+    sources, targets = (list(read_numbered_lines(path)) for path in (source_path, target_path))
+    for path, lines in ((source_path, sources), (target_path, targets)):
         if not lines:
             raise ValueError(f"{path}: the file is empty")
     if len(sources) != len(targets):
@@ -134,11 +120,7 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> TextPairs
             f"{source_path} has {len(sources)} lines and {target_path} has {len(targets)};"
             " line n of one must translate line n of the other"
         )
-    texts = [
-        [check_not_blank(location, decode_utf8(location, raw), "line") for location, raw in lines]
-        for lines in (sources, targets)
-    ]
-    return TextPairs(texts[0], texts[1], f"{source_path} and {target_path}")
+    return [(row[0][0], row) for row in zip(sources, targets, strict=True)]
 
 
 def collect_pairs(
@@ -179,13 +161,3 @@ def collect_pairs(
     return TextPairs(
         sources, first_targets, origin, skipper.count, references if has_references else None
     )
-
-
-def _find_column(location: str, header: list[str], name: str) -> int:
-    if header.count(name) != 1:
-        problem = "is repeated" if name in header else "is missing"
-        raise ValueError(
-            f"{location}: column {name!r} {problem} in the header{did_you_mean(name, header)}"
-            f" (columns: {', '.join(header)})"
-        )
-    return header.index(name)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attention_zoo.data.text.tagged import TaggedSentences
-from attention_zoo.ops.tag_schemes import OUTSIDE, TAG_SCHEMES, split_tag, tag_constraints
+from attention_zoo.ops.tag_schemes import (
+    OUTSIDE,
+    TAG_SCHEMES,
+    TagConstraints,
+    get_tag_scheme,
+    split_tag,
+    tag_constraints,
+)
 
 
 def check_tags(sentences: TaggedSentences, scheme: str, strict: bool = True) -> None:
@@ -13,60 +20,82 @@ def check_tags(sentences: TaggedSentences, scheme: str, strict: bool = True) -> 
 
     Args:
         sentences: the corpus.
-        scheme: "BIO" (IOB2), "IOB1", "BIOES", "BMES", or another of `ops.TAG_SCHEMES`.
+        scheme: "BIO" (or "IOB2"), "IOB1", "BIOES", "BILOU", "BMES", or another of
+            `ops.TAG_SCHEMES`.
         strict: also reject invalid sequences, such as "O I-LOC" in BIO. Otherwise, only the form of
             each tag is checked, and metrics interpret such sequences as conlleval does.
     """
-    rules, valid_tags = TAG_SCHEMES.get(scheme)(), set[str]()
-    for row, tags in enumerate(sentences.tags):
-        for word, tag in enumerate(tags):
-            if tag not in valid_tags:
-                try:
-                    split_tag(tag, scheme, rules)
-                except ValueError as error:
-                    raise ValueError(f"{sentences.locate_word(row, word)}: {error}") from None
-                valid_tags.add(tag)
-    if strict:
-        for row, word in _find_violations(sentences, scheme):
-            raise ValueError(_format_violation(sentences, scheme, row, word))
+    for _, problem in find_tag_errors(sentences, scheme, strict):
+        raise ValueError(problem)
 
 
-def _find_violations(sentences: TaggedSentences, scheme: str) -> Iterator[tuple[int, int]]:
-    """Yield each sentence that violates the scheme, and the index of its first invalid word.
+def find_tag_errors(
+    sentences: TaggedSentences, scheme: str, strict: bool = True
+) -> Iterator[tuple[int, str]]:
+    """Yield the index of each sentence that violates the scheme, and its first problem."""
+    get_tag_scheme(scheme)
+    others: str | None = None
+    for row, word, is_malformed in _find_violations(sentences, scheme, strict):
+        if others is None:
+            others = " or ".join(_find_schemes(sentences))
+        tags = sentences.tags[row]
+        if is_malformed:
+            problem = _describe_malformed(tags[word], scheme) + (others and f": {others}")
+        else:
+            fix = "fix the tag" + (others and f", or use the scheme {others}")
+            problem = f"{_describe_violation(tags, word, scheme)}; {fix}"
+        yield row, f"{sentences.locate_word(row, min(word, len(tags) - 1))}: {problem}"
 
-    The index is the number of words if the sentence ends too early.
+
+def _find_violations(
+    sentences: TaggedSentences, scheme: str, strict: bool
+) -> Iterator[tuple[int, int, bool]]:
+    """Yield sentence and word of each first violation, and whether the tag is malformed.
+
+    The word is the number of words if the sentence ends too early.
     """
-    known_tags, prefixes = sentences.known_tags, TAG_SCHEMES.get(scheme)().letters()
-    types = {tag.partition("-")[2] for tag in known_tags}
-    other_tags = {f"{prefix}-{name}" if name else prefix for prefix in prefixes for name in types}
-    names = sorted({OUTSIDE, *known_tags, *other_tags})  # with them, every known tag can occur
-    constraints = tag_constraints(scheme, names)
+    names, constraints = _make_constraints(sentences, scheme)
     numbers = {name: number for number, name in enumerate(names)}
     for row, tags in enumerate(sentences.tags):
-        word = constraints.find_first_violation([numbers[tag] for tag in tags])
-        if word is not None:
-            yield row, word
+        malformed = next((word for word, tag in enumerate(tags) if tag not in numbers), None)
+        if malformed is not None:
+            yield row, malformed, True
+        elif strict:
+            word = constraints.find_first_violation([numbers[tag] for tag in tags])
+            if word is not None:
+                yield row, word, False
 
 
-def _format_violation(sentences: TaggedSentences, scheme: str, row: int, word: int) -> str:
-    tags = sentences.tags[row]
-    if word == len(tags):
-        location = sentences.locate_word(row, word - 1)
-        problem = f"{tags[-1]!r} may not end a sentence"
-    else:
-        position = f"come after {tags[word - 1]!r}" if word else "begin a sentence"
-        location = sentences.locate_word(row, word)
-        problem = f"{tags[word]!r} may not {position}"
-    alternatives = [
-        name for name in TAG_SCHEMES.names() if name != scheme and _is_valid(sentences, name)
-    ]
-    hint = f", or use the scheme {' or '.join(alternatives)}" if alternatives else ""
-    return f"{location}: {problem} in {scheme}; fix the tag{hint}"
+def _make_constraints(sentences: TaggedSentences, scheme: str) -> tuple[list[str], TagConstraints]:
+    """Return the tags that are well-formed, completed so that each can occur; and constraints."""
+    known_tags = {tag for tag in sentences.known_tags if not _describe_malformed(tag, scheme)}
+    types = {tag.partition("-")[2] for tag in known_tags}
+    prefixes = get_tag_scheme(scheme).letters()
+    other_tags = {f"{prefix}-{name}" if name else prefix for prefix in prefixes for name in types}
+    names = sorted({OUTSIDE, *known_tags, *other_tags})
+    return names, tag_constraints(scheme, names)
 
 
-def _is_valid(sentences: TaggedSentences, scheme: str) -> bool:
+def _describe_malformed(tag: str, scheme: str) -> str:
+    """Return why a tag is not one of the scheme; an empty string if it is."""
     try:
-        check_tags(sentences, scheme, strict=False)
-    except ValueError:
-        return False
-    return next(_find_violations(sentences, scheme), None) is None
+        split_tag(tag, scheme)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _describe_violation(tags: tuple[str, ...], word: int, scheme: str) -> str:
+    if word == len(tags):
+        return f"{tags[-1]!r} may not end a sentence in {scheme}"
+    position = f"come after {tags[word - 1]!r}" if word else "begin a sentence"
+    return f"{tags[word]!r} may not {position} in {scheme}"
+
+
+def _find_schemes(sentences: TaggedSentences) -> list[str]:
+    """Return the schemes that the whole corpus follows."""
+    return [
+        name
+        for name in TAG_SCHEMES.names()
+        if next(_find_violations(sentences, name, strict=True), None) is None
+    ]

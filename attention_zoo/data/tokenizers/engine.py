@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import tokenizers
 
+from attention_zoo.data.progress import log_progress
 from attention_zoo.data.tokenizers.vocabulary import check_unicode
+
+CHUNK = 10_000
+"""Number of texts that are encoded at once."""
 
 
 class EngineTokenizer:
@@ -31,8 +36,11 @@ class EngineTokenizer:
         for i, text in enumerate(texts):
             if not text.isascii():
                 check_unicode(text, i)
-        rows = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [row.ids for row in rows]
+        counted, ids = log_progress(texts, "encoding", "texts"), list[list[int]]()
+        while chunk := list(islice(counted, CHUNK)):
+            rows = self._engine.encode_batch_fast(chunk, add_special_tokens=False)
+            ids += [row.ids for row in rows]
+        return ids
 
     def _check_id(self, token_id: int) -> int:
         if not 0 <= token_id < self.vocabulary_size:

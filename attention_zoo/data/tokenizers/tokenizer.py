@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
+from attention_zoo.data.progress import log_progress
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.public_tokenizers import (
     is_public_tokenizer,
@@ -173,7 +174,7 @@ class Tokenizer(EngineTokenizer):
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
         """Return at most `size` tokens: the most frequent ones, ties in code point order."""
         engine, counts = cls.make_pipeline(lowercase), Counter[str]()
-        for text in texts:
+        for text in log_progress(texts, "learning the vocabulary", "texts"):
             normal = engine.normalizer.normalize_str(text)
             counts.update(piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal))
         return [*SPECIAL_TOKENS, *_select_most_frequent(counts, size - len(SPECIAL_TOKENS))]
@@ -226,7 +227,7 @@ class SubwordTokenizer(Tokenizer):
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
         engine, characters = cls.make_pipeline(lowercase), Counter[str]()
         engine.model = cls.make_model({SPECIAL_TOKENS[UNKNOWN]: 0})
-        for text in texts:
+        for text in log_progress(texts, "learning the characters", "texts"):
             characters.update(engine.normalizer.normalize_str(text))
         alphabet = _select_most_frequent(characters, size - len(SPECIAL_TOKENS))
         trainer = trainers.WordPieceTrainer(
@@ -238,7 +239,8 @@ class SubwordTokenizer(Tokenizer):
             continuing_subword_prefix="",
             show_progress=False,
         )
-        engine.train_from_iterator(texts, trainer)
+        counted = log_progress(texts, "learning the vocabulary", "texts")
+        engine.train_from_iterator(counted, trainer, len(texts))
         ids = engine.get_vocab()
         return sorted(ids, key=lambda token: ids[token])
 

@@ -28,8 +28,8 @@ class CRF(BaseLayer):
 
     Args:
         num_tags: K; if None, the number of `tags` or, without `tags`, the width of the inputs.
-        tag_scheme: "BIO" (IOB2), "IOB1", "BIOES" or "BMES". Sequences that it forbids have
-            probability 0, in training and in inference.
+        tag_scheme: "BIO" (or "IOB2"), "IOB1", "BIOES", "BILOU" or "BMES". Sequences that it forbids
+            have probability 0, in training and in inference.
         tags: names of the tags by index, such as "O" and "B-PER"; required by `tag_scheme`.
         use_boundaries: whether to learn b and e, the scores of the first and of the last tag.
         transitions_initializer: initializer of A; b and e start at 0.

@@ -17,6 +17,7 @@ from attention_zoo.data import (
     read_npz_images,
     translate_digits,
 )
+from attention_zoo.data.images.labelled_images import list_npz_arrays
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
@@ -24,6 +25,10 @@ from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, Tfd
 LABELLED_IMAGES = Registry("data.corpus")
 SCATTERED = Registry("data.scattered")
 """Placement of images on a larger black square: `f(images, labels, size, seed)` by name."""
+
+TRAIN = "train"
+ARRAY_NAMES = {"validation": ("validation", "val", "valid", "dev"), "test": ("test",)}
+"""What stands for "train" in the names of another split's arrays."""
 
 SCATTERED.register("nowhere")(lambda images, labels, size, seed: (images, labels))
 SCATTERED.register("translated")(translate_digits)
@@ -107,7 +112,8 @@ class Arrays(FileCorpus, LabelledImageCorpus):
     """Arrays of images and labels in `.npz` files; see `data.read_npz_images`.
 
     Args:
-        images, labels: names of the arrays.
+        images, labels: names of the arrays. "train" in a name stands for the split: the test split
+            is read from "x_test", the validation split from "x_validation" or "x_val".
         held_out: without a validation file, the number of last images of `train` that are held out
             as the validation split.
     """
@@ -119,9 +125,18 @@ class Arrays(FileCorpus, LabelledImageCorpus):
 
     def _images(self, split: str) -> LabelledImages:
         is_divided = split in ("train", "validation") and not self.validation
-        if not is_divided or not self.held_out:
-            return read_npz_images(self.path(split), self.images, self.labels)
-        images = read_npz_images(self.path("train"), self.images, self.labels)
+        if is_divided and self.held_out:
+            return self._divide(split)
+        path = self.find_file(split)
+        images, labels = self._find_arrays(path, split)
+        examples = read_npz_images(path, images, labels)
+        if split == "train":
+            return examples
+        return replace(examples, origin=f"{examples.origin}, arrays {images} and {labels}")
+
+    def _divide(self, split: str) -> LabelledImages:
+        """Return the images of `train` that are not held out, or those that are."""
+        images = read_npz_images(self.find_file("train"), self.images, self.labels)
         if not 0 < self.held_out < len(images):
             raise ValueError(
                 "data.held_out must be at least 1 and below the number of images, got"
@@ -131,6 +146,27 @@ class Arrays(FileCorpus, LabelledImageCorpus):
         rows = range(begin) if split == "train" else range(begin, len(images))
         origin = f"{images.origin}, images {rows.start + 1} to {rows.stop}"
         return replace(images.take(rows), origin=origin)
+
+    def _find_arrays(self, path: str, split: str) -> tuple[str, str]:
+        """Return the names of the arrays of a split, so that no other split is read in its place.
+
+        Raises ValueError if the file has only those of another split.
+        """
+        if split == "train" or not any(TRAIN in name for name in (self.images, self.labels)):
+            return self.images, self.labels
+        candidates = [
+            (self.images.replace(TRAIN, name), self.labels.replace(TRAIN, name))
+            for name in ARRAY_NAMES[split]
+        ]
+        known = list_npz_arrays(path)
+        for names in candidates:
+            if {*names} <= {*known}:
+                return names
+        raise ValueError(
+            f"{path}: has no arrays {' and '.join(candidates[0])} of the {split} split (arrays:"
+            f" {', '.join(known)}); rename its arrays, or set data.images and data.labels to names"
+            f" without {TRAIN!r}"
+        )
 
 
 @LABELLED_IMAGES.register("classes")
@@ -147,7 +183,7 @@ class ClassFolders(FileCorpus, LabelledImageCorpus):
     skip_bad: int = 0
 
     def _images(self, split: str) -> LabelledImages:
-        return read_class_folders(self.path(split), self.read_size, self.skip_bad)
+        return read_class_folders(self.find_file(split), self.read_size, self.skip_bad)
 
 
 @LABELLED_IMAGES.register("classes_tfds")
@@ -169,5 +205,5 @@ class LabelledTfds(TfdsCorpus, LabelledImageCorpus):
     skip_bad: int = 0
 
     def _images(self, split: str) -> LabelledImages:
-        names = self.name, self.path(split), self.image, self.label
-        return read_labelled_tfds(*names, self.read_size, self.data_dir, self.skip_bad)
+        names = self.name, self.split_name(split), self.image, self.label
+        return read_labelled_tfds(*names, self.read_size, self.folder, self.skip_bad)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from attention_zoo.data import (
     TaggedSentences,
-    check_tags,
     generate_orders,
     read_conll,
     read_tagged_tfds,
 )
+from attention_zoo.data.reading import BadRowSkipper
+from attention_zoo.data.text.tag_checks import find_tag_errors
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
 
@@ -24,8 +24,8 @@ class SentenceCorpus(Corpus):
     """Base class of corpora of tagged sentences.
 
     Args:
-        scheme: tagging scheme of spans: "BIO" (IOB2), "IOB1", "BIOES" or "BMES"; null for tags of
-            single words, such as parts of speech.
+        scheme: tagging scheme of spans: "BIO" (or "IOB2"), "IOB1", "BIOES", "BILOU" or "BMES"; null
+            for tags of single words, such as parts of speech.
         strict: reject sequences that violate the scheme, with file and line. False keeps them:
             they are scored as conlleval scores them, but a model constrained by the scheme
             cannot be trained on them.
@@ -38,21 +38,27 @@ class SentenceCorpus(Corpus):
 
     limits: ClassVar[tuple[str, ...]] = ("max_length",)
 
-    def _read(self, split: str) -> TaggedSentences:
-        sentences = self._sentences(split)
+    def check(self, sentences: TaggedSentences, skip_bad: int = 0) -> TaggedSentences:
+        """Return the sentences without those that violate the scheme.
+
+        Raises:
+            ValueError: more than `skip_bad` sentences are bad, with those already skipped.
+        """
         if self.scheme is None:
             return sentences
-        check_tags(sentences, self.scheme, strict=False)
-        if self.strict:
-            try:
-                check_tags(sentences, self.scheme)
-            except ValueError as error:
-                raise ValueError(f"{error}, or set data.strict=false to keep it") from None
-        return sentences
-
-    @abstractmethod
-    def _sentences(self, split: str) -> TaggedSentences:
-        """Return the sentences of a known split, whose tags may violate the scheme."""
+        hint = ", or set data.strict=false to keep it" if self.strict else ""
+        skipper, bad = BadRowSkipper(skip_bad), set[int]()
+        skipper.count = sentences.skipped
+        for row, problem in find_tag_errors(sentences, self.scheme, self.strict):
+            with skipper:
+                bad.add(row)
+                raise ValueError(f"{problem}{hint}")
+        rows = [row for row in range(len(sentences)) if row not in bad]
+        if not rows:
+            raise ValueError(
+                f"{sentences.origin}: every sentence violates the scheme {self.scheme}"
+            )
+        return replace(sentences.take(rows), skipped=skipper.count) if bad else sentences
 
 
 @TAGGED_SENTENCES.register("orders")
@@ -73,8 +79,10 @@ class Orders(GeneratedCorpus, SentenceCorpus):
 
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")
 
-    def _sentences(self, split: str) -> TaggedSentences:
-        return generate_orders(**self.generator_options(split, "min_items", "max_items"))
+    def _read(self, split: str) -> TaggedSentences:
+        return self.check(
+            generate_orders(**self.generator_options(split, "min_items", "max_items"))
+        )
 
 
 @TAGGED_SENTENCES.register("conll")
@@ -86,6 +94,9 @@ class Conll(FileCorpus, SentenceCorpus):
         words, tags: columns, counted from 0, or from -1 backwards.
         marks: column that marks words, such as predicates in semantic role labeling, or null.
         comment: prefix of lines to skip, or null.
+        conllu: the files are CoNLL-U, in which ranges, empty nodes and comments are skipped; null:
+            if most sentences of a file have word numbers, see `data.read_conll`.
+        skip_bad: maximum number of bad sentences to skip; one more is an error.
     """
 
     corpus: str = "conll"
@@ -93,9 +104,13 @@ class Conll(FileCorpus, SentenceCorpus):
     tags: int = -1
     marks: int | None = None
     comment: str | None = None
+    conllu: bool | None = None
+    skip_bad: int = 0
 
-    def _sentences(self, split: str) -> TaggedSentences:
-        return read_conll(self.path(split), self.words, self.tags, self.marks, self.comment)
+    def _read(self, split: str) -> TaggedSentences:
+        columns = self.words, self.tags, self.marks
+        options = self.comment, self.conllu, self.skip_bad
+        return self.check(read_conll(self.find_files(split), *columns, *options), self.skip_bad)
 
 
 @TAGGED_SENTENCES.register("conll2003")
@@ -114,5 +129,6 @@ class Conll2003(TfdsCorpus, SentenceCorpus):
     words: str = "tokens"
     tags: str = "ner"
 
-    def _sentences(self, split: str) -> TaggedSentences:
-        return read_tagged_tfds(self.name, self.path(split), self.words, self.tags, self.data_dir)
+    def _read(self, split: str) -> TaggedSentences:
+        names = self.split_name(split), self.words, self.tags
+        return self.check(read_tagged_tfds(self.name, *names, self.folder))

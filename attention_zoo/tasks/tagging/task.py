@@ -24,6 +24,7 @@ from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import TASKS, Locations, add_locations, read_task_file, refuse_rules
 from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
+from attention_zoo.tasks.data_paths import find_files
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import MAX_CHARACTERS, build_tagger, takes_characters
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
@@ -63,7 +64,8 @@ class Tagging(SingleTextTask):
         search: only `n_best` and `batch_size` are used; decoding is exact.
         max_length: maximum number of words of a sentence. Training drops longer sentences;
             `predict` and `evaluate` reject them.
-        scheme: tag scheme of spans: "BIO" (IOB2), "IOB1", "BIOES", "BMES"; None without spans.
+        scheme: tag scheme of spans: "BIO" (or "IOB2"), "IOB1", "BIOES", "BILOU", "BMES"; None
+            without spans.
 
     Raises:
         ValueError: if the model is not a `models.Tagger`, its inputs do not fit the tokenizers, or
@@ -142,7 +144,8 @@ class Tagging(SingleTextTask):
             character_count = characters.vocabulary_size
         model = build_tagger(recipe.model, train.known_tags, size, character_count)
         if options.vectors is not None:
-            count = model.load_word_vectors(options.vectors, tokenizer.tokens(range(size)))
+            (path,) = find_files("tokenizer.vectors", [options.vectors])
+            count = model.load_word_vectors(path, tokenizer.tokens(range(size)))
             print(f"{options.vectors}: vectors of {count:,} of {size:,} tokens")
         scheme = recipe.data.scheme
         return cls(model, tokenizer, characters, scheme=scheme, **cls.recipe_options(recipe))

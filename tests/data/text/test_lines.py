@@ -45,6 +45,18 @@ def test_invalid_files_raise(content: bytes, tmp_path: Path) -> None:
     read_lines(tmp_path / "text")
 
 
+def test_bad_lines_are_skipped_in_all_files(tmp_path: Path) -> None:
+    for name, content in {"a": b"one\ncaf\xe9\n", "b": b"\n\xff\ntwo\n"}.items():
+        (tmp_path / name).write_bytes(content)
+    paths = [tmp_path / "a", tmp_path / "b"]
+    lines = read_lines(paths, skip_bad=2)
+    assert (lines.texts, lines.skipped) == (["one", "two"], 2)
+    assert lines.locations() == [f"{tmp_path}/a:1", f"{tmp_path}/b:3"]
+    assert lines.take([1]).locations() == [f"{tmp_path}/b:3"]
+    with pytest.raises(ValueError, match="/b:2: not valid UTF-8"):
+        read_lines(paths, skip_bad=1)
+
+
 def test_missing_file_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nowhere: No such file"):
         read_lines(tmp_path / "nowhere")

@@ -97,6 +97,18 @@ def test_read_parallel_pairs_lines(write_file):
     assert "b.de.gz" in pairs.origin
 
 
+def test_read_parallel_skips_pairs_with_a_bad_line(write_file):
+    paths = write_file(b"a\n\nc\nd\n", "a.en"), write_file(b"w\nx\n\xe9\nz\n", "b.de")
+    pairs = read_parallel(*paths, skip_bad=2)
+    assert (list(pairs), pairs.skipped) == ([("a", "w"), ("d", "z")], 2)
+    with pytest.raises(ValueError, match=r"b\.de:3: not valid UTF-8.*data\.skip_bad=2 or more"):
+        read_parallel(*paths, skip_bad=1)
+    twice = read_parallel([paths[0]] * 2, [paths[1]] * 2, skip_bad=4)
+    assert list(twice) == [*pairs, *pairs]
+    with pytest.raises(ValueError, match="got 2 files of sources and 1 of targets"):
+        read_parallel([paths[0]] * 2, paths[1])
+
+
 @refuses(
     (b"a\nb\nc\n", b"a\nb\n", r"a\.en has 3 lines and .*b\.de has 2"),
     (b"", b"a\n", r"a\.en: the file is empty"),
@@ -146,6 +158,7 @@ def test_read_jsonl_reads_named_fields(write_file, is_gzipped):
     (b"[" * 100_000, r":2: not valid JSON: nested too deeply"),
     (b"9" * 5000, r":2: not valid JSON: a number has too many digits"),
     (b"[1]", r":2: not a JSON object; expected \{...\}"),
+    (b'{"text": "a", "text": "b", "title": "c"}', r":2: field 'text' is repeated; keep one"),
     (b'{"txt": "a"}', r":2: has no field 'text'; did you mean 'txt'\? \(fields: txt\)"),
     (b'{"text": 3, "title": "b"}', r":2: field 'text' must be a string or a list"),
     (b'{"text": "a", "title": null}', r":2: field 'title' must be a string or"),

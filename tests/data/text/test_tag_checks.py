@@ -14,6 +14,7 @@ VALID_TAGS = {
     "BIO": ["O B-a I-a I-a B-a B-b O", "B-b", "O"],
     "IOB1": ["O I-a I-a B-a I-b O", "I-b"],
     "BIOES": ["O S-a B-a E-a B-b I-b E-b"],
+    "BILOU": ["O U-a B-a L-a B-b I-b L-b"],
     "BMES": ["B M M E S B E"],
 }
 
@@ -39,6 +40,12 @@ def test_valid_tags_pass_their_scheme_only(scheme: str) -> None:
     ("BIOES", ["O", "O B-a"], "here:2, word 2: 'B-a' may not end a sentence in BIOES"),
     ("BIO", ["O", "O S-a"], "here:2, word 2: tag 'S-a' is not a BIO tag: use 'O'"),
     ("BIO", ["NOUN"], "here:1, word 1: tag 'NOUN' is not a BIO tag"),
+    (
+        "BIO",
+        ["O U-a"],
+        "tag 'U-a' is not a BIO tag: use 'O', or B, I, alone or followed by '-' and",
+    ),
+    ("BIO", ["O U-a"], "and a type; or use another scheme: BILOU"),
     ("BIOS", ["O"], "'BIOS'; did you mean 'BIO"),
     literal=True,
 )

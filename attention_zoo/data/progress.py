@@ -1,0 +1,50 @@
+"""Progress of reading and encoding data, as log lines that `show_progress` prints."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import TextIO, TypeVar
+
+T = TypeVar("T")
+
+LOGGER = logging.getLogger("attention_zoo.data")
+FIRST, INTERVAL = 1.0, 10.0
+"""Seconds from the start of a loop to its first line, and between two lines of all loops."""
+FEW = 100
+"""Number of items for which no line is logged, however long they take."""
+
+_last_line = -INTERVAL
+
+
+def log_progress(items: Iterable[T], what: str, unit: str) -> Iterator[T]:
+    """Yield the items, and log how many were processed once per `INTERVAL`.
+
+    Args:
+        items: any items.
+        what: file or operation, for the log.
+        unit: name of the items, in the plural.
+    """
+    global _last_line
+    start = monotonic()
+    for count, item in enumerate(items):
+        now = monotonic()
+        if count > FEW and now >= max(start + FIRST, _last_line + INTERVAL):
+            LOGGER.info("%s: %s %s", what, f"{count:,}", unit)
+            _last_line = now
+        yield item
+
+
+@contextmanager
+def show_progress(stream: TextIO) -> Iterator[None]:
+    """Print the log lines to a stream, such as standard output."""
+    handler, level = logging.StreamHandler(stream), LOGGER.level
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(level)

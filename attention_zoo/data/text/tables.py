@@ -1,0 +1,246 @@
+"""Tables: rows of TSV and CSV files, compressed or not, and pairs of texts from two columns."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+from attention_zoo.data.reading import (
+    Paths,
+    decode_utf8,
+    describe_paths,
+    list_paths,
+    read_numbered_lines,
+    read_raw_lines,
+)
+from attention_zoo.data.text.pairs import Line, TextPairs, collect_pairs
+from attention_zoo.registry import did_you_mean
+
+Row = tuple[str, Callable[[], list[str]]]
+"""Location (file:line), and a function that returns the cells or raises ValueError."""
+
+_NO_HEADER = (
+    "or for a file without a header, set data.header=false and name columns by number, from 0"
+)
+
+
+def read_tsv(
+    path: Paths, source: str, target: str, skip_bad: int = 0, header: bool = True
+) -> TextPairs:
+    """Read pairs from two columns of a TSV.
+
+    Lines end in "\\n" (or "\\r\\n") alone. Only tabs separate columns, and quotes have no special
+    meaning. A byte order mark is ignored.
+
+    Args:
+        path: the file, or a list of files; UTF-8, compressed or not.
+        source: column of the source texts: its name in the first line or, without a header, its
+            number from "0".
+        target: column of the target texts.
+        skip_bad: maximum number of bad lines to skip. More raise an error.
+        header: whether the first line of each file contains the column names.
+
+    Raises:
+        ValueError: a missing or empty file, a missing or repeated column, no rows, or a bad line
+            (file:line): invalid UTF-8, an empty field, another number of fields than in the header
+            (or, without a header, in most lines).
+    """
+    table = _Table(_read_tsv_rows, "tab-separated columns", header, (source, target))
+    return _read_pairs(path, table, skip_bad)
+
+
+def read_csv(
+    path: Paths,
+    source: str,
+    target: str,
+    skip_bad: int = 0,
+    header: bool = True,
+    delimiter: str = ",",
+) -> TextPairs:
+    """Read pairs from two columns of a CSV, as Python's `csv` module reads it.
+
+    A cell in double quotes may contain the delimiter, line ends, and doubled quotes. Blank lines
+    are skipped.
+
+    Args:
+        path, source, target, skip_bad, header: see `read_tsv`.
+        delimiter: the character between two cells.
+
+    Raises:
+        ValueError: as `read_tsv`; a delimiter of several characters; a row with a quoted cell that
+            is not closed, or goes on after its closing quote (file:line).
+    """
+    delimiter = parse_delimiter(delimiter)
+    read_rows = partial(read_csv_rows, delimiter=delimiter)
+    columns = f"columns separated by {delimiter!r}"
+    return _read_pairs(path, _Table(read_rows, columns, header, (source, target)), skip_bad)
+
+
+def parse_delimiter(delimiter: str) -> str:
+    """Return a delimiter, which may be written `\\t`; raise ValueError unless it is a character."""
+    character = "\t" if delimiter == "\\t" else delimiter
+    if len(character) != 1 or character in '"\r\n':
+        raise ValueError(f"data.delimiter must be one character, such as ',', got {delimiter!r}")
+    return character
+
+
+def read_csv_rows(path: str, delimiter: str = ",") -> Iterator[Row]:
+    """Yield the rows of a CSV that are not blank.
+
+    After a row that is not valid CSV, reading continues at its second line, so that an unclosed
+    quote does not affect the lines that follow.
+    """
+    lines, pending, used = read_raw_lines(path), deque[Line](), list[Line]()
+
+    def decode_lines() -> Iterator[str]:
+        for line in iter(lambda: pending.popleft() if pending else next(lines, None), None):
+            used.append(line)
+            yield line[1].decode("utf-8", "surrogateescape")
+
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        reader = csv.reader(decode_lines(), delimiter=delimiter, strict=True)
+        while True:
+            used.clear()
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield used[0][0], partial(_refuse_row, used[0][0], str(error))
+                pending.extendleft(reversed(used[1:]))
+                reader = csv.reader(decode_lines(), delimiter=delimiter, strict=True)
+            else:
+                if cells:
+                    yield used[0][0], partial(_check_cells, list(used), cells)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _refuse_row(location: str, problem: str) -> list[str]:
+    if "new-line" in problem:
+        reason = "a carriage return outside quotes; put the cell in quotes"
+    else:
+        reason = (
+            "a quoted cell goes on after its closing quote, or has none; double quotes inside it"
+        )
+    raise ValueError(f"{location}: not valid CSV: {reason}")
+
+
+def _check_cells(lines: Sequence[Line], cells: list[str]) -> list[str]:
+    """Return the cells of a CSV row; raise ValueError if one of its lines is not UTF-8."""
+    for location, raw in lines:
+        decode_utf8(location, raw)
+    return cells
+
+
+def _read_tsv_rows(path: str) -> Iterator[Row]:
+    for location, raw in read_numbered_lines(path):
+        yield location, partial(_split_tabs, location, raw)
+
+
+def _split_tabs(location: str, raw: bytes) -> list[str]:
+    return decode_utf8(location, raw).split("\t")
+
+
+class _Table(NamedTuple):
+    """Format of a table.
+
+    read_rows: function that yields the rows of a file.
+    columns: description of the columns, for messages.
+    header: whether the first row contains the column names.
+    names: names, or numbers, of the source and the target column.
+    """
+
+    read_rows: Callable[[str], Iterator[Row]]
+    columns: str
+    header: bool
+    names: tuple[str, str]
+
+
+Selected = tuple[Callable[[], list[str]], int, list[int]]
+"""Function that returns the cells of a row, the number of cells, and the columns to use."""
+
+
+def _read_pairs(paths: Paths, table: _Table, skip_bad: int) -> TextPairs:
+    def parse_row(location: str, row: Selected) -> tuple[str, str]:
+        get_cells, width, (source, target) = row
+        cells = get_cells()
+        if len(cells) != width:
+            like = "the header" if table.header else "most lines"
+            raise ValueError(
+                f"{location}: expected {width} {table.columns}, as in {like}, got {len(cells)}"
+            )
+        return cells[source], cells[target]
+
+    rows = chain.from_iterable(_select_columns(path, table) for path in list_paths(paths))
+    return collect_pairs(rows, parse_row, describe_paths(paths), table.names, skip_bad)
+
+
+def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, Selected]]:
+    """Yield the rows of a file with the columns to use."""
+    rows = table.read_rows(path)
+    if table.header:
+        location, get_cells = next(rows, (f"{path}:1", list))
+        header = get_cells()
+        if not any(name.strip() for name in header):
+            raise ValueError(f"{location}: no header; the first line must name the columns")
+        width = len(header)
+        columns = [
+            find_column(location, header, name, f"; change data.{option}, {_NO_HEADER}")
+            for name, option in zip(table.names, ("source", "target"), strict=True)
+        ]
+    else:
+        rows = iter(known := list(rows))
+        location, width = known[0][0] if known else path, _count_columns(known)
+        columns = [_parse_number(location, name, width) for name in table.names] if known else []
+    if columns and columns[0] == columns[1]:
+        raise ValueError(
+            f"{location}: data.source and data.target are the same column, {table.names[0]!r}; name"
+            " two columns"
+        )
+    for location, get_cells in rows:
+        yield location, (get_cells, width, columns)
+
+
+def find_column(location: str, header: Sequence[str], name: str, hint: str = "") -> int:
+    """Return the index of a column; raise ValueError, ending in a hint, if there is not one."""
+    positions = [index for index, cell in enumerate(header) if cell == name]
+    if len(positions) > 1:
+        numbers = " and ".join(str(index + 1) for index in positions)
+        raise ValueError(
+            f"{location}: column {name!r} is repeated in the header (columns {numbers}); rename one"
+        )
+    if not positions:
+        raise ValueError(
+            f"{location}: column {name!r} is missing in the header{did_you_mean(name, header)}"
+            f" (columns: {', '.join(header)}){hint}"
+        )
+    return positions[0]
+
+
+def _count_columns(rows: Sequence[Row]) -> int:
+    """Return the number of cells that most rows have."""
+    counts = Counter[int]()
+    for _, get_cells in rows:
+        try:
+            counts[len(get_cells())] += 1
+        except ValueError:
+            continue
+    return counts.most_common(1)[0][0] if counts else 0
+
+
+def _parse_number(location: str, name: str, width: int) -> int:
+    if not name.isdecimal():
+        raise ValueError(
+            f"{location}: without a header, a column is a number from 0, got {name!r}; set"
+            " data.header=true if the first line names the columns"
+        )
+    if int(name) >= width:
+        raise ValueError(f"{location}: has no column {name}, only {width}, counted from 0")
+    return int(name)
