@@ -23,6 +23,7 @@ from attention_zoo.data.tokenizers.tokenizer import (
     Tokenizer,
 )
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
+from attention_zoo.export.graph_normalization import GraphNormalizer
 
 SPACE, IN_WORDS, BEGINS_BARE = 1, 2, 4  # bits of the character classes
 UNASSIGNED = slice(0x40001, 0xE0000)  # same classes as 0x40000
@@ -63,6 +64,10 @@ class GraphTokenizer(tf.Module):
             raise ValueError(
                 f"tokenizer {kind.__name__} has no export (known: {', '.join(TOKENIZERS.names())})"
             )
+        engine = tokenizer.make_pipeline(tokenizer.lowercase)
+        self._to_nfc = None
+        if engine.normalizer.normalize_str("e\u0301") == "\xe9":
+            self._to_nfc = GraphNormalizer()
         vocabulary = tokenizer.vocabulary
         self._ids = _table(vocabulary, np.arange(len(vocabulary)), UNKNOWN)
         large, small = _list_lowercase()
@@ -106,6 +111,8 @@ class GraphTokenizer(tf.Module):
         Each run of white space becomes one mark. Marks at both ends are removed, then a mark is put
         in front if the tokenizer does so.
         """
+        if self._to_nfc is not None:
+            texts = self._to_nfc(texts)
         if self._lower is not None:
             characters = tf.strings.unicode_split(texts, "UTF-8")
             small = self._lower.lookup(characters.flat_values)
