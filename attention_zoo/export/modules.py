@@ -14,7 +14,6 @@ import tensorflow as tf
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.export.checks import Check, first_error
-from attention_zoo.export.graph_tokenizer import GraphTokenizer
 
 NAN_LOGITS = "the model returned NaN or +inf logits; export an earlier checkpoint"
 NO_LIMIT = np.iinfo("int32").max
@@ -140,10 +139,10 @@ class SearchModule(TaskModule):
     Args:
         task: a `tasks.generation.GenerationTask`.
         rules: additional decoding rules.
-        tokenizer: the tokenizer of the outputs.
+        tokenizer: the tokenizer of the outputs, from `make_graph_tokenizer`.
     """
 
-    def __init__(self, task: Any, rules: Sequence[Rule], tokenizer: GraphTokenizer) -> None:
+    def __init__(self, task: Any, rules: Sequence[Rule], tokenizer: Any) -> None:
         self.tokenizer, self._options = tokenizer, task.search_options()
         self._search = functools.partial(task.model.search, rules=rules)
         self._model_search = task.model.search

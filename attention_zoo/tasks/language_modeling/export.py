@@ -10,7 +10,7 @@ import tensorflow as tf
 from attention_zoo.data.tokenizers.vocabulary import PAD, START
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.export.checks import Check, check_long, first_error, serve_valid_rows
-from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.modules import SearchModule
 
 
@@ -19,7 +19,7 @@ class LanguageModelModule(SearchModule):
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
         self._longest, self._max_positions = task.longest - 1, task.max_positions
-        super().__init__(task, rules, GraphTokenizer(task.tokenizer))
+        super().__init__(task, rules, make_graph_tokenizer(task.tokenizer))
 
     def _serve(self, text: tf.Tensor, **values: tf.Tensor) -> dict[str, tf.Tensor]:
         """Continue prompts `(B,)`.

@@ -13,6 +13,7 @@ from attention_zoo.export.checks import (
     first_error,
     serve_valid_rows,
 )
+from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.export.graph_words import GraphWords
@@ -39,7 +40,8 @@ class TaggingModule(TaskModule):
                 "a model with marks=True cannot be exported: the export takes plain sentences, "
                 "without marked words"
             )
-        self.words, self.tokens = GraphWords(), GraphTokenizer(task.tokenizer)
+        self.words, self.tokens = GraphWords(), make_graph_tokenizer(task.tokenizer)
+        self._unknown = task.tokenizer.unknown
         self.characters = task.characters and GraphTokenizer(task.characters)
         self.spans = GraphSpans(task.tags, task.scheme)
         self._names, self._count = tf.constant(task.tags), task.search.n_best
@@ -68,6 +70,9 @@ class TaggingModule(TaskModule):
     def encode(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
         """Return the model's inputs for words, ragged `(B, W)`."""
         ids, _ = self.tokens.encode(words.flat_values)
+        is_empty = tf.cast(ids.row_lengths() == 0, "int64")
+        unknown = tf.fill([tf.reduce_sum(is_empty)], self._unknown)
+        ids = tf.concat([ids, tf.RaggedTensor.from_row_lengths(unknown, is_empty)], axis=1)
         tokens = words.with_values(ids).merge_dims(1, 2)
         starts = tf.cumsum(ids.row_lengths(), exclusive=True)
         starts -= tf.gather(tokens.row_starts(), words.value_rowids())
