@@ -1,29 +1,87 @@
-"""Checks in the graph of inputs that `predict` rejects."""
+"""Status of the rows of a batch in a graph: a bad row gets an error message, the others results."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import tensorflow as tf
 
+from attention_zoo.data.tokenizers.vocabulary import MARK, UNKNOWN
 
-def refuse_empty(lengths: tf.Tensor, called: str = "source") -> tf.Operation:
-    """Fail in the graph if one of the lengths `(B,)` is 0; the message has the first such row.
+EMPTY = "the text is empty. Remove it or write a sentence."
+
+FILLS = {
+    "scores": float("-inf"),
+    "similarities": float("-inf"),
+    "origins": -1,
+    "image_indices": -1,
+}
+"""Values of outputs in rows with an error; others are 0 or ""."""
+
+Check = tuple[tf.Tensor, Any]
+"""Whether the check fails for each row `(B,)`, and its message: a string, or strings `(B,)`."""
+
+
+def check_empty(lengths: tf.Tensor, message: str = EMPTY) -> Check:
+    """Return a check that fails for length 0; lengths are `(B,)`."""
+    return lengths == 0, message
+
+
+def check_long(lengths: tf.Tensor, limit: int, unit: str = "tokens") -> Check:
+    """Return a check that fails for a length `(B,)` above the limit."""
+    count = tf.strings.as_string(lengths)
+    message = tf.strings.join([count, f" {unit}, the limit is {limit}. Shorten the text."])
+    return lengths > limit, message
+
+
+def check_unknown(ids: tf.RaggedTensor, pieces: tf.RaggedTensor, noun: str) -> Check:
+    """Return a check that fails for unknown tokens in ids `(B, S)`; the message has their text."""
+    is_unknown = ids == UNKNOWN
+    words = tf.strings.reduce_join(tf.ragged.boolean_mask(pieces, is_unknown), axis=1)
+    message = tf.strings.join([f"{noun} has words outside the vocabulary:", words])
+    return tf.reduce_any(is_unknown, axis=1), tf.strings.regex_replace(message, MARK, " ")
+
+
+def first_error(*checks: Check) -> tf.Tensor:
+    """Return the message of the first check that fails for each row `(B,)`, "" if none does."""
+    errors = tf.zeros_like(checks[0][0], tf.string)
+    for failed, message in reversed(checks):
+        errors = tf.where(failed, message, errors)
+    return errors
+
+
+def serve_valid_rows(
+    errors: tf.Tensor, serve: Callable[[tf.Tensor], Mapping[str, tf.Tensor]]
+) -> dict[str, tf.Tensor]:
+    """Compute the outputs of the rows without an error.
 
     Args:
-        lengths: of the sources.
-        called: what the message calls a source.
+        errors: message of each row `(B,)`, "" for a valid row.
+        serve: returns the outputs `(G, ..)` of the G valid rows from their indices `(G,)`. They may
+            include `error`, for errors that only the computation shows.
+
+    Returns:
+        The outputs of all rows `(B, ..)`, `ok` (B,) and `error` (B,) strings. In a row that is not
+        valid, `scores` and `similarities` are -inf, indices (`origins`, `image_indices`) -1, other
+        numbers 0 and strings "".
     """
-    row = tf.where(lengths == 0)[:1, 0]
-    return tf.debugging.Assert(tf.size(row) == 0, [called, row, "is empty"])
+    is_valid = errors == ""
+    outputs = dict(serve(tf.where(is_valid)[:, 0]))
+    outputs = spread_rows(outputs, is_valid)
+    late = outputs.pop("error", tf.zeros_like(errors))
+    errors = tf.where(is_valid, late, errors)
+    return {**outputs, "ok": errors == "", "error": errors}
 
 
-def refuse_long(lengths: tf.Tensor, limit: int, text: str) -> tf.Operation:
-    """Fail in the graph if a source is longer than the limit; the message has the first such row.
+def spread_rows(outputs: Mapping[str, tf.Tensor], is_valid: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Return outputs `(G, ..)` of the G valid rows as outputs of all rows `(B, ..)`."""
+    count = tf.reduce_sum(tf.cast(is_valid, "int32"))
+    index = tf.where(is_valid, tf.cumsum(tf.cast(is_valid, "int32")) - 1, count)
 
-    Args:
-        lengths: of the sources, `(B,)`.
-        limit: maximum length.
-        text: message text between the length and the limit.
-    """
-    row = tf.where(lengths > limit)[:1, 0]
-    message = ["source", row, "has", tf.gather(lengths, row), text, limit]
-    return tf.debugging.Assert(tf.size(row) == 0, message)
+    def spread(name: str, x: tf.Tensor) -> tf.Tensor:
+        fill = tf.constant(FILLS[name], x.dtype) if name in FILLS else tf.zeros([], x.dtype)
+        row = tf.fill(tf.concat([[1], tf.shape(x)[1:]], 0), fill)
+        return tf.gather(tf.concat([x, row], 0), index)
+
+    return {name: spread(name, x) for name, x in outputs.items()}

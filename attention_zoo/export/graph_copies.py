@@ -58,6 +58,25 @@ class GraphCopies(tf.Module):
         own_words = tf.RaggedTensor.from_value_rowids(first_words, first_rows, ids.nrows())
         return CopiedIds(ids.with_flat_values(extended), pieces, own_words)
 
+    def encode_targets(
+        self, texts: tf.Tensor, words: tf.RaggedTensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Return the ids of targets `(B,)`, ragged `(B, T)`, and the label of each id.
+
+        Args:
+            texts: targets.
+            words: as returned by `encode` for their sources.
+        """
+        ids, pieces = self.tokenizer.encode(texts)
+        of_row = tf.gather(words.to_tensor(""), ids.value_rowids())
+        matches = (of_row == pieces.flat_values[:, None]) & (ids.flat_values == UNKNOWN)[:, None]
+        number = tf.argmax(tf.pad(matches, [[0, 0], [0, 1]], constant_values=True), axis=1)
+        number = tf.where(tf.reduce_any(matches, axis=1), tf.cast(number, "int32"), -1)
+        extended = tf.where(number >= 0, self._size + number, ids.flat_values)
+        return ids.with_flat_values(extended), pieces.with_flat_values(
+            self.tokenizer.bare(pieces.flat_values)
+        )
+
     def decode(self, ids: tf.Tensor, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the text that ids `(B, ..)` stand for, with space markers, and their labels.
 

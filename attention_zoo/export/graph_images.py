@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-import functools
-
 import tensorflow as tf
 
 from attention_zoo.data import graph_image
+from attention_zoo.export.checks import first_error
+
+UNREADABLE = "the image is damaged, truncated, or one that predict rejects"
 
 
-def square_images(encoded: tf.Tensor, side: int) -> tf.Tensor:
-    """Decode images in a graph to `(B, side, side, 3)`, uint8, as `data.read_image` does.
-
-    If `data.graph_image` rejects one image, the whole batch is rejected (`InvalidArgumentError`).
+def square_images(encoded: tf.Tensor, side: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decode images in a graph to squares, as `data.read_image` does.
 
     Args:
-        encoded: `(B,)` strings, each a JPEG or PNG.
+        encoded: `(B,)` strings, see `data.graph_image`.
         side: in pixels.
+
+    Returns:
+        Message of each image `(B,)`, "" if it is valid; and the G valid images `(G, side, side, 3)`
+        in order, uint8.
     """
-    read = functools.partial(graph_image, size=side)
-    square = tf.TensorSpec([side, side, 3], tf.uint8)
-    return tf.map_fn(read, encoded, fn_output_signature=square)
+
+    def read(row: tf.Tensor, image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return row, graph_image(image, side)
+
+    # A dataset can drop the elements that raise errors; other operations cannot.
+    count = tf.size(encoded)
+    images = tf.data.Dataset.from_tensor_slices((tf.range(count), encoded))
+    images = images.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    images = images.ignore_errors(log_warning=False).batch(tf.maximum(tf.cast(count, "int64"), 1))
+    none = tf.zeros([0], "int32"), tf.zeros([0, side, side, 3], "uint8")
+    rows, valid = images.reduce(none, lambda _, batch: batch)
+    failed = tf.tensor_scatter_nd_update(
+        tf.fill([count], True), rows[:, None], tf.fill(tf.shape(rows), False)
+    )
+    return first_error((failed, UNREADABLE)), valid

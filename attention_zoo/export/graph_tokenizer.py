@@ -23,6 +23,7 @@ from attention_zoo.data.tokenizers.tokenizer import (
     Tokenizer,
 )
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
+from attention_zoo.export.graph_normalization import GraphNormalizer
 
 SPACE, IN_WORDS, BEGINS_BARE = 1, 2, 4  # bits of the character classes
 UNASSIGNED = slice(0x40001, 0xE0000)  # same classes as 0x40000
@@ -63,10 +64,14 @@ class GraphTokenizer(tf.Module):
             raise ValueError(
                 f"tokenizer {kind.__name__} has no export (known: {', '.join(TOKENIZERS.names())})"
             )
+        engine = tokenizer.make_pipeline(tokenizer.lowercase)
+        self._to_nfc = None
+        if engine.normalizer.normalize_str("e\u0301") == "\xe9":
+            self._to_nfc = GraphNormalizer()
         vocabulary = tokenizer.vocabulary
-        self._ids = _table(vocabulary, np.arange(len(vocabulary)), UNKNOWN)
+        self._ids = make_table(vocabulary, np.arange(len(vocabulary)), UNKNOWN)
         large, small = _list_lowercase()
-        self._lower = _table(large, small, "") if tokenizer.lowercase else None
+        self._lower = make_table(large, small, "") if tokenizer.lowercase else None
         self._classes_of = CharacterClasses(WHITE_SPACE, f"^{NOT_IN_WORDS}", CJK)
         self._marks_start = tokenizer.marks_start
         self._cut = CUTS[tokenizer.kind]
@@ -92,7 +97,7 @@ class GraphTokenizer(tf.Module):
         if self._longest is None:  # one id per piece
             tokens = tf.RaggedTensor.from_tensor(self._ids.lookup(words)[:, None])
         else:
-            tokens = self._match_longest_tokens(words)
+            tokens = match_longest_tokens(words, self._ids, self._longest, UNKNOWN)
         strings = tf.repeat(words, tokens.row_lengths())
         ids = tokens.flat_values
         strings = tf.where(ids == UNKNOWN, strings, tf.gather(self._vocabulary, ids))
@@ -106,6 +111,8 @@ class GraphTokenizer(tf.Module):
         Each run of white space becomes one mark. Marks at both ends are removed, then a mark is put
         in front if the tokenizer does so.
         """
+        if self._to_nfc is not None:
+            texts = self._to_nfc(texts)
         if self._lower is not None:
             characters = tf.strings.unicode_split(texts, "UTF-8")
             small = self._lower.lookup(characters.flat_values)
@@ -132,49 +139,6 @@ class GraphTokenizer(tf.Module):
         marks = tf.RaggedTensor.from_value_rowids(mark, marked, characters.nrows())
         return tf.concat([marks, characters], axis=1)
 
-    def _match_longest_tokens(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Return the ids of the longest tokens from left to right.
-
-        A piece that tokens do not cover completely is unknown.
-        """
-        sizes = tf.strings.length(words, "UTF8_CHAR")
-        count = tf.size(words)
-
-        def is_running(begins: tf.Tensor, ids: tf.Tensor, matched: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_any(matched & (begins < sizes))
-
-        def match(begins: tf.Tensor, ids: tf.Tensor, matched: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            running = tf.where(matched & (begins < sizes))[:, 0]
-            arguments = (tf.gather(x, running) for x in (words, begins, sizes))
-            next_ids, lengths = self._longest_match(*arguments)
-            index = running[:, None]
-            begins = tf.tensor_scatter_nd_add(begins, index, lengths)
-            matched = tf.tensor_scatter_nd_update(matched, index, next_ids >= 0)
-            column = tf.tensor_scatter_nd_update(tf.fill([count], -1), index, next_ids)
-            return begins, tf.concat([ids, column[:, None]], axis=1), matched
-
-        initial = tf.zeros([count], "int32"), tf.zeros([count, 0], "int32"), sizes > 0
-        shapes = tf.TensorShape([None]), tf.TensorShape([None, None]), tf.TensorShape([None])
-        _, ids, matched = tf.while_loop(is_running, match, initial, shapes)
-        ids = tf.where(matched[:, None], ids, -1)
-        unknown = tf.where(matched, -1, UNKNOWN)[:, None]
-        ids = tf.concat([unknown, ids], axis=1)
-        return tf.ragged.boolean_mask(ids, ids >= 0)
-
-    def _longest_match(
-        self, words: tf.Tensor, begins: tf.Tensor, sizes: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return id and length of the longest token at a position of each word, or -1 and 0."""
-        lengths = tf.range(self._longest, 0, -1)
-        repeated = tf.repeat(words, self._longest), tf.repeat(begins, self._longest)
-        parts = tf.strings.substr(*repeated, tf.tile(lengths, tf.shape(words)), "UTF8_CHAR")
-        ids = tf.reshape(self._ids.lookup(parts), [-1, self._longest])
-        fits = (ids != UNKNOWN) & (lengths <= (sizes - begins)[:, None])
-        best = tf.argmax(fits, axis=1, output_type="int32")
-        best_ids = tf.gather(ids, best, batch_dims=1)
-        is_match = tf.reduce_any(fits, axis=1)
-        return tf.where(is_match, best_ids, -1), tf.where(is_match, tf.gather(lengths, best), 0)
-
     # Ids to text.
 
     def surfaces(self, ids: tf.Tensor) -> tf.Tensor:
@@ -197,6 +161,61 @@ class GraphTokenizer(tf.Module):
     def bare(self, pieces: tf.Tensor) -> tf.Tensor:
         """Return the labels of pieces: the pieces without a leading mark, unless it is all."""
         return tf.strings.regex_replace(pieces, rf"\A{MARK}(.)", r"\1")
+
+
+def match_longest_tokens(
+    words: tf.Tensor,
+    table: tf.lookup.StaticHashTable,
+    longest: int,
+    unknown: int,
+    prefix: str = "",
+) -> tf.RaggedTensor:
+    """Return the ids of the longest tokens of words `(N,)` from left to right, ragged `(N, S)`.
+
+    Args:
+        words: strings; a word that tokens do not cover completely is unknown.
+        table: ids by token; its default is the unknown token.
+        longest: length of the longest token, in characters.
+        unknown: id of the unknown token.
+        prefix: prefix of tokens that continue a word.
+    """
+    sizes = tf.strings.length(words, "UTF8_CHAR")
+    count = tf.size(words)
+
+    def is_running(begins: tf.Tensor, ids: tf.Tensor, matched: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_any(matched & (begins < sizes))
+
+    def match_next(begins: tf.Tensor, of_running: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return id and length of the longest token at a position of each word, or -1 and 0."""
+        lengths = tf.range(longest, 0, -1)
+        repeated = tf.repeat(tf.gather(words, of_running), longest), tf.repeat(begins, longest)
+        parts = tf.strings.substr(*repeated, tf.tile(lengths, tf.shape(begins)), "UTF8_CHAR")
+        if prefix:
+            parts = tf.where(repeated[1] > 0, tf.strings.join([prefix, parts]), parts)
+        ids = tf.reshape(table.lookup(parts), [-1, longest])
+        left = tf.gather(sizes, of_running) - begins
+        fits = (ids != unknown) & (lengths <= left[:, None])
+        best = tf.argmax(fits, axis=1, output_type="int32")
+        is_match = tf.reduce_any(fits, axis=1)
+        best_ids = tf.where(is_match, tf.gather(ids, best, batch_dims=1), -1)
+        return best_ids, tf.where(is_match, tf.gather(lengths, best), 0)
+
+    def match(begins: tf.Tensor, ids: tf.Tensor, matched: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        running = tf.where(matched & (begins < sizes))[:, 0]
+        next_ids, lengths = match_next(tf.gather(begins, running), running)
+        index = running[:, None]
+        begins = tf.tensor_scatter_nd_add(begins, index, lengths)
+        matched = tf.tensor_scatter_nd_update(matched, index, next_ids >= 0)
+        column = tf.tensor_scatter_nd_update(tf.fill([count], -1), index, next_ids)
+        return begins, tf.concat([ids, column[:, None]], axis=1), matched
+
+    initial = tf.zeros([count], "int32"), tf.zeros([count, 0], "int32"), sizes > 0
+    shapes = tf.TensorShape([None]), tf.TensorShape([None, None]), tf.TensorShape([None])
+    _, ids, matched = tf.while_loop(is_running, match, initial, shapes)
+    ids = tf.where(matched[:, None], ids, -1)
+    of_unknown = tf.where(matched, -1, unknown)[:, None]
+    ids = tf.concat([of_unknown, ids], axis=1)
+    return tf.ragged.boolean_mask(ids, ids >= 0)
 
 
 def _every(rows: tf.Tensor, mark: tf.Tensor, in_words: tf.Tensor) -> tf.Tensor:
@@ -238,7 +257,7 @@ def shift_right(flags: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.zeros_like(flags[:1]), flags[:-1]], 0)
 
 
-def _table(keys: Any, values: Any, default: Any) -> tf.lookup.StaticHashTable:
+def make_table(keys: Any, values: Any, default: Any) -> tf.lookup.StaticHashTable:
     values = tf.constant(values, "int32") if isinstance(default, int) else tf.constant(values)
     content = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), values)
     return tf.lookup.StaticHashTable(content, default)

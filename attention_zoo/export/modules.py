@@ -3,24 +3,59 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
-from attention_zoo.data.tokenizers.vocabulary import PAD, UNKNOWN
-from attention_zoo.decoding import Rule
-from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.data.tokenizers.vocabulary import END, PAD, UNKNOWN
+from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.export.checks import Check, first_error
+
+NAN_LOGITS = "the model returned NaN or +inf logits; export an earlier checkpoint"
+NO_LIMIT = np.iinfo("int32").max
+
+Inputs = Mapping[str, tf.TensorSpec]
 
 
-def string_signature(*names: str) -> Any:
-    """Return a decorator that compiles a method with `tf.function`.
+def make_function(
+    serve: Callable[..., Any], inputs: Inputs, defaults: Mapping[str, Any] | None = None
+) -> Any:
+    """Compile a function with `tf.function`, for use as a signature.
 
-    The inputs of the method are string tensors `(B,)` with these names. AutoGraph is off, because
-    it would hide the messages of errors raised while tracing.
+    AutoGraph is off, because it would hide the messages of errors raised while tracing.
+
+    Args:
+        serve: takes the inputs by position and the optional inputs by keyword.
+        inputs: the specs of the inputs, by name.
+        defaults: the default values of optional inputs, by name; vectors may have any length.
     """
-    signature = [tf.TensorSpec([None], tf.string, name=name) for name in names]
-    return tf.function(input_signature=signature, autograph=False)
+    defaults = {name: tf.constant(value) for name, value in (defaults or {}).items()}
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kind) for name in inputs]
+    parameters += [inspect.Parameter(n, kind, default=value) for n, value in defaults.items()]
+
+    def call(*values: tf.Tensor, **optional: tf.Tensor) -> Any:
+        bound = signature.bind(*values, **optional)
+        bound.apply_defaults()
+        arguments = bound.arguments
+        positional = [arguments.pop(name) for name in inputs]
+        return serve(*positional, **arguments)
+
+    signature = inspect.Signature(parameters)
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    specs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in inputs.items()]
+    specs += [
+        tf.TensorSpec([None] * len(value.shape), value.dtype, name)
+        for name, value in defaults.items()
+    ]
+    return tf.function(call, input_signature=specs, autograph=False)
+
+
+STRINGS = tf.TensorSpec([None], tf.string)
 
 
 def pad_ragged(ids: tf.RaggedTensor) -> tf.Tensor:
@@ -36,27 +71,141 @@ def pad_ragged(ids: tf.RaggedTensor) -> tf.Tensor:
 
 
 class TaskModule(tf.Module):
-    """Base class of exported tasks. It holds the model's variables, which TensorFlow then saves."""
+    """Base class of exported tasks. It holds the model's variables, which TensorFlow then saves.
+
+    A subclass defines `inputs` and `_serve`.
+
+    Attributes:
+        inputs: the inputs of the default signature; `_serve` takes them by position, and
+            optional inputs by keyword.
+        serve: `_serve` in a `tf.function`; it takes optional inputs as keyword arguments.
+    """
+
+    inputs: ClassVar[Inputs] = {"text": STRINGS}
 
     def __init__(self, task: Any) -> None:
         super().__init__()
         # `tf.Module.variables` does not find Keras variables.
         self.weights = [variable.value for variable in task.model.variables]
+        self._defaults = self._make_defaults(task)
+        self.serve = make_function(self._serve, self.inputs, self._defaults)
+
+    def _make_defaults(self, task: Any) -> dict[str, Any]:
+        """Return the default values of optional inputs as NumPy values."""
+        return {}
+
+    def _serve(self, *inputs: tf.Tensor, **values: tf.Tensor) -> dict[str, tf.Tensor]:
+        raise NotImplementedError
+
+    def make_signatures(self) -> dict[str, Any]:
+        """Return the functions to export, by the name of their signature.
+
+        TensorFlow in Python requires all inputs of a signature, so the one with optional inputs is
+        not the default one.
+        """
+        if not self._defaults:
+            return {"serving_default": self.serve}
+
+        def serve(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+            constants = {name: tf.constant(value) for name, value in self._defaults.items()}
+            outputs: dict[str, tf.Tensor] = self.serve(*inputs, **constants)
+            return outputs
+
+        default = make_function(serve, self.inputs)
+        return {"serving_default": default, "serve_with_options": self.serve}
+
+
+@dataclass(frozen=True)
+class ServedOptions(SearchOptions):
+    """Search options with a maximum length that is a graph input.
+
+    Args:
+        exported: options that give the maximum length if the input is `NO_LIMIT`.
+    """
+
+    exported: SearchOptions = field(default_factory=SearchOptions)
+
+    def limit(self, source_length: Any) -> Any:
+        default = self.exported.limit(source_length)
+        return tf.where(self.max_length == NO_LIMIT, default, self.max_length)
 
 
 class SearchModule(TaskModule):
     """Base class of exported tasks that generate text by a search.
 
+    Optional inputs of `_serve`: `max_length`, where 0 stands for the exported limit, and with
+    sampling `seed`.
+
     Args:
         task: a `tasks.generation.GenerationTask`.
         rules: additional decoding rules.
-        tokenizer: the tokenizer of the outputs.
+        tokenizer: the tokenizer of the outputs, from `make_graph_tokenizer`.
     """
 
-    def __init__(self, task: Any, rules: Sequence[Rule], tokenizer: GraphTokenizer) -> None:
-        super().__init__(task)
+    def __init__(self, task: Any, rules: Sequence[Rule], tokenizer: Any) -> None:
         self.tokenizer, self._options = tokenizer, task.search_options()
-        self._search = functools.partial(task.model.search, options=self._options, rules=rules)
+        self._search = functools.partial(task.model.search, rules=rules)
+        self._model_search = task.model.search
+        self._noun = task.output_noun
+        super().__init__(task)
+
+    def _make_defaults(self, task: Any) -> dict[str, Any]:
+        defaults: dict[str, Any] = {"max_length": np.int32(0)}
+        if self._options.method == "sampling":
+            defaults["seed"] = np.int64(self._options.seed)
+        return defaults
+
+    def make_signatures(self) -> dict[str, Any]:
+        inputs = {**self.inputs, "target": STRINGS}
+        return {**super().make_signatures(), "score": make_function(self._score, inputs)}
+
+    def _score(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Compute the log probabilities of targets `(B,)`; see `score_targets` for the outputs."""
+        raise NotImplementedError
+
+    def _make_options(self, values: Mapping[str, tf.Tensor]) -> ServedOptions:
+        """Return the search options with the values of optional inputs."""
+        max_length = values["max_length"]
+        message = ["max_length must be at least 1, or 0 for the default, got", max_length]
+        with tf.control_dependencies([tf.debugging.Assert(max_length >= 0, message)]):
+            max_length = tf.where(max_length == 0, NO_LIMIT, max_length)
+        fields = {**vars(self._options), "max_length": max_length}
+        if "seed" in values:
+            fields["seed"] = tf.cast(values["seed"], "uint32")
+        return ServedOptions(**fields, exported=self._options)
+
+    def score_targets(
+        self, source: tf.Tensor, targets: tf.RaggedTensor, labels: tf.RaggedTensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Return the outputs of `score` signatures.
+
+        A search whose prefix is the whole target computes the same probabilities as any search.
+
+        Args:
+            source: sources, `(B, ..)`.
+            targets: target ids without end token, ragged `(B, T)`.
+            labels: label of each target id; default: those of the tokenizer.
+
+        Returns:
+            `scores` (B,), log probability of each target with its end token; `token_scores`
+            (B, T + 1), those of the tokens and of the end token; `tokens` (B, T) strings; `lengths`
+            (B,), numbers of tokens without the end token. After the end, tokens are "" and numbers
+            are 0.
+        """
+        ends = tf.RaggedTensor.from_tensor(tf.fill([targets.nrows(), 1], END))
+        prefix = pad_ragged(tf.concat([targets, ends], axis=1))
+        options = SearchOptions(max_length=tf.shape(prefix)[1])
+        result = self._model_search(source, options, prefix=prefix)
+        scores = result.scores[:, 0]
+        if labels is None:
+            labels = targets.with_flat_values(self.tokenizer.labels(targets.flat_values))
+        return {
+            "scores": tf.where(tf.math.is_nan(scores), float("-inf"), scores),
+            "token_scores": result.token_scores[:, 0],
+            "tokens": labels.to_tensor(""),
+            "lengths": tf.cast(targets.row_lengths(), "int32"),
+            "error": first_error(self._check_nan(result)),
+        }
 
     def format_hypotheses(
         self,
@@ -79,14 +228,22 @@ class SearchModule(TaskModule):
             token; `finished` (B, n), False for a truncated output; `tokens` (B, n, L) strings;
             `token_scores` (B, n, L); `attention` (B, n, L, S) if `result` has attention. At
             positions after the end, tokens are "" and numbers are 0. Hypotheses that are missing
-            because the search finds fewer than n have score -inf.
+            because the search finds fewer than n have score -inf. `error` (B,) strings: why a
+            search failed.
         """
         lengths = result.lengths - tf.cast(result.finished, "int32")
         # The maximum over an empty batch is the lowest int32.
         longest = tf.maximum(tf.reduce_max(result.lengths), 0)
         ids = result.tokens[:, :, :longest]
         generated = tf.sequence_mask(lengths, longest)
-        outputs = {"scores": result.scores, "lengths": lengths, "finished": result.finished}
+        is_nan = tf.math.is_nan(result.scores)
+        missing = f"the search found no {self._noun}; relax the search options"
+        outputs = {
+            "scores": tf.where(is_nan, float("-inf"), result.scores),
+            "lengths": lengths,
+            "finished": result.finished,
+            "error": first_error(self._check_nan(result), (result.lengths[:, 0] == 0, missing)),
+        }
         outputs["token_scores"] = result.token_scores[:, :, :longest]  # 0 after the end
         if result.attention is not None:
             attention = result.attention[:, :, :longest]
@@ -102,3 +259,7 @@ class SearchModule(TaskModule):
         outputs["text"] = self.tokenizer.text(tf.where(generated, surfaces, ""))
         outputs["tokens"] = tf.where(generated, labels, "")
         return outputs
+
+    @staticmethod
+    def _check_nan(result: Any) -> Check:
+        return tf.reduce_any(tf.math.is_nan(result.scores), axis=1), NAN_LOGITS

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from attention_zoo.decoding import Rule
+from attention_zoo.export.modules import TaskModule
 from attention_zoo.files import create_folder
 from attention_zoo.registry import Registry
 
@@ -50,5 +51,7 @@ def export(
 
 @FORMATS.register("saved_model")
 def write_saved_model(module: tf.Module, folder: Path) -> None:
-    """Save a module with its `serve` as the signature `serving_default`."""
-    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve})
+    """Save a module with its signatures; those of a plain `tf.Module` are its `serve`."""
+    is_task = isinstance(module, TaskModule)
+    signatures = module.make_signatures() if is_task else {"serving_default": module.serve}
+    tf.saved_model.save(module, str(folder), signatures=signatures)

@@ -233,6 +233,20 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     return ops.reshape(flat, (*ops.shape(x)[:-1], ops.shape(kernel)[-1]))
 
 
+def mask_scores(scores: Tensor, mask: Tensor, axis: int = -1) -> Tensor:
+    """Set masked scores to -inf, and fully masked rows to 0.
+
+    Converters to ONNX turn `where` into products. 0 * -inf is NaN, so -inf is added instead.
+
+    Args:
+        scores: a float tensor.
+        mask: boolean, broadcasts against `scores`.
+        axis: the axis of a row.
+    """
+    is_kept = ops.logical_or(mask, ops.logical_not(ops.any(mask, axis=axis, keepdims=True)))
+    return ops.where(mask, scores, 0) + ops.log(ops.cast(is_kept, scores.dtype))
+
+
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Compute the softmax over the unmasked entries of the last axis, in at least float32.
 
@@ -245,9 +259,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     scores = at_least_float32(scores)
     if mask is not None:
-        has_unmasked = ops.any(mask, axis=-1, keepdims=True)
-        lowest = ops.where(has_unmasked, ops.cast(float("-inf"), scores.dtype), 0)
-        scores = ops.where(mask, scores, lowest)
+        scores = mask_scores(scores, mask)
     # `ops.softmax` warns about an axis of size 1, which is valid here.
     one_source = scores.shape[-1] == 1
     weights = ops.ones_like(scores) if one_source else ops.softmax(scores, axis=-1)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from keras import backend, ops
 
-from attention_zoo.ops.masking import at_least_float32, propagate_nan
+from attention_zoo.ops.masking import at_least_float32, mask_scores, propagate_nan
 from attention_zoo.typing import Tensor
 
 BISECTIONS = 30
@@ -98,12 +98,12 @@ def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> T
 
 
 def _mask_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the scores, -inf where masked, and the mask, both `(..., S)`."""
+    """Return the scores with `mask_scores`, and the mask, both `(..., S)`."""
     full_mask = ops.ones_like(scores, dtype="bool")
     if mask is None:
         return scores, full_mask
     full_mask = ops.logical_and(mask, full_mask)
-    return ops.where(full_mask, scores, float("-inf")), full_mask
+    return mask_scores(scores, full_mask), full_mask
 
 
 def _pad(scores: Tensor, count: int) -> Tensor:

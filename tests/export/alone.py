@@ -16,6 +16,9 @@ from attention_zoo.cli import main
 from attention_zoo.export import export
 from tests.tiers import FULL
 
+STATUS = ("ok", "error")
+"""Outputs of every export: whether a row is valid, and what is wrong with it."""
+
 ALONE = """
 import base64, json, sys
 import tensorflow as tf

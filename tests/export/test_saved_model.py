@@ -15,6 +15,7 @@ from attention_zoo import models
 from attention_zoo.data.tokenizers.vocabulary import END, UNKNOWN
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
+from attention_zoo.export.checks import EMPTY
 from attention_zoo.tasks import LanguageModeling, Translation
 from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
 from tests.export.alone import predict_in_tensorflow_process, run_exported_eagerly
@@ -52,9 +53,11 @@ def served(folder: Path, texts: Sequence[str]) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in answers.items()}
 
 
-def assert_same(answers: dict[str, Any], task: Translation, texts: Sequence[str]) -> None:
+def assert_same(
+    answers: dict[str, Any], task: Translation, texts: Sequence[str], **options: Any
+) -> None:
     """Assert that served outputs equal those of `predict`."""
-    for row, best in enumerate(task.predict(texts)):
+    for row, best in enumerate(task.predict(texts, **options)):
         for n, expected in enumerate((best, *best.alternatives)):
             words, length = len(expected.tokens), len(expected.token_scores)
             assert answers["text"][row][n] == expected.text
@@ -202,14 +205,59 @@ def test_relative_positions_are_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_input_that_predict_rejects_raises(tmp_path: Path) -> None:
-    task = translator("seq2seq_initial_small")
+def test_optional_inputs(tmp_path: Path) -> None:
+    search = {"method": "sampling", "beam_width": 2, "n_best": 2, "seed": 5}
+    task = translator(**search)
     folder = export(task, tmp_path / "served")
-    long = " ".join(["cat"] * 61)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"source.*1.*is empty"):
-        served(folder, ["a cat", "  "])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"the limit is.*60"):
-        served(folder, ["a cat", long])
+    loaded = tf.saved_model.load(str(folder))
+    texts, values = tf.constant(SOURCES), {"seed": 7, "max_length": 4}
+    values |= {"prefixes": ["eine Katze", "", "", "", "ein"]}
+    for given in ({}, {"seed": 7}, {"max_length": 3}, values):
+        tensors = {name: tf.constant(value) for name, value in given.items()}
+        if "seed" in tensors:
+            tensors["seed"] = tf.cast(tensors["seed"], "int64")
+        answers = {name: x.numpy() for name, x in loaded.serve(texts, **tensors).items()}
+        assert_same(read(answers), task, SOURCES, **given)
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:  # as TensorFlow Serving runs it
+        graph = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+        signature = graph.signature_def["serve_with_options"]
+        assert sorted(signature.defaults) == ["max_length", "prefixes", "seed"]
+        feed = {signature.inputs["text"].name: SOURCES}
+        (texts,) = session.run([signature.outputs["text"].name], feed)
+    assert read({"text": texts})["text"][:, 0].tolist() == [x.text for x in task.predict(SOURCES)]
+
+
+def test_invalid_prefixes() -> None:
+    task = translator(max_length=3)
+    module = task.export_module()
+    prefixes = ["eine", "Zanzibar", "eine " * 4, ""]
+    answers = module.serve(tf.constant(["a cat"] * 4), prefixes=tf.constant(prefixes))
+    assert answers["ok"].numpy().tolist() == [True, False, False, True]
+    unknown, long = answers["error"].numpy()[1:3].tolist()
+    assert unknown.startswith(b"the prefix has words outside the vocabulary: ")
+    assert long == b"the prefix has 4 tokens, but the length limit is 3. Raise max_length."
+    with pytest.raises(tf.errors.InvalidArgumentError, match="expected one prefix for each of"):
+        module.serve(tf.constant(["a cat"] * 2), prefixes=tf.constant(["eine"]))
+
+
+def test_input_that_predict_rejects_does_not_affect_other_rows() -> None:
+    task = translator("seq2seq_initial_small", max_length=3)
+    texts = ["  ", "a cat", "cat " * 61, ""]
+    answers, _ = run_exported_eagerly(task.export_module(), texts)
+    assert answers["ok"] == [False, True, False, False]
+    assert answers["error"][:3] == [EMPTY, "", "61 tokens, the limit is 60. Shorten the text."]
+    assert_same({name: rows[1:2] for name, rows in answers.items()}, task, texts[1:2])
+    assert answers["text"][2:] == [[""], [""]]
+    assert answers["scores"][2:] == [[-np.inf], [-np.inf]]
+
+
+def test_invalid_weights_are_an_error() -> None:
+    task = translator("seq2seq_initial_small", max_length=3)
+    task.model.weights[0].assign(np.full(task.model.weights[0].shape, np.nan))
+    answers, _ = run_exported_eagerly(task.export_module(), ["a cat"])
+    assert answers["ok"] == [False]
+    assert answers["error"][0].startswith("the model returned NaN or +inf logits")
+    assert (answers["text"], answers["scores"]) == ([[""]], [[-np.inf]])
 
 
 def test_failed_export_leaves_no_folder(tmp_path: Path) -> None:
@@ -271,11 +319,12 @@ def test_language_model_continues_texts(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.full
-def test_prompts_over_the_limit_raise(tmp_path: Path) -> None:
+def test_prompts_over_the_limit_are_errors(tmp_path: Path) -> None:
     folder = export(replace_search(make_task(), max_length=20), tmp_path / "served")
-    for length, message in ((20, "source.*20.*limit is.*19"), (13, "could exceed max_length of")):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            served(folder, ["a cat", " ".join(["cat"] * length)])
+    for length, message in ((20, "20 tokens, the limit is 19"), (13, "33 tokens with its contin")):
+        answers = read(served(folder, ["a cat", " ".join(["cat"] * length)]))
+        assert answers["ok"].tolist() == [True, False]
+        assert message in answers["error"][1]
 
 
 def replace_search(task: LanguageModeling, **search: Any) -> LanguageModeling:

@@ -80,6 +80,8 @@ def test_exported_outputs_equal_predictions(kind: str, exported_outputs: Exporte
 def test_no_images(kind: str, exported_outputs: ExportedOutputs) -> None:
     _, shapes = exported_outputs[kind][BATCHES.index([])]
     assert shapes == {
+        "ok": [0],
+        "error": [0],
         "text": [0],
         "scores": [0],
         "classes": [0, 3],
@@ -89,10 +91,13 @@ def test_no_images(kind: str, exported_outputs: ExportedOutputs) -> None:
     }
 
 
-def test_invalid_image_raises(exported_outputs: ExportedOutputs) -> None:
-    strange, cut = exported_outputs["grey"][3:]
-    assert "the image is neither JPEG nor PNG" in strange
-    assert re.search(r"(?i)png|decode", cut)
+def test_an_invalid_image_does_not_affect_the_others(exported_outputs: ExportedOutputs) -> None:
+    expected = task("grey").predict(IMAGES[:1])
+    for answers, _ in exported_outputs["grey"][3:]:
+        assert answers["ok"] == [True, False]
+        assert re.search("image", answers["error"][1])
+        assert (answers["text"][1], answers["scores"][1]) == ("", -np.inf)
+        assert_same({name: rows[:1] for name, rows in answers.items()}, expected)
 
 
 def test_rounding_of_grey_values_equals_the_task() -> None:
@@ -113,7 +118,7 @@ def test_double_precision() -> None:
     own = Glimpses(model, CLASSES)
     module = GlimpsesModule(own)
     served = module.serve(tf.constant(IMAGES))
-    assert {x.dtype.name for x in served.values()} == {"string", "float32"}
+    assert {x.dtype.name for x in served.values()} == {"string", "float32", "bool"}
     plain = {name: x.numpy().tolist() for name, x in served.items()}
     for name in ("text", "classes", "tokens"):
         plain[name] = np.char.decode(np.array(plain[name], bytes)).tolist()

@@ -98,11 +98,41 @@ def test_no_images_or_no_texts(kind: str, exported_outputs: ExportedOutputs) -> 
         assert shapes["attention"] == [columns, count, longest, 3, 3]
 
 
-def test_input_that_the_task_rejects_raises(exported_outputs: ExportedOutputs) -> None:
-    empty, strange, cut = exported_outputs["words attend"][5:]
-    assert re.search(r"text.*1.*is empty", empty)
-    assert "the image is neither JPEG nor PNG" in strange
-    assert re.search(r"(?i)png|decode", cut)
+def test_an_empty_text_does_not_affect_the_others(exported_outputs: ExportedOutputs) -> None:
+    answers, _ = exported_outputs["words attend"][5]
+    assert answers["ok"] == [True, False]
+    assert re.search("is empty", answers["error"][1])
+    assert answers["image_ok"] == [True] * len(IMAGES)
+    assert answers["image_indices"][1] == [-1, -1]
+    assert (np.array(answers["similarities"])[:, 1] == -np.inf).all()
+    similarities = np.array(answers["similarities"])[:, :1]
+    valid = {name: rows[:1] for name, rows in answers.items()} | {"similarities": similarities}
+    assert_same(valid, task("words attend"), IMAGES, TEXTS[:1], 1e-4)
+
+
+def test_an_invalid_image_is_not_retrieved(exported_outputs: ExportedOutputs) -> None:
+    for answers, _ in exported_outputs["words attend"][6:8]:
+        assert answers["ok"] == [True] * len(TEXTS)
+        assert answers["image_ok"] == [True, False]
+        assert re.search("image", answers["image_error"][1])
+        assert answers["image_indices"] == [[0]] * len(TEXTS)
+        assert (np.array(answers["similarities"])[1] == -np.inf).all()
+        valid = {**answers, "similarities": answers["similarities"][:1]}
+        assert_same(valid, task("words attend"), IMAGES[:1], TEXTS, 1e-4)
+
+
+def test_encoded_images_are_ranked_as_the_task_ranks_them() -> None:
+    own = task("words attend")
+    module = own.export_module()
+    images = module.encode_images(tf.constant([*IMAGES, b"GIF89a"]))
+    texts = module.encode_texts(tf.constant([*TEXTS, " "]))
+    assert images["ok"].numpy().tolist() == [True] * len(IMAGES) + [False]
+    assert texts["ok"].numpy().tolist() == [True] * len(TEXTS) + [False]
+    regions, words, mask = images["regions"][:-1], texts["words"][:-1], texts["mask"][:-1]
+    answers = {name: x.numpy().tolist() for name, x in module.rank(regions, words, mask).items()}
+    answers["lengths"] = texts["lengths"].numpy().tolist()
+    answers["tokens"] = [[one.decode() for one in row] for row in texts["tokens"].numpy().tolist()]
+    assert_same(answers, own, IMAGES, TEXTS, 1e-4)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float64"])
@@ -110,7 +140,7 @@ def test_dtype_policies(policy: str) -> None:
     own = task("words attend", policy)
     module = RetrievalModule(own)
     served = module.serve(tf.constant(IMAGES), tf.constant(TEXTS))
-    assert {x.dtype.name for x in served.values()} == {"string", "float32", "int32"}
+    assert {x.dtype.name for x in served.values()} == {"string", "float32", "int32", "bool"}
     plain = {name: x.numpy().tolist() for name, x in served.items()}
     plain["tokens"] = [[one.decode() for one in row] for row in plain["tokens"]]
     assert_same(plain, own, IMAGES, TEXTS, 1e-2 if policy == "mixed_float16" else 1e-5)

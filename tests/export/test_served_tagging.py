@@ -14,11 +14,13 @@ import tensorflow as tf
 
 from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
+from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
+from attention_zoo.export.checks import first_error
 from attention_zoo.metrics import count_invalid_sequences
 from attention_zoo.tasks import Tagging, TaggingResult
 from attention_zoo.tasks.tagging.export import TaggingModule
-from tests.export.alone import ExportedOutputs
+from tests.export.alone import ExportedOutputs, run_exported_eagerly
 from tests.tiers import mark_others_full
 
 TEXTS = [
@@ -149,6 +151,8 @@ def test_no_sentences(kind: str, exported_outputs: ExportedOutputs) -> None:
     assert {name: shape for name, shape in shapes.items() if shape != [0, 0]} == {
         "scores": [0],
         "lengths": [0],
+        "ok": [0],
+        "error": [0],
         "offsets": [0, 0, 2],
         "spans": [0, 0, 2],
     }
@@ -156,18 +160,49 @@ def test_no_sentences(kind: str, exported_outputs: ExportedOutputs) -> None:
 
 
 @pytest.mark.parametrize("kind", mark_others_full(KINDS))
-def test_input_that_predict_rejects_raises(kind: str, exported_outputs: ExportedOutputs) -> None:
-    empty, long = exported_outputs[kind][-2:]
-    assert re.search(r"source.*1.*is empty", empty)
-    assert re.search(r"source.*0.*31.*the limit is.*30", long)
+def test_input_that_predict_rejects_does_not_affect_other_rows(
+    kind: str, exported_outputs: ExportedOutputs
+) -> None:
+    for (answers, _), row, text, message in (
+        (exported_outputs[kind][-2], 1, "a cat", "is empty"),
+        (exported_outputs[kind][-1], 0, "a", "31 words, the limit is 30"),
+    ):
+        assert answers["ok"][row] is False
+        assert re.search(message, answers["error"][row])
+        assert answers["scores"][row] == -np.inf
+        valid = {name: rows[1 - row : 2 - row] for name, rows in answers.items()}
+        assert (valid["ok"], valid["error"]) == ([True], [""])
+        assert_same(valid, task(kind).predict([text]))
 
 
-def test_more_tokens_than_places_are_refused() -> None:
+def test_more_tokens_than_positions_are_an_error() -> None:
     module = TaggingModule(task("subwords"))
     module._limits = (30, 40)
-    assert len(module._checks(tf.constant([2, 30]), tf.constant([2, 40]))) == 3
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)source.*1.*41.*max_length.*40"):
-        module._checks(tf.constant([2, 30]), tf.constant([2, 41]))
+    checks = module._checks(tf.constant([2, 30]), tf.constant([2, 41]))
+    assert first_error(*checks).numpy().tolist() == [
+        b"",
+        b"41 tokens, the limit is 40. Shorten the text.",
+    ]
+
+
+def test_the_n_best_tag_sequences_are_exported() -> None:
+    own = task("subwords")
+    own = Tagging(
+        own.model, own.tokenizer, None, SearchOptions(n_best=3, beam_width=3), scheme="BIOES"
+    )
+    texts = [*TEXTS[:2], " ", TEXTS[2]]
+    answers, shapes = run_exported_eagerly(own.export_module(), texts)
+    assert answers["ok"] == [True, True, False, True]
+    assert shapes["tags"] == [4, 3, *shapes["words"][1:]]
+    valid = {name: [rows[0], rows[1], rows[3]] for name, rows in answers.items()}
+    wants = own.predict([texts[0], texts[1], texts[3]])
+    shared = ("words", "offsets", "lengths", "ok", "error")
+    for rank in range(3):
+        of_rank = {
+            name: rows if name in shared else [row[rank] for row in rows]
+            for name, rows in valid.items()
+        }
+        assert_same(of_rank, [(want, *want.alternatives)[rank] for want in wants])
 
 
 def test_tagger_without_export_raises(tmp_path: Path) -> None:

@@ -128,10 +128,9 @@ def _compute_context_weights(
     scores: Tensor, context_mask: Tensor | None, query_mask: Tensor | None
 ) -> Tensor:
     """Compute the weights over the context, `(B, T)`, from the maximal score of each position."""
-    lowest = float("-inf")
     unmasked = ops.ones(ops.shape(scores)[::2], "bool") if query_mask is None else query_mask
-    unmasked_scores = ops.where(unmasked[:, None, :], scores, ops.cast(lowest, scores.dtype))
-    best = ops.max(unmasked_scores, axis=-1, initial=lowest)
+    unmasked_scores = zoo_ops.mask_scores(scores, unmasked[:, None, :])
+    best = ops.max(unmasked_scores, axis=-1, initial=float("-inf"))
     any_unmasked = ops.any(unmasked, axis=-1, keepdims=True)
     return zoo_ops.masked_softmax(best, zoo_ops.combine_masks(context_mask, any_unmasked))
 

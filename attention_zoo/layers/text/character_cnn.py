@@ -77,6 +77,6 @@ class CharacterCNN(CharacterEncoder):
         mask = ops.not_equal(tokens, PAD)
         x = zoo_ops.zero_masked(self.embed(tokens, training), mask)
         features = self.filters(zoo_ops.sliding_windows(x, self.width))
-        features = ops.where(mask[..., None], features, ops.cast(float("-inf"), features.dtype))
+        features = zoo_ops.mask_scores(features, mask[..., None], axis=1)
         best = ops.max(features, axis=1, initial=float("-inf"))
         return zoo_ops.zero_masked(best, ops.any(mask, axis=1))

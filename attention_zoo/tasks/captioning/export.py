@@ -3,39 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from attention_zoo.decoding import Rule
+from attention_zoo.export.checks import serve_valid_rows
 from attention_zoo.export.graph_images import square_images
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import SearchModule, string_signature
+from attention_zoo.export.modules import STRINGS, Inputs, SearchModule
 
 
 class CaptioningModule(SearchModule):
-    """`task.predict` of encoded images in core TensorFlow operations.
+    """`task.predict` of encoded images in core TensorFlow operations, with the same results."""
 
-    The results are those of `predict`. A batch with a damaged image, or one that `data.graph_image`
-    rejects, is rejected as a whole (`InvalidArgumentError`).
-    """
+    inputs: ClassVar[Inputs] = {"image": STRINGS}
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
-        super().__init__(task, rules, GraphTokenizer(task.tokenizer))
         self._side = task.image_size
         self._grid = task.model.grid_shape((1, self._side, self._side, 3))
+        super().__init__(task, rules, GraphTokenizer(task.tokenizer))
 
-    @string_signature("image")
-    def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _serve(self, image: tf.Tensor, **values: tf.Tensor) -> dict[str, tf.Tensor]:
         """Caption encoded images `(B,)`.
 
         Returns:
-            The outputs of `format_hypotheses`; for models that attend to image regions, `attention`
-            (B, n, L, h, w) over a grid on the image.
+            The outputs of `format_hypotheses` and `serve_valid_rows`; for models that attend to
+            image regions, `attention` (B, n, L, h, w) over a grid on the image.
         """
-        outputs = self.format_hypotheses(self._search(square_images(image, self._side)))
-        attention = outputs.pop("attention", None)
-        if self._grid != (1, 1):
-            shape = tf.concat([tf.shape(attention)[:3], self._grid], 0)
-            outputs["attention"] = tf.reshape(attention, shape)
-        return outputs
+        options = self._make_options(values)
+        errors, images = square_images(image, self._side)
+
+        def caption(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            outputs = self.format_hypotheses(self._search(images, options))
+            attention = outputs.pop("attention", None)
+            if self._grid != (1, 1):
+                shape = tf.concat([tf.shape(attention)[:3], self._grid], 0)
+                outputs["attention"] = tf.reshape(attention, shape)
+            return outputs
+
+        return serve_valid_rows(errors, caption)
+
+    def _score(self, image: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
+        errors, images = square_images(image, self._side)
+        targets, _ = self.tokenizer.encode(target)
+        return serve_valid_rows(
+            errors, lambda rows: self.score_targets(images, tf.gather(targets, rows))
+        )

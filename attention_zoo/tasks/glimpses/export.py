@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from attention_zoo.export.checks import serve_valid_rows
 from attention_zoo.export.graph_images import square_images
-from attention_zoo.export.modules import TaskModule, string_signature
+from attention_zoo.export.modules import STRINGS, Inputs, TaskModule
 from attention_zoo.tasks.glimpses.grey import LUMINANCE
 
 
 class GlimpsesModule(TaskModule):
     """`task.predict` of encoded images in core TensorFlow operations.
 
-    The results are those of `predict`; each location is the mean of its distribution. A batch with
-    a damaged image, or one that `data.graph_image` rejects, is rejected as a whole
-    (`InvalidArgumentError`).
+    The results are those of `predict`; each location is the mean of its distribution.
 
     Args:
         task: a `tasks.Glimpses`.
     """
+
+    inputs: ClassVar[Inputs] = {"image": STRINGS}
 
     def __init__(self, task: Any) -> None:
         super().__init__(task)
@@ -29,12 +30,17 @@ class GlimpsesModule(TaskModule):
         self._side = task.image_size
         self._grey = task.model.settings["image_shape"][-1] != 3
 
-    @string_signature("image")
-    def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Classify encoded images `(B,)`; see `format_outputs` for the outputs."""
-        images = square_images(image, self._side)
+    def _serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Classify encoded images `(B,)`.
+
+        Returns:
+            The outputs of `format_outputs` and `serve_valid_rows`.
+        """
+        errors, images = square_images(image, self._side)
         images = grey_images(images) if self._grey else images
-        return self.format_outputs(self._glimpse_path(images))
+        return serve_valid_rows(
+            errors, lambda rows: self.format_outputs(self._glimpse_path(images))
+        )
 
     def format_outputs(self, path: Any) -> dict[str, tf.Tensor]:
         """Return the outputs of the signature.

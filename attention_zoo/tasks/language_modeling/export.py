@@ -8,34 +8,38 @@ from typing import Any
 import tensorflow as tf
 
 from attention_zoo.data.tokenizers.vocabulary import PAD, START
-from attention_zoo.decoding import Rule
-from attention_zoo.export.checks import refuse_long
-from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import SearchModule, string_signature
+from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.export.checks import Check, check_long, first_error, serve_valid_rows
+from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
+from attention_zoo.export.modules import SearchModule
 
 
 class LanguageModelModule(SearchModule):
-    """`task.predict` of language modeling in core TensorFlow operations.
-
-    A batch with a prompt that is too long is rejected as a whole.
-    """
+    """`task.predict` of language modeling in core TensorFlow operations, with the same results."""
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
-        super().__init__(task, rules, GraphTokenizer(task.tokenizer))
         self._longest, self._max_positions = task.longest - 1, task.max_positions
+        super().__init__(task, rules, make_graph_tokenizer(task.tokenizer))
 
-    @string_signature("text")
-    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _serve(self, text: tf.Tensor, **values: tf.Tensor) -> dict[str, tf.Tensor]:
         """Continue prompts `(B,)`.
 
         Returns:
-            The outputs of `format_hypotheses`, where `text` is the continuation, and
-            `source_tokens` (B, S) strings, the tokens of the prompt.
+            The outputs of `format_hypotheses` and `serve_valid_rows`, where `text` is the
+            continuation; `source_tokens` (B, S) strings, the tokens of the prompt.
         """
-        ragged, _ = self.tokenizer.encode(text)
-        with tf.control_dependencies(self._checks(tf.cast(ragged.row_lengths(), "int32"))):
-            prompt = ragged.to_tensor(PAD)
-        result = self._search(tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START))
+        options = self._make_options(values)
+        ids, _ = self.tokenizer.encode(text)
+
+        def continue_prompts(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            prompt = tf.gather(ids, rows).to_tensor(PAD)
+            source = tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START)
+            return self._format_continuations(prompt, self._search(source, options))
+
+        return serve_valid_rows(first_error(*self._check(ids, options)), continue_prompts)
+
+    def _format_continuations(self, prompt: tf.Tensor, result: Any) -> dict[str, tf.Tensor]:
+        """Return the outputs of the search for prompts `(B, S)`."""
         outputs = self.format_hypotheses(result)
         longest = tf.shape(outputs["tokens"])[2]
         generated = tf.sequence_mask(outputs["lengths"], longest)
@@ -46,14 +50,43 @@ class LanguageModelModule(SearchModule):
         labels = tf.where(prompt == PAD, "", self.tokenizer.labels(prompt))
         return {**outputs, "text": _remove_prefixes(texts, prefixes), "source_tokens": labels}
 
-    def _checks(self, lengths: tf.Tensor) -> list[tf.Operation]:
-        """Return assertions that reject what `predict` rejects, with the first such row."""
-        max_lengths = lengths + self._options.limit(lengths + 1)
-        message = "tokens with its continuation and could exceed max_length of the model:"
-        return [
-            refuse_long(lengths, self._longest, "tokens, the limit is"),
-            refuse_long(max_lengths, self._max_positions, message),
-        ]
+    def _check(self, ids: tf.RaggedTensor, options: SearchOptions) -> tuple[Check, ...]:
+        """Return the checks that `predict` makes of prompts."""
+        lengths = tf.cast(ids.row_lengths(), "int32")
+        max_lengths = lengths + options.limit(lengths + 1)
+        unit = "tokens with its continuation"
+        return (
+            check_long(lengths, self._longest),
+            check_long(max_lengths, self._max_positions, unit),
+        )
+
+    def _score(self, text: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Score continuations of prompts; the prompt and its continuation are encoded as one text.
+
+        The tokens of the target are those after the tokens that the whole text shares with the
+        prompt.
+        """
+        ids, _ = self.tokenizer.encode(text)
+        whole, _ = self.tokenizer.encode(tf.strings.join([text, target]))
+        shared = _count_shared(ids.to_tensor(PAD), whole.to_tensor(PAD))
+        lengths = whole.row_lengths()
+
+        def score(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            of_rows = tf.gather(whole, rows)
+            is_prompt = tf.ragged.range(of_rows.row_lengths()) < tf.gather(shared, rows)[:, None]
+            prompt = tf.ragged.boolean_mask(of_rows, is_prompt).to_tensor(PAD)
+            targets = tf.ragged.boolean_mask(of_rows, ~is_prompt)
+            source = tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START)
+            return self.score_targets(source, targets)
+
+        return serve_valid_rows(first_error(check_long(lengths, self._longest)), score)
+
+
+def _count_shared(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Return how many first ids `(B, S)` and `(B, T)` have in common, `(B,)` int64."""
+    width = tf.minimum(tf.shape(one)[1], tf.shape(other)[1])
+    is_equal = (one[:, :width] == other[:, :width]) & (one[:, :width] != PAD)
+    return tf.reduce_sum(tf.math.cumprod(tf.cast(is_equal, "int64"), axis=1), axis=1)
 
 
 def _remove_prefixes(texts: tf.Tensor, prefixes: tf.Tensor) -> tf.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -14,9 +14,9 @@ from keras import ops
 from attention_zoo import models
 from attention_zoo.data import MaskedBatches, MaskingIds, TextLines, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import PAD
-from attention_zoo.decoding import SearchOptions
+from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
-from attention_zoo.tasks.base import TASKS, Locations, add_locations
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, refuse_rules
 from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
@@ -273,6 +273,15 @@ class MaskedLanguageModeling(SingleTextTask):
             "masked_accuracy": 100 * correct / count,
             "perplexity": math.exp(total_loss / count),
         }
+
+    # Export.
+
+    def export_module(self, rules: Iterable[Rule] = ()) -> Any:
+        """Return the masked language model as a `tf.Module` that takes strings."""
+        from attention_zoo.tasks.masked_language_modeling.export import MaskedLanguageModelModule
+
+        refuse_rules(rules, self.name)
+        return MaskedLanguageModelModule(self)
 
 
 def count_tokens(tokenizer: Tokenizer) -> int:

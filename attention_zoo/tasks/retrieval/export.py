@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.export.checks import refuse_empty
+from attention_zoo.export.checks import (
+    check_empty,
+    first_error,
+    serve_valid_rows,
+    spread_rows,
+)
 from attention_zoo.export.graph_images import square_images
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import TaskModule, pad_ragged, string_signature
+from attention_zoo.export.modules import STRINGS, Inputs, TaskModule, make_function, pad_ragged
+from attention_zoo.models.vision.cross_attention_retriever import EncodedTexts
 
 
 class RetrievalModule(TaskModule):
     """`task.similarities` and `task.predict` of encoded images in core TensorFlow operations.
 
     The results are those of the task if the texts search the images of the batch. All pairs are
-    compared at once. A batch may have no images or no texts. A batch with a text without words, a
-    damaged image, or an image that `data.graph_image` rejects, is rejected as a whole
-    (`InvalidArgumentError`).
+    compared at once. A batch may have no images or no texts. To encode images once, use the
+    signatures `encode_images`, `encode_texts` and `rank`.
 
     Args:
         task: a `tasks.Retrieval`; `n_best` of its search options is the number of images per text.
@@ -28,59 +34,129 @@ class RetrievalModule(TaskModule):
         ValueError: if the tokenizer is not a registered `data.Tokenizer`.
     """
 
+    inputs: ClassVar[Inputs] = {"image": STRINGS, "text": STRINGS}
+
     def __init__(self, task: Any) -> None:
-        super().__init__(task)
         self.words, model = GraphTokenizer(task.tokenizer), task.model
-        self._encode_images, self._encode_texts = model.encode_images, model.encode_texts
+        self._image_encoder, self._text_encoder = model.encode_images, model.encode_texts
         self._similarities = model.matching.similarities
         self._attention_weights = model.encoded_attention_weights
         self._side, self._count = task.image_size, task.search.n_best
         self._grid = model.grid_shape((1, self._side, self._side, 3))
+        self._units = model.settings["units"]
+        super().__init__(task)
 
-    @string_signature("image", "text")
-    def serve(self, image: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Match encoded images `(I,)` and texts `(N,)`; see `format_outputs` for the outputs."""
-        tokens, _ = self.words.encode(text)
-        with tf.control_dependencies([refuse_empty(tokens.row_lengths(), "text")]):
-            ids = pad_ragged(tokens)
-        regions = self._encode_images(square_images(image, self._side))
-        return self.format_outputs(regions, tokens, ids)
+    def make_signatures(self) -> dict[str, Any]:
+        encoded = {
+            "regions": tf.TensorSpec([None, math.prod(self._grid), self._units], tf.float32),
+            "words": tf.TensorSpec([None, None, self._units], tf.float32),
+            "mask": tf.TensorSpec([None, None], tf.bool),
+        }
+        return {
+            **super().make_signatures(),
+            "encode_images": make_function(self.encode_images, {"image": STRINGS}),
+            "encode_texts": make_function(self.encode_texts, {"text": STRINGS}),
+            "rank": make_function(self.rank, encoded),
+        }
 
-    def format_outputs(
-        self, regions: tf.Tensor, tokens: tf.RaggedTensor, ids: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """Return the outputs of the signature.
+    def _serve(self, image: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Match encoded images `(I,)` and texts `(N,)`.
+
+        Returns:
+            The outputs of `rank`; `tokens` (N, T) strings and `lengths` (N,), numbers of tokens,
+            where tokens after the end are ""; `ok` and `error` (N,) of the texts, `image_ok` and
+            `image_error` (I,) of the images. Images with an error are not retrieved. Similarities
+            with an image or text with an error are -inf.
+        """
+        image_errors, images = square_images(image, self._side)
+        regions = zoo_ops.at_least_float32(self._image_encoder(images))
+        ids, errors = self._tokenize(text)
+        has_image = image_errors == ""
+        numbers = tf.cast(tf.where(has_image)[:, 0], "int32")
+
+        def match(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            kept = tf.gather(ids, rows)
+            ranked = self.rank(regions, *self._text_encoder(pad_ragged(kept)))
+            by_text = spread_rows({"similarities": ranked["similarities"]}, has_image)
+            return {
+                **ranked,
+                **self._format_tokens(kept),
+                "similarities": tf.transpose(by_text["similarities"]),
+                "image_indices": tf.gather(numbers, ranked["image_indices"]),
+                "attention": ranked["attention"][:, :, : tf.reduce_max(kept.row_lengths())],
+            }
+
+        outputs = serve_valid_rows(errors, match)
+        outputs["similarities"] = tf.transpose(outputs["similarities"])
+        return {**outputs, "image_ok": has_image, "image_error": image_errors}
+
+    def encode_images(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Encode images `(I,)`.
+
+        Returns:
+            `regions` (I, S, D); `ok` and `error` (I,).
+        """
+        errors, images = square_images(image, self._side)
+        encode = self._image_encoder
+        return serve_valid_rows(
+            errors, lambda rows: {"regions": tf.cast(encode(images), "float32")}
+        )
+
+    def encode_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Encode texts `(N,)`.
+
+        Returns:
+            `words` (N, T, D); `mask` (N, T), True at words; `tokens` (N, T) strings and `lengths`
+            (N,), numbers of tokens; `ok` and `error` (N,).
+        """
+        ids, errors = self._tokenize(text)
+
+        def encode(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            kept = tf.gather(ids, rows)
+            words, mask = self._text_encoder(pad_ragged(kept))
+            words = tf.cast(words, "float32")
+            return {"words": words, "mask": mask, **self._format_tokens(kept)}
+
+        return serve_valid_rows(errors, encode)
+
+    def rank(self, regions: tf.Tensor, words: tf.Tensor, mask: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Rank encoded images for encoded texts.
 
         Args:
-            regions: encoded images, `(I, S, D)`.
-            tokens: ids of the texts, ragged `(N, T)`.
-            ids: the same, padded; at least one column.
+            regions: of images, `(I, S, D)`.
+            words: of texts, `(N, T, D)`.
+            mask: `(N, T)`, True at words.
 
         Returns:
             `similarities` (I, N) of images and texts; `image_indices` (N, n), the indices of the n
             images most similar to each text, best first, where n is the smaller of `n_best` and I;
-            `scores` (N, n), their similarities; `tokens` (N, T) strings; `lengths` (N,), numbers of
-            tokens; `attention` (N, n, T, h, w), the attention weights of each token over a grid on
-            each of these images (if regions attend to words, the weight of the token for each
-            region). At positions after the end, tokens are "" and numbers are 0.
+            `scores` (N, n), their similarities; `attention` (N, n, T, h, w), the attention weights
+            of each token over a grid on each of these images (if regions attend to words, the
+            weight of the token for each region), 0 after the end of a text.
         """
-        words, mask = texts = self._encode_texts(ids)
-        regions = zoo_ops.at_least_float32(regions)
         similarities = self._similarities(words, regions, mask)
         count = tf.minimum(self._count, tf.shape(similarities)[0])
         scores, image_indices = tf.math.top_k(tf.transpose(similarities), count)
         text_indices = tf.repeat(tf.range(tf.shape(image_indices)[0]), count)
-        repeated_texts = type(texts)(*(tf.gather(one, text_indices) for one in texts))
+        texts = EncodedTexts(*(tf.gather(one, text_indices) for one in (words, mask)))
         retrieved = tf.gather(regions, tf.reshape(image_indices, [-1]))
-        attention = self._attention_weights(retrieved, repeated_texts)
-        labels = tokens.with_values(self.words.labels(tokens.flat_values)).to_tensor("")
-        attention = attention[:, : tf.shape(labels)[1]]
-        shape = tf.concat([tf.shape(image_indices), tf.shape(attention)[1:2], self._grid], 0)
+        attention = self._attention_weights(retrieved, texts)
+        shape = tf.concat([tf.shape(image_indices), tf.shape(words)[1:2], self._grid], 0)
         return {
             "similarities": tf.cast(similarities, "float32"),
             "image_indices": image_indices,
             "scores": tf.cast(scores, "float32"),
-            "tokens": labels,
-            "lengths": tf.cast(tokens.row_lengths(), "int32"),
             "attention": tf.reshape(tf.cast(attention, "float32"), shape),
+        }
+
+    def _tokenize(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Return the ids of texts `(N,)`, ragged, and their errors `(N,)`."""
+        ids, _ = self.words.encode(text)
+        return ids, first_error(check_empty(ids.row_lengths()))
+
+    def _format_tokens(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        labels = ids.with_values(self.words.labels(ids.flat_values))
+        return {
+            "tokens": labels.to_tensor(""),
+            "lengths": tf.cast(ids.row_lengths(), "int32"),
         }

@@ -6,22 +6,28 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_zoo.export.checks import refuse_empty, refuse_long
+from attention_zoo.export.checks import (
+    Check,
+    check_empty,
+    check_long,
+    first_error,
+    serve_valid_rows,
+)
+from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
 from attention_zoo.export.graph_words import GraphWords
-from attention_zoo.export.modules import TaskModule, pad_ragged, string_signature
+from attention_zoo.export.modules import TaskModule, pad_ragged
 from attention_zoo.tasks.tagging.result import TaggerInference
+
+NO_SEQUENCE = "no tag sequence for its words is valid in the tag scheme"
 
 
 class TaggingModule(TaskModule):
-    """`task.predict` of sentences in core TensorFlow operations.
-
-    The result of a sentence is the best one of `predict`. A batch with an empty or too long
-    sentence is rejected as a whole (`InvalidArgumentError` with the row).
+    """`task.predict` of sentences in core TensorFlow operations, with the same results.
 
     Args:
-        task: a `tasks.Tagging`.
+        task: a `tasks.Tagging`; `n_best` of its search options is the number of tag sequences.
 
     Raises:
         ValueError: if the model takes marked words, which a plain sentence does not have, or if the
@@ -29,34 +35,44 @@ class TaggingModule(TaskModule):
     """
 
     def __init__(self, task: Any) -> None:
-        super().__init__(task)
         if task.model.settings["marks"]:
             raise ValueError(
                 "a model with marks=True cannot be exported: the export takes plain sentences, "
                 "without marked words"
             )
-        self.words, self.tokens = GraphWords(), GraphTokenizer(task.tokenizer)
+        self.words, self.tokens = GraphWords(), make_graph_tokenizer(task.tokenizer)
+        self._unknown = task.tokenizer.unknown
         self.characters = task.characters and GraphTokenizer(task.characters)
         self.spans = GraphSpans(task.tags, task.scheme)
-        self._names = tf.constant(task.tags)
-        self._inference = TaggerInference(task.model)
+        self._names, self._count = tf.constant(task.tags), task.search.n_best
+        self._inference = TaggerInference(task.model, self._count)
         self._limits = task.max_length, task.max_positions
+        super().__init__(task)
 
-    @string_signature("text")
-    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Tag sentences `(B,)`; see `format_outputs` for the outputs."""
+    def _serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Tag sentences `(B,)`.
+
+        Returns:
+            The outputs of `format_outputs` and `serve_valid_rows`.
+        """
         words, starts, ends = self.words.split(text)
-        ragged = self.inputs(words)
-        checks = self._checks(words.row_lengths(), ragged["tokens"].row_lengths())
-        with tf.control_dependencies(checks):
-            inputs = {name: pad_ragged(ids) for name, ids in ragged.items()}
-        outputs = self._inference(inputs, training=False)
+        ragged = self.encode(words)
         offsets = words.with_values(tf.stack([starts.flat_values, ends.flat_values], axis=-1))
-        return self.format_outputs(words, offsets, outputs)
+        lengths = words.row_lengths(), ragged["tokens"].row_lengths()
 
-    def inputs(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
+        def tag(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            inputs = {name: pad_ragged(tf.gather(ids, rows)) for name, ids in ragged.items()}
+            outputs = self._inference(inputs, training=False)
+            return self.format_outputs(tf.gather(words, rows), tf.gather(offsets, rows), outputs)
+
+        return serve_valid_rows(first_error(*self._checks(*lengths)), tag)
+
+    def encode(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
         """Return the model's inputs for words, ragged `(B, W)`."""
         ids, _ = self.tokens.encode(words.flat_values)
+        is_empty = tf.cast(ids.row_lengths() == 0, "int64")
+        unknown = tf.fill([tf.reduce_sum(is_empty)], self._unknown)
+        ids = tf.concat([ids, tf.RaggedTensor.from_row_lengths(unknown, is_empty)], axis=1)
         tokens = words.with_values(ids).merge_dims(1, 2)
         starts = tf.cumsum(ids.row_lengths(), exclusive=True)
         starts -= tf.gather(tokens.row_starts(), words.value_rowids())
@@ -78,38 +94,68 @@ class TaggingModule(TaskModule):
 
         Returns:
             `words` (B, W) strings; `offsets` (B, W, 2), their positions in characters, the end
-            exclusive; `tags` (B, W) strings; `probabilities` (B, W), the marginal of each tag;
-            `lengths` (B,), numbers of words; `scores` (B,), log probability of the tag sequence;
+            exclusive; `lengths` (B,), numbers of words; `tags` (B, W) strings; `probabilities`
+            (B, W), the marginal of each tag; `scores` (B,), log probability of the tag sequence;
             `spans` (B, S, 2), their positions; `span_labels` (B, S) strings; `span_probabilities`
             (B, S), the probability of the least likely tag of each span. At positions after the
             end, strings are "" and numbers are 0; the end of a real span is above 0.
+
+            If `n_best` is above 1, tags, probabilities, scores and the outputs of spans have an
+            axis of the n best tag sequences after B, best first. Sequences that do not exist have
+            score -inf and no tags.
         """
-        lengths = words.row_lengths()
-        tags = outputs["tags"][:, 0]
-        probabilities = tf.gather(outputs["marginals"], tags, batch_dims=2)
-        tags = tf.RaggedTensor.from_tensor(tags, lengths)
-        probabilities = tf.RaggedTensor.from_tensor(probabilities, lengths)
-        spans = self.spans.read(tags, probabilities)
-        first = tf.cast(tf.gather(words.row_starts(), spans.starts.value_rowids()), "int32")
-        starts = tf.gather(offsets.flat_values[:, 0], first + spans.starts.flat_values)
-        ends = tf.gather(offsets.flat_values[:, 1], first + spans.ends.flat_values - 1)
+        lengths, scores = words.row_lengths(), outputs["scores"]
+        tags = outputs["tags"]
+        probabilities = tf.gather(outputs["marginals"], tf.transpose(tags, [0, 2, 1]), batch_dims=2)
+        sizes = tf.where(tf.math.is_finite(scores), lengths[:, None], 0)
+        ragged = [
+            tf.RaggedTensor.from_tensor(
+                tf.reshape(x, [-1, tf.shape(tags)[2]]), tf.reshape(sizes, [-1])
+            )
+            for x in (tags, tf.transpose(probabilities, [0, 2, 1]))
+        ]
+        predicted = {**self._format_tags(*ragged), **self._format_spans(offsets, *ragged)}
+        if self._count > 1:
+            shape = tf.shape(scores)
+            predicted = {
+                name: tf.reshape(x, tf.concat([shape, tf.shape(x)[1:]], 0))
+                for name, x in predicted.items()
+            }
         return {
             "words": words.to_tensor(""),
             "offsets": offsets.to_tensor(),
-            "tags": tags.with_values(tf.gather(self._names, tags.flat_values)).to_tensor(""),
-            "probabilities": probabilities.to_tensor(),
             "lengths": tf.cast(lengths, "int32"),
-            "scores": outputs["scores"][:, 0],
+            "scores": scores if self._count > 1 else scores[:, 0],
+            **predicted,
+            "error": first_error((~tf.math.is_finite(scores[:, 0]), NO_SEQUENCE)),
+        }
+
+    def _format_tags(
+        self, tags: tf.RaggedTensor, probabilities: tf.RaggedTensor
+    ) -> dict[str, tf.Tensor]:
+        """Return the outputs of tags, ragged `(B n, W)`."""
+        names = tags.with_values(tf.gather(self._names, tags.flat_values))
+        return {"tags": names.to_tensor(""), "probabilities": probabilities.to_tensor()}
+
+    def _format_spans(
+        self, offsets: tf.RaggedTensor, tags: tf.RaggedTensor, probabilities: tf.RaggedTensor
+    ) -> dict[str, tf.Tensor]:
+        """Return the outputs of the spans of tags, ragged `(B n, W)`."""
+        spans = self.spans.read(tags, probabilities)
+        rows = spans.starts.value_rowids() // self._count
+        first = tf.cast(tf.gather(offsets.row_starts(), rows), "int32")
+        starts = tf.gather(offsets.flat_values[:, 0], first + spans.starts.flat_values)
+        ends = tf.gather(offsets.flat_values[:, 1], first + spans.ends.flat_values - 1)
+        return {
             "spans": spans.starts.with_values(tf.stack([starts, ends], axis=-1)).to_tensor(),
             "span_labels": spans.labels.to_tensor(""),
             "span_probabilities": spans.least.to_tensor(),
         }
 
-    def _checks(self, words: tf.Tensor, tokens: tf.Tensor) -> list[tf.Operation]:
-        """Return assertions that reject what `predict` rejects, with the first such row."""
+    def _checks(self, words: tf.Tensor, tokens: tf.Tensor) -> list[Check]:
+        """Return the checks that `predict` makes of numbers of words and tokens, `(B,)`."""
         longest, max_positions = self._limits
-        checks = [refuse_empty(words), refuse_long(words, longest, "words, the limit is")]
+        checks = [check_empty(words), check_long(words, longest, "words")]
         if max_positions is not None:
-            message = "tokens, but the model has max_length"
-            checks.append(refuse_long(tokens, max_positions, message))
+            checks.append(check_long(tokens, max_positions))
         return checks

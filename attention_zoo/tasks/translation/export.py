@@ -5,38 +5,94 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from attention_zoo.data.tokenizers.vocabulary import PAD
-from attention_zoo.decoding import Rule
-from attention_zoo.export.checks import refuse_empty, refuse_long
+from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.export.checks import (
+    Check,
+    check_empty,
+    check_long,
+    check_unknown,
+    first_error,
+    serve_valid_rows,
+)
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import SearchModule, pad_ragged, string_signature
+from attention_zoo.export.modules import SearchModule, pad_ragged
 
 
 class TranslationModule(SearchModule):
-    """`task.predict` of translation in core TensorFlow operations.
-
-    The results are those of `predict`. A batch with an empty or too long source is rejected as a
-    whole (`InvalidArgumentError` with the row).
-    """
+    """`task.predict` of translation in core TensorFlow operations, with the same results."""
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
-        super().__init__(task, rules, GraphTokenizer(task.target_tokenizer))
         self.source, self._longest = GraphTokenizer(task.source_tokenizer), task.max_source_length
+        super().__init__(task, rules, GraphTokenizer(task.target_tokenizer))
 
-    @string_signature("text")
-    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Translate texts `(B,)`.
+    def _make_defaults(self, task: Any) -> dict[str, Any]:
+        return {**super()._make_defaults(task), "prefixes": np.array([], str)}
+
+    def _serve(self, text: tf.Tensor, **values: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translate texts `(B,)`, with target prefixes `(B,)`, or `(0,)` for none.
 
         Returns:
-            The outputs of `format_hypotheses`, and `source_tokens` (B, S) strings.
+            The outputs of `format_hypotheses` and `serve_valid_rows`; `source_tokens` (B, S)
+            strings.
         """
-        ragged, pieces = self.source.encode(text)
-        lengths = ragged.row_lengths()
-        too_long = refuse_long(lengths, self._longest, "tokens, the limit is")
-        with tf.control_dependencies([refuse_empty(lengths), too_long]):
-            source = pad_ragged(ragged)
-        outputs = self.format_hypotheses(self._search(source), pieces.to_tensor(""))
-        labels = tf.where(source == PAD, "", self.source.labels(source))
-        return {**outputs, "source_tokens": labels}
+        options = self._make_options(values)
+        ids, pieces = self.source.encode(text)
+        prefixes, prefix_pieces = self.tokenizer.encode(
+            _fill_prefixes(values["prefixes"], tf.size(text))
+        )
+        errors = first_error(
+            *self._check_lengths(ids),
+            check_unknown(prefixes, prefix_pieces, "the prefix"),
+            _check_prefix_lengths(prefixes, options, ids),
+        )
+
+        def translate(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            source = pad_ragged(tf.gather(ids, rows))
+            prefix = tf.gather(prefixes, rows).to_tensor(PAD)
+            result = self._search(source, options, prefix=prefix)
+            outputs = self.format_hypotheses(result, tf.gather(pieces, rows).to_tensor(""))
+            labels = tf.where(source == PAD, "", self.source.labels(source))
+            return {**outputs, "source_tokens": labels}
+
+        return serve_valid_rows(errors, translate)
+
+    def _score(self, text: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
+        ids, _ = self.source.encode(text)
+        targets, _ = self.tokenizer.encode(target)
+        return serve_valid_rows(
+            first_error(*self._check_lengths(ids)),
+            lambda rows: self.score_targets(
+                pad_ragged(tf.gather(ids, rows)), tf.gather(targets, rows)
+            ),
+        )
+
+    def _check_lengths(self, ids: tf.RaggedTensor) -> tuple[Check, ...]:
+        lengths = ids.row_lengths()
+        return check_empty(lengths), check_long(lengths, self._longest)
+
+
+def _fill_prefixes(prefixes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Return one prefix for each of the texts; fail for another number of prefixes."""
+    has_none = tf.size(prefixes) == 0
+    message = ["expected one prefix for each of the", count, "texts, got", tf.size(prefixes)]
+    assertion = tf.debugging.Assert(has_none | (tf.size(prefixes) == count), message)
+    with tf.control_dependencies([assertion]):
+        return tf.cond(has_none, lambda: tf.fill([count], ""), lambda: prefixes)
+
+
+def _check_prefix_lengths(
+    prefixes: tf.RaggedTensor, options: SearchOptions, ids: tf.RaggedTensor
+) -> Check:
+    """Return a check that fails for a prefix longer than the output may be."""
+    lengths = tf.cast(prefixes.row_lengths(), "int32")
+    limits = options.limit(tf.cast(ids.row_lengths(), "int32"))
+    message = tf.strings.join(
+        ["the prefix has ", tf.strings.as_string(lengths), " tokens, but the length limit is "]
+    )
+    limits = tf.broadcast_to(limits, tf.shape(lengths))
+    message = tf.strings.join([message, tf.strings.as_string(limits), ". Raise max_length."])
+    return lengths > limits, message

@@ -1,0 +1,305 @@
+"""The tokenizers of public checkpoints in core TensorFlow operations, with the same ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from attention_zoo.data import Tokenizer
+from attention_zoo.data.tokenizers.public_tokenizers import ByteTokenizer, WordPieceTokenizer
+from attention_zoo.export.graph_tokenizer import (
+    CODE_POINTS,
+    CharacterClasses,
+    GraphTokenizer,
+    is_first_of_row,
+    make_table,
+    match_longest_tokens,
+    shift_right,
+)
+
+DELIMITER = b"\xff"  # occurs in no UTF-8 text
+MAX_WORD = 100
+"""Longer words are unknown to WordPiece."""
+
+SPACE, PUNCTUATION = 1, 2  # bits of the character classes of WordPiece
+LETTER, NUMBER = 2, 4  # and, with SPACE, of GPT-2
+CONTRACTIONS = ("s", "t", "re", "ve", "m", "ll", "d")
+
+
+def make_graph_tokenizer(tokenizer: Any) -> Any:
+    """Return a tokenizer as a `GraphTokenizer` or `GraphPublicTokenizer`.
+
+    Raises:
+        ValueError: if it has no export.
+    """
+    if isinstance(tokenizer, Tokenizer):
+        return GraphTokenizer(tokenizer)
+    if isinstance(tokenizer, WordPieceTokenizer):
+        return GraphWordPiece(tokenizer)
+    if isinstance(tokenizer, ByteTokenizer):
+        return GraphBytes(tokenizer)
+    raise ValueError(f"tokenizer {type(tokenizer).__name__} has no export")
+
+
+class GraphPublicTokenizer(tf.Module):
+    """Base class: special tokens in texts, and the text and labels of ids.
+
+    A subclass defines `_encode_texts`, which returns the ids of texts without special tokens,
+    ragged `(N, S)`.
+
+    Args:
+        tokenizer: a `data.PublicTokenizer`.
+
+    Raises:
+        ValueError: if texts are split or normalized in another way than by the released tokenizers.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__(name="tokenizer")
+        engine = tokenizer._engine
+        added = engine.get_added_tokens_decoder()
+        if any(token.normalized or token.lstrip or token.rstrip for token in added.values()):
+            raise ValueError("a tokenizer with tokens added to its vocabulary has no export")
+        special = {token.content: tokenizer.from_checkpoint_id(i) for i, token in added.items()}
+        self._special = make_table(list(special), list(special.values()), -1)
+        self._pattern = "(" + "|".join(map(_escape, special)) + ")"
+        ids = range(tokenizer.vocabulary_size)
+        self._labels = tf.constant(tokenizer.tokens(ids))
+        self._surfaces = tf.constant(list(self._list_surfaces(tokenizer)))
+
+    def encode(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Return the ids of texts `(B,)`, ragged `(B, S)` int32, and the text of each id."""
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+        marked = tf.strings.regex_replace(texts, self._pattern, DELIMITER + rb"\1" + DELIMITER)
+        parts = tf.strings.split(marked, DELIMITER)
+        special = self._special.lookup(parts.flat_values)
+        is_special = special >= 0
+        ids = self._encode_texts(tf.where(is_special, "", parts.flat_values))
+        single = tf.RaggedTensor.from_tensor(special[:, None])
+        single = tf.ragged.boolean_mask(single, tf.RaggedTensor.from_tensor(is_special[:, None]))
+        ids = parts.with_values(tf.concat([ids, single], axis=1)).merge_dims(1, 2)
+        return ids, ids.with_values(self.surfaces(ids.flat_values))
+
+    def _encode_texts(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        raise NotImplementedError
+
+    def _list_surfaces(self, tokenizer: Any) -> Iterator[bytes]:
+        """Yield the text that each id adds to an output, with a space before a word."""
+        raise NotImplementedError
+
+    def surfaces(self, ids: tf.Tensor) -> tf.Tensor:
+        """Return the text that each id adds to an output."""
+        return tf.gather(self._surfaces, ids)
+
+    def labels(self, ids: tf.Tensor) -> tf.Tensor:
+        """Return the label of each id."""
+        return tf.gather(self._labels, ids)
+
+    def decode(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the text and the label of each id."""
+        return self.surfaces(ids), self.labels(ids)
+
+    def text(self, surfaces: tf.Tensor) -> tf.Tensor:
+        """Join surfaces `(..., L)` to texts; parts of characters become U+FFFD."""
+        return tf.strings.unicode_transcode(
+            tf.strings.reduce_join(surfaces, axis=-1), "UTF-8", "UTF-8"
+        )
+
+
+class GraphWordPiece(GraphPublicTokenizer):
+    """The WordPiece tokenizer of BERT."""
+
+    def __init__(self, tokenizer: WordPieceTokenizer) -> None:
+        super().__init__(tokenizer)
+        engine = tokenizer._engine
+        kinds = type(engine.normalizer).__name__, type(engine.pre_tokenizer).__name__
+        if kinds != ("BertNormalizer", "BertPreTokenizer"):
+            raise ValueError(f"a WordPiece tokenizer with {kinds[0]} and {kinds[1]} has no export")
+        self._normalized = make_table(*_list_normalized(engine.normalizer), DELIMITER)
+        self._classes_of = CharacterClasses(r"\s", r"\p{P}$+<=>^`|~")
+        vocabulary = engine.get_vocab()
+        self._unknown = tokenizer.unknown
+        self._ids = make_table(list(vocabulary), list(vocabulary.values()), self._unknown)
+        self._longest = max(map(len, vocabulary))
+
+    def _list_surfaces(self, tokenizer: Any) -> Iterator[bytes]:
+        first = tokenizer.unknown
+        begin = tokenizer._engine.decode([first], skip_special_tokens=False)
+        for token_id in range(tokenizer.vocabulary_size):
+            pair = tokenizer._engine.decode([first, token_id], skip_special_tokens=False)
+            is_silent = token_id in (tokenizer.pad, tokenizer.start)
+            yield b"" if is_silent else pair.removeprefix(begin).encode()
+
+    def _encode_texts(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        characters = tf.strings.unicode_split(texts, "UTF-8")
+        normalized = self._normalized.lookup(characters.flat_values)
+        normalized = tf.where(normalized == DELIMITER, characters.flat_values, normalized)
+        joined = tf.strings.reduce_join(characters.with_flat_values(normalized), axis=-1)
+        characters = tf.strings.unicode_decode(joined, "UTF-8")
+        flat, rows = characters.flat_values, characters.value_rowids()
+        classes = self._classes_of(flat)
+        is_space, is_alone = classes & SPACE > 0, classes & PUNCTUATION > 0
+        begins = is_first_of_row(rows) | shift_right(is_space | is_alone) | is_alone
+        kept = ~is_space
+        begins = tf.boolean_mask(begins, kept)
+        pieces = tf.RaggedTensor.from_row_starts(
+            tf.boolean_mask(flat, kept), tf.where(begins)[:, 0]
+        )
+        text_rows = tf.boolean_mask(tf.boolean_mask(rows, kept), begins)
+        words = tf.strings.unicode_encode(pieces, "UTF-8")
+        words = tf.where(pieces.row_lengths() > MAX_WORD, DELIMITER, words)
+        ids = match_longest_tokens(words, self._ids, self._longest, self._unknown, "##")
+        text_rows = tf.repeat(text_rows, ids.row_lengths())
+        return tf.RaggedTensor.from_value_rowids(
+            ids.flat_values, text_rows, tf.size(texts, tf.int64)
+        )
+
+    def text(self, surfaces: tf.Tensor) -> tf.Tensor:
+        return tf.strings.regex_replace(super().text(surfaces), r"\A ", "")
+
+
+class GraphBytes(GraphPublicTokenizer):
+    """The byte-level BPE tokenizer of GPT-2."""
+
+    def __init__(self, tokenizer: ByteTokenizer) -> None:
+        super().__init__(tokenizer)
+        content = json.loads(tokenizer._engine.to_str())
+        splitter, model = content["pre_tokenizer"], content["model"]
+        is_plain = splitter.get("type") == "ByteLevel" and splitter.get("use_regex", True)
+        if content["normalizer"] or not is_plain or splitter["add_prefix_space"]:
+            raise ValueError("a byte-level tokenizer that splits texts unlike GPT-2 has no export")
+        ids = {token: tokenizer.from_checkpoint_id(i) for token, i in model["vocab"].items()}
+        self._of_bytes = tf.constant([ids[character] for character in _list_byte_characters()])
+        self._size = tokenizer.vocabulary_size
+        merges = [one.split(" ") if isinstance(one, str) else one for one in model["merges"]]
+        keys = [ids[left] * self._size + ids[right] for left, right in merges]
+        self._merged = tf.constant([ids[left + right] for left, right in merges])
+        table = tf.lookup.KeyValueTensorInitializer(
+            tf.constant(keys, tf.int64), tf.range(len(merges))
+        )
+        self._ranks = tf.lookup.StaticHashTable(table, np.iinfo("int32").max)
+        self._classes_of = CharacterClasses(r"\s", r"\p{L}", r"\p{N}")
+
+    def _list_surfaces(self, tokenizer: Any) -> Iterator[bytes]:
+        values = {character: byte for byte, character in enumerate(_list_byte_characters())}
+        for token_id in range(tokenizer.vocabulary_size):
+            checkpoint_id = tokenizer.to_checkpoint_id(token_id)
+            token = tokenizer._engine.id_to_token(checkpoint_id) if checkpoint_id >= 0 else ""
+            is_end = token_id == tokenizer.end
+            yield token.encode() if is_end else bytes(values[character] for character in token)
+
+    def _encode_texts(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        characters = tf.strings.unicode_decode(texts, "UTF-8")
+        flat, rows = characters.flat_values, characters.value_rowids()
+        starts = self._find_starts(flat, rows)
+        pieces = tf.RaggedTensor.from_row_starts(flat, tf.where(starts)[:, 0])
+        words = tf.strings.unicode_encode(pieces, "UTF-8")
+        distinct, index = tf.unique(words)
+        ids = tf.gather(self._merge(distinct), index)
+        text_rows = tf.repeat(tf.boolean_mask(rows, starts), ids.row_lengths())
+        return tf.RaggedTensor.from_value_rowids(
+            ids.flat_values, text_rows, tf.size(texts, tf.int64)
+        )
+
+    def _find_starts(self, flat: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Return whether a piece of GPT-2's pattern starts at each character.
+
+        A piece is a contraction such as 's, or a run of letters, of numbers or of other characters,
+        with a space before it, or of white space. The last one of several spaces belongs to the
+        next piece.
+        """
+        classes = self._classes_of(flat)
+        first = is_first_of_row(rows)
+        last = tf.concat([first[1:], tf.ones_like(first[:1])], 0)
+        is_space = classes & SPACE > 0
+        before = tf.concat([classes[:1], classes[:-1]], 0)
+        run_starts = first | (classes != before)
+        joins = ~first & shift_right(flat == ord(" ")) & ~is_space
+        has_more = ~last & tf.concat([~is_space[1:], tf.zeros_like(last[:1])], 0)
+        starts = (run_starts & ~joins) | (is_space & has_more)
+        # Contractions: an apostrophe between other classes, without a space before it.
+        sizes = self._measure_contractions(flat, rows) * tf.cast(starts, "int32")
+        positions = tf.range(tf.size(flat))
+        inside, ends = tf.zeros_like(starts), tf.zeros_like(starts)
+        for size in (2, 3):
+            at = tf.boolean_mask(positions, sizes == size)
+            for offset in range(1, size):
+                inside = _set(inside, at + offset)
+            ends = _set(ends, at + size)
+        return (starts & ~inside) | ends
+
+    def _measure_contractions(self, flat: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Return the length of the contraction that begins at each character, 0 for none."""
+        sizes = tf.zeros_like(flat)
+        padded = tf.pad(flat, [[0, 2]])
+        same_row = tf.pad(rows, [[0, 2]], constant_values=-1)
+        for letters in CONTRACTIONS:
+            matches = flat == ord("'")
+            for offset, letter in enumerate(letters, 1):
+                end = offset + tf.size(flat)
+                matches &= (padded[offset:end] == ord(letter)) & (same_row[offset:end] == rows)
+            sizes = tf.where(matches, 1 + len(letters), sizes)
+        return sizes
+
+    def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Return the ids of words `(N,)` after all merges, ragged."""
+        values = tf.ragged.map_flat_values(
+            lambda bytes_: tf.io.decode_raw(bytes_, "uint8")[:, 0], tf.strings.bytes_split(words)
+        )
+        ids = tf.ragged.map_flat_values(tf.gather, self._of_bytes, tf.cast(values, "int32"))
+        ids = ids.to_tensor(-1)
+        none = np.iinfo("int32").max
+
+        def rank(ids: tf.Tensor) -> tf.Tensor:
+            left, right = tf.cast(ids[:, :-1], "int64"), tf.cast(ids[:, 1:], "int64")
+            ranks = self._ranks.lookup(left * self._size + right)
+            ranks = tf.where((left >= 0) & (right >= 0), ranks, none)
+            return tf.pad(ranks, [[0, 0], [0, 1]], constant_values=none)
+
+        def merge(ids: tf.Tensor, ranks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            at = tf.argmin(ranks, axis=1, output_type="int32")[:, None]
+            best = tf.reduce_min(ranks, axis=1, keepdims=True)
+            can_merge = best < none
+            merged = tf.gather(self._merged, tf.where(can_merge, best, 0))
+            positions = tf.range(tf.shape(ids)[1])[None]
+            shifted = tf.concat([ids[:, 1:], tf.fill([tf.shape(ids)[0], 1], -1)], axis=1)
+            following = tf.where(positions > at, shifted, ids)
+            following = tf.where(positions == at, merged, following)
+            ids = tf.where(can_merge, following, ids)
+            return ids, rank(ids)
+
+        shapes = tf.TensorShape([None, None]), tf.TensorShape([None, None])
+        ids, _ = tf.while_loop(
+            lambda ids, ranks: tf.reduce_any(ranks < none), merge, (ids, rank(ids)), shapes
+        )
+        return tf.ragged.boolean_mask(ids, ids >= 0)
+
+
+def _set(flags: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
+    """Return flags that are True at some positions; those past the end are ignored."""
+    at = tf.boolean_mask(at, at < tf.size(flags))
+    return tf.tensor_scatter_nd_update(flags, at[:, None], tf.ones_like(at, "bool"))
+
+
+def _escape(text: str) -> str:
+    """Return an RE2 pattern that matches the text."""
+    return rf"\Q{text}\E"
+
+
+def _list_byte_characters() -> list[str]:
+    """Return the character that stands for each byte in the vocabulary of GPT-2."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def _list_normalized(normalizer: Any) -> tuple[list[str], list[str]]:
+    """Return the characters that a BERT normalizer changes, and what it makes of them."""
+    characters = [chr(c) for c in CODE_POINTS if chr(c) != "|"]
+    normalized = normalizer.normalize_str("|".join(characters)).split("|")
+    pairs = [(a, b) for a, b in zip(characters, normalized, strict=True) if a != b]
+    return [a for a, _ in pairs], [b for _, b in pairs]

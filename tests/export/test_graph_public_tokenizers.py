@@ -1,0 +1,112 @@
+"""Ids and texts of public tokenizers in the exported graph equal those of the tokenizers."""
+
+from __future__ import annotations
+
+import functools
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from tokenizers import AddedToken
+
+from attention_zoo import models
+from attention_zoo.data import load_tokenizer
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.export import export
+from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
+from attention_zoo.tasks import LanguageModeling, Tagging
+from tests.export.alone import predict_in_tensorflow_process
+from tests.export.test_graph_tokenizer import lines
+from tests.models.public.checkpoints import GOLDEN
+from tests.tasks.captioners import with_normal_weights
+
+FAMILIES = ("bert", "gpt2")
+TEXTS = [
+    "the [MASK] of France's hello [SEP] [CLS]x",
+    "a <|endoftext|> b<|endoftext|>",
+    "'s don't 's\n\n  x  ",
+    "",
+    "  ",
+    "it's's 'LL we'll'  \t x\n\ny I'd''s '",
+    "x" * 130,
+    "ÀÉ naïve e\u0301 Ωmega 東京 한국 can't-won't",
+    "they've  'd\n'm",
+    "🇫🇷 ½ 3.14 ٣٤ \u200d\x07",
+]
+
+
+@functools.cache
+def graph_tokenizer(family: str) -> tuple[Any, Any]:
+    tokenizer = load_tokenizer(GOLDEN / family)
+    return tokenizer, make_graph_tokenizer(tokenizer)
+
+
+def assert_same(family: str, texts: list[str]) -> None:
+    tokenizer, graph = graph_tokenizer(family)
+    expected = tokenizer.encode(texts)
+    ids, surfaces = graph.encode(tf.constant(texts))
+    assert ids.to_list() == expected
+    decoded = [text.decode() for text in graph.text(surfaces.to_tensor("")).numpy()]
+    assert decoded == [tokenizer.decode(of, past_end=True) for of in expected]
+    labels = graph.labels(ids.flat_values).numpy().tolist()
+    flat = [token for of in expected for token in of]
+    assert [label.decode() for label in labels] == tokenizer.tokens(flat)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ids_and_texts_of_all_scripts(family: str) -> None:
+    rng, letters = random.Random(0), " '  \n\tsdmtlrevx12.東é😀"
+    texts = ["".join(rng.choice(letters) for _ in range(rng.randrange(1, 14))) for _ in range(999)]
+    assert_same(family, [*TEXTS, *texts, *lines()[:999]])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", FAMILIES)
+def test_parts_of_characters(family: str) -> None:
+    tokenizer, graph = graph_tokenizer(family)
+    ids = list(range(tokenizer.vocabulary_size))
+    rows = [ids[4:34], ids[::-1][:30], ids[-90:-60]]
+    decoded = graph.text(graph.surfaces(tf.constant(rows))).numpy()
+    assert [x.decode() for x in decoded] == [tokenizer.decode(row, past_end=True) for row in rows]
+
+
+@pytest.mark.full
+def test_a_gpt2_is_exported(tmp_path: Path) -> None:
+    task = LanguageModeling(
+        models.from_preset(GOLDEN / "gpt2"),
+        load_tokenizer(GOLDEN / "gpt2"),
+        SearchOptions(max_length=3, beam_width=2),
+        max_length=12,
+    )
+    folder = export(task, tmp_path / "served")
+    ((answers, _),) = predict_in_tensorflow_process([folder], [["the", "c é"]])[0]
+    wants = task.predict(["the", "c é"])
+    assert [row[0] for row in answers["text"]] == [expected.text for expected in wants]
+    assert answers["source_tokens"][0] == list(wants[0].source_tokens[1:])
+
+
+@pytest.mark.full
+def test_a_bert_tagger_is_exported(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(GOLDEN / "bert")
+    sizes = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 1, "max_length": 64}
+    bert = models.BERT(tokenizer.vocabulary_size, use_pooler=False, **sizes)
+    model = models.TransformerTagger(bert, ["O", "B-PER"], head={"kind": "softmax"})
+    task = Tagging(with_normal_weights(model), tokenizer, max_length=20, scheme="BIO")
+    texts = ["the capital of france", "\u0301 ▁ is PARIS ?"]
+    folder = export(task, tmp_path / "served")
+    ((answers, _),) = predict_in_tensorflow_process([folder], [texts])[0]
+    for row, expected in enumerate(task.predict(texts)):
+        assert tuple(answers["words"][row][: len(expected.words)]) == expected.words
+        assert tuple(answers["tags"][row][: len(expected.words)]) == expected.tags
+
+
+def test_tokenizers_without_export_raise() -> None:
+    tokenizer = load_tokenizer(GOLDEN / "bert")
+    tokenizer._engine.add_tokens([AddedToken("own", normalized=True)])
+    with pytest.raises(ValueError, match="tokens added to its vocabulary has no export"):
+        make_graph_tokenizer(tokenizer)
+    with pytest.raises(ValueError, match="tokenizer object has no export"):
+        make_graph_tokenizer(object())
