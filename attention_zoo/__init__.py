@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from pathlib import PurePath
 from typing import Any
 
-from attention_zoo import decoding, layers, losses, models
-from attention_zoo.models import list_presets
 from attention_zoo.version import __version__
 
-_ON_DEMAND = ("data", "export", "inspection", "metrics", "tasks", "training")
+# Importing registers the layers with Keras, as `keras.models.load_model` needs. The command line
+# imports them on demand, so that `--help` does not load TensorFlow; while Python looks for the
+# module of `python -m attention_zoo`, argv[0] is "-m".
+if PurePath(sys.argv[0] if sys.argv else "").stem not in ("attention-zoo", "-m"):
+    from attention_zoo import decoding, layers, losses, models
+    from attention_zoo.models import list_presets
+
+_MODULES = (
+    *("data", "decoding", "export", "inspection", "layers", "losses", "metrics", "models"),
+    *("tasks", "training"),
+)
+_FUNCTIONS = {"list_presets": "models", "load": "tasks"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import `load` and the optional subpackages on first use."""
-    if name == "load":
-        return importlib.import_module("attention_zoo.tasks").load
-    if name in _ON_DEMAND:
+    """Import `load` and the subpackages on first use."""
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module(f"attention_zoo.{_FUNCTIONS[name]}"), name)
+    if name in _MODULES:
         return importlib.import_module(f"attention_zoo.{name}")
     raise AttributeError(f"module 'attention_zoo' has no attribute {name!r}")
 
 
 __all__ = ["__version__", "decoding", "layers", "list_presets", "load", "losses", "models"]
-__all__ += _ON_DEMAND
+__all__ += ["data", "export", "inspection", "metrics", "tasks", "training"]

@@ -57,10 +57,14 @@ class CheckpointFolder:
         """
         return next(iter(self.list_intact(limit=1)), None)
 
-    def list_intact(self, limit: int | None = None) -> list[Path]:
+    def list_intact(self, limit: int | None = None, retries: int = 100) -> list[Path]:
         """Return the intact checkpoints, newest first, limited to `limit` if given.
 
         Warns for each damaged checkpoint that it skips.
+
+        Args:
+            limit: maximum number of checkpoints.
+            retries: how often to start again if a running trainer replaces checkpoints meanwhile.
 
         Raises:
             ValueError: all checkpoints are damaged.
@@ -74,8 +78,8 @@ class CheckpointFolder:
             damage = find_damage(path)
             if damage is None:
                 intact.append(path)
-            elif self.list_steps() != steps:  # changed by a running trainer: retry
-                return self.list_intact(limit)
+            elif retries and self.list_steps() != steps:
+                return self.list_intact(limit, retries - 1)
             elif step == steps[-1] and not intact:
                 raise ValueError(f"{path}: {damage}, and no other checkpoint is intact")
             else:

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from errno import ENOENT, ENOTDIR
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -159,6 +160,24 @@ def replace_file(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
+def check_can_create(folder: Path) -> None:
+    """Raise OSError if a folder does not exist and cannot be created because of its parents."""
+    if not folder.is_absolute():
+        try:
+            Path.cwd()
+        except FileNotFoundError as error:
+            reason = "the current folder was deleted; change to another one"
+            raise FileNotFoundError(error.errno, reason, str(folder)) from None
+    for path in (folder, *folder.parents):
+        if path.is_dir():
+            return
+        if path.exists():
+            raise NotADirectoryError(ENOTDIR, "is a file; use another folder", str(path))
+        if path.is_symlink():
+            reason = f"is a link to {os.readlink(path)}, which does not exist"
+            raise FileNotFoundError(ENOENT, reason, str(path))
+
+
 @contextmanager
 def create_folder(folder: str | Path) -> Iterator[Path]:
     """Yield a temporary folder that is renamed to `folder` on success and deleted on an error.
@@ -166,9 +185,10 @@ def create_folder(folder: str | Path) -> Iterator[Path]:
     Raises:
         ValueError: the folder exists.
     """
-    folder = Path(folder)
+    folder = Path(os.path.expanduser(folder))
     if folder.exists():
         raise ValueError(f"{folder}: already exists; choose another folder")
+    check_can_create(folder)
     existing_parent = next(parent for parent in folder.absolute().parents if parent.is_dir())
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=existing_parent))
     try:

@@ -13,9 +13,13 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the closest of `known`, or an empty string."""
-    close = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    """Return `; did you mean 'x'?` for the closest of `known`, or an empty string.
+
+    Names that differ in case only are close.
+    """
+    by_lower_case = {text.lower(): text for text in map(str, known)}
+    close = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1)
+    return f"; did you mean {by_lower_case[close[0]]!r}?" if close else ""
 
 
 def check_choice(name: str, value: object, known: Iterable[str]) -> None:

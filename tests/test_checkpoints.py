@@ -185,6 +185,18 @@ def test_failed_write_leaves_old_checkpoints(after: int, tmp_path: Path) -> None
     assert store.find_newest() == store.get_path(1)
 
 
+def test_retries_end_while_a_trainer_changes_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, steps = save_checkpoints(tmp_path, 1, 2), iter(range(3, 10_000))
+    for step in (1, 2):
+        (store.get_path(step) / "manifest.json").unlink()
+    monkeypatch.setattr(store, "list_steps", lambda: [next(steps), 2, 1])
+    with pytest.warns(match="skipped"), pytest.raises(ValueError, match="no other checkpoint"):
+        store.list_intact(retries=3)
+    assert next(steps) < 30
+
+
 def test_list_intact(tmp_path: Path) -> None:
     store = save_checkpoints(tmp_path, 1, 2, 3, 4)
     assert store.list_intact() == [store.get_path(step) for step in (4, 3, 2, 1)]

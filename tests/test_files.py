@@ -105,6 +105,17 @@ def test_replace_file_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("log", "new")]
 
 
+@pytest.mark.parametrize("parent", ["file", "link"])
+def test_create_folder_checks_the_parents_first(parent: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    with (
+        pytest.raises(OSError, match=r"is a (file|link to nowhere)"),
+        create_folder(tmp_path / parent / "new"),
+    ):
+        pytest.fail("the content must not be computed")
+
+
 def test_create_folder_is_atomic(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "er"
     with create_folder(folder) as unfinished:

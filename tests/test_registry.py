@@ -53,6 +53,12 @@ def test_duplicate_name_raises(scores: Registry) -> None:
     assert scores.get("dot") is first
 
 
+def test_suggestions_ignore_case() -> None:
+    assert did_you_mean("EN", ["fr", "en"]) == "; did you mean 'en'?"
+    assert did_you_mean("vgg_16", ["resnet50", "VGG16"]) == "; did you mean 'VGG16'?"
+    assert did_you_mean(3, ["fr"]) == ""
+
+
 def test_unknown_name_suggests_the_closest(scores: Registry) -> None:
     with pytest.raises(ValueError) as caught:
         scores.get("generl")

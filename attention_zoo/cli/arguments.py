@@ -17,6 +17,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see `{self.prog} --help`")
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; unlike argparse, raise the OSError of a failed write."""
+        print(self.format_help(), end="", file=file)
+
 
 def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the `key.key=value` arguments, and the others."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from attention_zoo.cli.arguments import Parser
+from attention_zoo.cli.streams import discard_unwritten_output, prepare_streams, use_utf8_mode
 from attention_zoo.registry import check_known
 
 COMMANDS = {
@@ -30,18 +33,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
-        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+        if argv is None:
+            use_utf8_mode()
+            prepare_streams()
+            argv = sys.argv[1:]
+        code = _dispatch(list(argv))
+        sys.stdout.flush()
     except KeyboardInterrupt as stop:
-        print(f"attention-zoo: {str(stop) or 'interrupted'}", file=sys.stderr)
-        return 128 + getattr(stop, "number", signal.SIGINT)
+        _print_line(str(stop) or "interrupted")
+        code = 128 + getattr(stop, "number", signal.SIGINT)
     except BrokenPipeError:
-        # The reader closed the pipe; let Python flush the rest of its buffer to /dev/null at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        code = 0
     except OSError as error:
-        return _print_error(f"{error.filename or 'input'}: {error.strerror}")
+        code = _print_error(_describe_io_error(error))
     except ValueError as error:
-        return _print_error(str(error))
+        code = _print_error(str(error))
+    discard_unwritten_output()
+    return code
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -74,7 +82,19 @@ def _format_usage() -> str:
     )
 
 
+def _describe_io_error(error: OSError) -> str:
+    """Return an error message with the name of the file or stream."""
+    if isinstance(error, io.UnsupportedOperation):
+        return "standard input is closed; name an input file"
+    reason = error.strerror or str(error)
+    return reason if error.filename is None else f"{error.filename}: {reason}"
+
+
 def _print_error(message: str) -> int:
-    line = " ".join(message.split())
-    print(f"attention-zoo: error: {line}", file=sys.stderr)
+    _print_line(f"error: {' '.join(message.split())}")
     return 2
+
+
+def _print_line(message: str) -> None:
+    with suppress(OSError):  # the terminal may be closed
+        print(f"attention-zoo: {message}", file=sys.stderr, flush=True)

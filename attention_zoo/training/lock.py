@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import ENOLCK, ENOSYS, EOPNOTSUPP
@@ -11,7 +12,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from attention_zoo.files import check_can_create
+
 LOCK = "lock"
+ATTEMPTS = 100
 
 
 @contextmanager
@@ -24,6 +28,7 @@ def hold_run_lock(folder: Path) -> Iterator[None]:
         ValueError: another process holds it.
         OSError: the folder cannot be written, or its file system has no locks.
     """
+    check_can_create(folder)
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     with _acquire(folder / LOCK):
         (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}\n", "utf-8")
@@ -41,7 +46,7 @@ def _acquire(path: Path) -> AbstractContextManager[object]:
     """Acquire the lock of a file; retry if its last holder removes it meanwhile."""
     # A soft lock, which filelock can fall back to, outlives a process that is killed.
     lock = FileLock(path, blocking=False, fallback_to_soft=False)
-    while True:
+    for attempts_left in reversed(range(ATTEMPTS)):
         try:
             return lock.acquire()
         except Timeout:
@@ -51,13 +56,13 @@ def _acquire(path: Path) -> AbstractContextManager[object]:
                     f"{path.parent}: is being trained by {holder};"
                     " wait for it, stop it, or use another run=FOLDER"
                 ) from None
-        except FileNotFoundError:  # the folder was removed
-            pass
-        except FileExistsError:  # as above, or the folder is a file
-            if os.path.lexists(path.parent) and not path.parent.is_dir():
+        except (FileNotFoundError, FileExistsError):  # the folder was removed, or is a file
+            if not attempts_left or (os.path.lexists(path.parent) and not path.parent.is_dir()):
                 raise
         except OSError as error:
             if error.errno not in (ENOSYS, ENOLCK, EOPNOTSUPP):
                 raise
             reason = "the file system has no locks; use a run=FOLDER on another one"
             raise OSError(error.errno, reason, str(path)) from None
+        time.sleep(0.01)
+    raise ValueError(f"{path}: other processes create and remove it; use another run=FOLDER")

@@ -1,4 +1,4 @@
-"""Stop requests: SIGINT (Ctrl-C) and SIGTERM end a run where it can be resumed exactly."""
+"""Stop requests: SIGINT, SIGTERM and SIGHUP end a run where it can be resumed exactly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *([] if HANGUP is None else [HANGUP]))
 
 
 class Stopped(KeyboardInterrupt):
@@ -61,7 +62,9 @@ class StopRequest:
 def catch_stop_signals() -> Iterator[StopRequest]:
     """Turn a signal inside this context into a request; a second signal has its usual effect.
 
-    Outside of the main thread, which alone receives signals, there is never a request.
+    A second SIGHUP is ignored: for one closed terminal, shell and kernel send one each, and some
+    service managers send one after SIGTERM. Outside of the main thread, which alone receives
+    signals, there is never a request.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -78,6 +81,8 @@ def catch_stop_signals() -> Iterator[StopRequest]:
     def note(number: int, frame: FrameType | None) -> None:
         request.number = number
         restore()
+        if HANGUP in before:
+            signal.signal(HANGUP, signal.SIG_IGN)
         if request.at_once:
             request.raise_if_requested()
 

@@ -122,6 +122,20 @@ def test_second_signal_has_its_usual_effect() -> None:
     assert not isinstance(caught.value, Stopped)
 
 
+def test_hangup_is_a_request_and_its_repetitions_are_ignored() -> None:
+    """A closed terminal sends SIGHUP twice; service managers send it after SIGTERM."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            with catch_stop_signals() as request:
+                os.kill(os.getpid(), number)
+                os.kill(os.getpid(), signal.SIGHUP)
+                assert request.number == number
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_ignored_signals_stay_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
     try:
@@ -238,7 +252,38 @@ def test_file_system_without_locks_raises(tmp_path: Path, monkeypatch: pytest.Mo
         pass
 
 
-def test_run_folder_that_is_a_file_raises(tmp_path: Path) -> None:
-    (tmp_path / "run").touch()
-    with pytest.raises(FileExistsError, match="run"), hold_run_lock(tmp_path / "run"):
+@pytest.mark.parametrize("run", ["file", "file/run", "link", "link/deep/run"])
+def test_run_folder_that_cannot_be_created_raises(run: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    message = rf"is a file; .*{tmp_path}/file'$|is a link to nowhere, which .*{tmp_path}/link'$"
+    with pytest.raises(OSError, match=message), hold_run_lock(tmp_path / run):
         pass
+
+
+def test_run_folder_in_a_deleted_folder_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deleted").mkdir()
+    monkeypatch.chdir(tmp_path / "deleted")
+    (tmp_path / "deleted").rmdir()
+    with (
+        pytest.raises(FileNotFoundError, match=r"the current folder was deleted; .*'runs/a'$"),
+        hold_run_lock(Path("runs/a")),
+    ):
+        pass
+
+
+def test_attempts_to_lock_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the reason, a folder that disappears again and again ends in an error."""
+    attempts = []
+
+    def disappear(lock: Any, **_: Any) -> None:
+        attempts.append(lock)
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "run")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", disappear)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with pytest.raises(FileNotFoundError), hold_run_lock(tmp_path / "run"):
+        pass
+    assert len(attempts) == 100
