@@ -67,7 +67,7 @@ def beam_search(
     return search(step, state, SearchOptions().override(**options), **arguments)
 
 
-SEARCH_ARGUMENTS = ("pad_token", "source_mask", "source_keys", "prefix", "rules")
+SEARCH_ARGUMENTS = ("pad_token", "source_mask", "source_keys", "prefix", "rules", "length_limits")
 """Optional arguments of `search` that are not search options."""
 
 

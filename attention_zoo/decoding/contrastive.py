@@ -20,8 +20,9 @@ from attention_zoo.decoding.search import (
     mark_invalid_sources,
     record_step,
 )
-from attention_zoo.decoding.step import StepOutput, check_next_output
+from attention_zoo.decoding.step import StepOutput
 from attention_zoo.ops import blocked_top_k
+from attention_zoo.ops.buffers import append, empty_buffer
 
 
 class ContrastiveState(NamedTuple):
@@ -33,7 +34,7 @@ class ContrastiveState(NamedTuple):
         attention: `(B, 1, S)`, or `()` if the step returns none.
         state: flat, `(B, K, ...)`: the decoder state, repeated for each of the K candidates.
         context_hidden: `(B, L + 1, D)`, hidden vectors of all earlier tokens, normalized to
-            length 1.
+            length 1; L is that of `History`.
     """
 
     progress: Progress
@@ -62,7 +63,7 @@ def contrastive(problem: Problem) -> SearchResult:
         continuations = compute_continuations(problem, state.logits, state.progress)
         candidate_logits, ids = blocked_top_k(continuations.logits[:, 0], count)
         step_state = keras.tree.pack_sequence_as(first.state, state.state)
-        output = check_next_output(problem.step(ids, step_state), first, count)
+        output = problem.call_step(ids, step_state)
         normaliser = continuations.normaliser[:, 0]
         index = _select_candidate(problem, candidate_logits, normaliser, output.hidden, state)
         log_probs = continuations.log_probs + take_hypotheses(candidate_logits, index) - normaliser
@@ -72,7 +73,7 @@ def contrastive(problem: Problem) -> SearchResult:
         step_output = StepOutput(state.logits, (), attention)
         progress = record_step(problem, state.progress, step_output, choice)
         hidden = _normalize(take_hypotheses(output.hidden, index))
-        context_hidden = ops.slice_update(state.context_hidden, (0, progress.length, 0), hidden)
+        context_hidden = append(state.context_hidden, hidden, progress.length, axis=1)
         attention = () if attention is None else take_hypotheses(output.attention, index)
         logits = take_hypotheses(output.logits, index)
         step_state = gather_state(output.state, ops.broadcast_to(index, ops.shape(ids)))
@@ -94,8 +95,7 @@ def _make_initial_state(problem: Problem, count: int) -> ContrastiveState:
         best=NBestList.empty(problem.batch_size, 1),
     )
     shape = (problem.batch_size, problem.max_length + 1, first.hidden.shape[-1])
-    context_hidden = ops.zeros(shape)
-    context_hidden = ops.slice_update(context_hidden, (0, 0, 0), _normalize(first.hidden))
+    context_hidden = append(empty_buffer(shape, 1, "float32"), _normalize(first.hidden), 0, axis=1)
     attention = () if first.attention is None else first.attention
     step_state = gather_state(first.state, ops.repeat(no_parents, count, axis=1))
     return ContrastiveState(progress, first.logits, attention, step_state, context_hidden)
@@ -107,7 +107,8 @@ def _select_candidate(
     """Return the candidate of greatest `(1 - a) p(v) - a max_j cos(h_v, h_j)`, `(B, 1)` int32."""
     weight = problem.options.degeneration_penalty
     similarity = ops.einsum("bkd,bld->bkl", _normalize(hidden), state.context_hidden)
-    is_generated = ops.arange(problem.max_length + 1, dtype="int32") <= state.progress.length
+    count = ops.shape(state.context_hidden)[1]
+    is_generated = ops.arange(count, dtype="int32") <= state.progress.length
     max_similarity = ops.max(ops.where(is_generated, similarity, NEG_INF), axis=-1, initial=NEG_INF)
     probs = ops.exp(logits - normaliser)
     scores = (1 - weight) * probs - weight * max_similarity

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from attention_zoo.ops.buffers import append, empty_buffer, replace_row
+
 
 def take_hypotheses(x: Any, index: Any) -> Any:
     """Gather `x (B, M, ...)` at `index (B, N)` along axis 1 -> `(B, N, ...)`, in one gather."""
@@ -34,6 +36,8 @@ class Choice(NamedTuple):
 class History(NamedTuple):
     """Records of all steps, each in the beam order of its step; records are never reordered.
 
+    L is the number of steps so far, or under XLA their limit (see `ops.buffers`).
+
     Attributes:
         tokens: `(L, B, N)`, the token of each hypothesis at each step.
         parents: `(L, B, N)`, the beam index of its parent at the previous step.
@@ -48,19 +52,19 @@ class History(NamedTuple):
 
     @classmethod
     def empty(cls, steps: Any, choice: Choice, attention: Any) -> History:
-        """Allocate `steps` records with the shapes of `choice (B, N)` and `attention (B, N, S)`."""
+        """Return no records, for `steps` of the shapes of `choice` and `attention (B, N, S)`."""
 
         def allocate(x: Any) -> Any:
-            return ops.zeros((steps, *ops.shape(x)), dtype=x.dtype)
+            return empty_buffer((steps, *ops.shape(x)), 0, x.dtype)
 
         tokens, parents, log_probs = map(allocate, choice)
         return cls(tokens, parents, log_probs, () if attention is None else allocate(attention))
 
     def record(self, step: Any, choice: Choice, attention: Any) -> History:
-        """Return the history with the record of `step` filled in."""
+        """Return the history with the record of `step` appended."""
 
         def put(records: Any, x: Any) -> Any:
-            return ops.slice_update(records, (step, *[0] * len(x.shape)), x[None])
+            return append(records, x[None], step, axis=0)
 
         tokens, parents, log_probs = map(put, self[:3], choice)
         attention_records = () if attention is None else put(self.attention, attention)
@@ -80,7 +84,7 @@ class History(NamedTuple):
 
         def step_back(step: Any, slots: Any, path: Any) -> tuple[Any, Any, Any]:
             step = step - 1
-            path = ops.slice_update(path, (step, 0, 0), slots[None])
+            path = replace_row(path, slots, step)
             parents = take_hypotheses(ops.take(self.parents, step, axis=0), slots)
             return step, ops.where(step < lengths, parents, slots), path
 
@@ -134,20 +138,22 @@ class NBestList(NamedTuple):
         new = NBestList(scores, lengths, slots, ops.logical_and(is_complete, finished))
         both = NBestList(*(ops.concatenate(pair, axis=1) for pair in zip(self, new, strict=True)))
         _, order = ops.top_k(both.scores, self.scores.shape[1])
-        best = NBestList(*(take_hypotheses(x, ops.cast(order, "int32")) for x in both))
+        best = both.take(order)
         is_nan = ops.any(ops.isnan(both.scores), axis=1, keepdims=True)
         return best._replace(
             scores=ops.where(is_nan, float("nan"), best.scores),
             lengths=ops.where(is_nan, 0, best.lengths),
         )
 
-    def merge_groups(self, groups: int, width: int, n_best: int) -> NBestList:
-        """Merge each source's G groups of `width` hypotheses: `(B G, n)` -> `(B, n_best)`."""
+    def take(self, index: Any) -> NBestList:
+        """Return the hypotheses at indices `(B, m)`."""
+        return NBestList(*(take_hypotheses(x, ops.cast(index, "int32")) for x in self))
+
+    def join_groups(self, groups: int, width: int) -> NBestList:
+        """Join each source's G groups of `width` hypotheses: `(B G, n)` -> `(B, G n)`."""
         if groups == 1:
             return self
         rows, size = ops.shape(self.slots)
         offset = ops.repeat(ops.arange(0, groups * width, width, dtype="int32"), size)
-        merged = [ops.reshape(x, (rows // groups, groups * size)) for x in self]
-        merged[2] = merged[2] + offset
-        _, order = ops.top_k(merged[0], n_best)
-        return NBestList(*(take_hypotheses(x, ops.cast(order, "int32")) for x in merged))
+        joined = NBestList(*(ops.reshape(x, (rows // groups, groups * size)) for x in self))
+        return joined._replace(slots=joined.slots + offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
@@ -31,9 +31,16 @@ METHOD_OPTIONS = {
 
 INTEGER_MINIMUMS = {
     **dict.fromkeys(("beam_width", "n_best", "groups", "candidates", "batch_size"), 1),
-    **dict.fromkeys(("min_length", "no_repeat_ngram", "top_k"), 0),
+    **dict.fromkeys(("no_repeat_ngram", "top_k"), 0),
 }
 """Minimum values of integer options."""
+
+SCALAR_INTEGERS = {
+    "min_length": (0, 2**31 - 1),
+    "max_length": (1, 2**31 - 1),
+    "seed": (0, 2**32 - 1),
+}
+"""Minimum and maximum values of integer options that may be tensors."""
 
 NUMBER_RANGES = {
     "length_penalty_weight": (0, math.inf),
@@ -45,7 +52,7 @@ NUMBER_RANGES = {
     "repetition_penalty": (1e-6, math.inf),
     "temperature": (1e-6, math.inf),
 }
-"""Minimum and maximum values of numeric options."""
+"""Minimum and maximum values of numeric options, which may be tensors."""
 
 
 check_integer = functools.partial(whole_number, high=2**31 - 1)
@@ -63,7 +70,9 @@ def check_number(name: str, value: Any, low: float, high: float = math.inf) -> f
 class SearchOptions:
     """Search options: the same in Python, in a recipe and on the command line.
 
-    Lengths count output tokens, including the end token. Tokens are ids.
+    Lengths count output tokens, including the end token. Tokens are ids. In a graph, `min_length`,
+    `max_length`, `seed` and the weights and thresholds (all that are floats, except
+    `max_length_ratio`) may be scalar tensors, so that a new value does not retrace it.
 
     Args:
         method: "beam" (greedy search if `beam_width` is 1), "diverse_beam", "sampling" or
@@ -71,7 +80,8 @@ class SearchOptions:
         beam_width: number of running hypotheses per source; in sampling, the number of samples.
         n_best: number of hypotheses returned, best first; at most `beam_width`. A lower value lets
             the search stop sooner. Except in diverse beam search, it does not change the best
-            hypotheses.
+            hypotheses. Groups of a diverse beam search may find equal hypotheses; these come after
+            the distinct ones.
         length_penalty: divisor of the log probability of a hypothesis of n tokens: "none" (1),
             "average" (`n ** w`) or "gnmt" (`((5 + n) / 6) ** w`).
         length_penalty_weight: w, at least 0.
@@ -80,9 +90,9 @@ class SearchOptions:
             hypothesis that does not attend to the whole source (Wu et al. 2016, equation 14).
         min_length: minimum number of tokens; the end token is banned until then.
         max_length: maximum number of tokens; without it and `max_length_ratio`, twice the source
-            length plus 10. In a graph it may be a scalar int32 tensor.
+            length plus 10, or more if `min_length` or forced tokens need it.
         max_length_ratio: maximum number of tokens per source token; the limit is rounded down and
-            at least 1. If both are set, the smaller limit applies.
+            at least 1, and as above. If both are set, the smaller limit applies.
         no_repeat_ngram: no n-gram of this size may occur twice; 0 allows all.
         repetition_penalty: positive logits of tokens that were already generated are divided by
             this value, negative ones multiplied by it (Keskar et al. 2019, section 4.1); 1 has no
@@ -97,8 +107,7 @@ class SearchOptions:
         top_p: sample from the smallest set of most likely tokens whose total probability reaches
             `top_p`.
         min_p: sample from tokens whose probability is at least `min_p` times the greatest.
-        seed: sampling seed; the same seed gives a source the same samples. In a graph it may be a
-            scalar integer tensor.
+        seed: sampling seed; the same seed gives a source the same samples.
         groups: number of groups in diverse beam search; must divide `beam_width`.
         diversity_penalty: amount subtracted from the log probability of a token for each hypothesis
             of an earlier group that takes it at the same step (Vijayakumar et al. 2018).
@@ -146,7 +155,7 @@ class SearchOptions:
         LENGTH_PENALTIES.get(self.length_penalty)
         for name, value in self._normalize_fields():
             object.__setattr__(self, name, value)
-        if self.top_p == 0:
+        if get_static_value(self.top_p) == 0:
             raise ValueError("top_p must be above 0, got 0: no token would be left to sample")
         self._check_lengths_and_tokens()
         self._check_widths_and_method()
@@ -156,7 +165,7 @@ class SearchOptions:
         for name, low in INTEGER_MINIMUMS.items():
             yield name, check_integer(name, getattr(self, name), low)
         for name, (least, high) in NUMBER_RANGES.items():
-            yield name, check_number(name, getattr(self, name), least, high)
+            yield name, _check_scalar(name, getattr(self, name), check_number, least, high)
         for name in ("replace_unknown", "jit"):
             yield name, _check_bool(name, getattr(self, name))
         for name in ("banned_tokens", "prefix_tokens"):
@@ -165,15 +174,16 @@ class SearchOptions:
         ratio = self.max_length_ratio
         if ratio is not None:
             yield "max_length_ratio", check_number("max_length_ratio", ratio, 1e-6, 1000)
-        if self.max_length is not None:
-            yield "max_length", _check_scalar("max_length", self.max_length, 1, 2**31 - 1)
-        yield "seed", _check_scalar("seed", self.seed, 0, 2**32 - 1)
+        for name, (low, high) in SCALAR_INTEGERS.items():
+            value = getattr(self, name)
+            if value is not None:
+                yield name, _check_scalar(name, value, whole_number, low, high)
 
     def _check_lengths_and_tokens(self) -> None:
-        max_length = get_static_value(self.max_length)
-        if max_length is not None and self.min_length > max_length:
+        min_length, max_length = map(get_static_value, (self.min_length, self.max_length))
+        if max_length is not None and min_length is not None and min_length > max_length:
             raise ValueError(
-                f"min_length must be at most max_length, got min_length={self.min_length}, "
+                f"min_length must be at most max_length, got min_length={min_length}, "
                 f"max_length={max_length}: raise max_length or lower min_length"
             )
         prefix = dict(enumerate(self.prefix_tokens))
@@ -195,20 +205,37 @@ class SearchOptions:
                 f"method 'contrastive' needs beam_width=1, got {self.beam_width}: "
                 "set the number of tokens compared per step by candidates"
             )
+        if self.length_penalty == "none" and self.is_set("length_penalty_weight"):
+            raise ValueError(
+                "length_penalty_weight has no effect with length_penalty='none', got "
+                f"{format_value(self.length_penalty_weight)}: remove it or set length_penalty"
+            )
         for method, names in METHOD_OPTIONS.items():
             for name in names if method != self.method else ():
-                value = getattr(self, name)
-                if ops.is_tensor(value) or value != getattr(SearchOptions, name):
+                if self.is_set(name):
                     raise ValueError(
                         f"{name} applies to method {method!r} only, got {name}="
-                        f"{format_value(value)}, method={self.method!r}: remove it or set "
-                        f"method={method!r}"
+                        f"{format_value(getattr(self, name))}, method={self.method!r}: remove it "
+                        f"or set method={method!r}"
                     )
+
+    def is_set(self, name: str) -> bool:
+        """Return whether an option differs from its default; True for a tensor."""
+        value = getattr(self, name)
+        return bool(ops.is_tensor(value) or value != getattr(SearchOptions, name))
 
     @property
     def plan(self) -> Plan:
         """Forced tokens by position, including the prefix."""
         return dict(enumerate(self.prefix_tokens)) | self.forced_tokens
+
+    @property
+    def min_target_length(self) -> Any:
+        """Number of tokens that every output must be able to have, an integer or a tensor."""
+        needed = max(self.plan, default=0) + 1
+        if ops.is_tensor(self.min_length):
+            return ops.maximum(self.min_length, needed)
+        return max(self.min_length, needed)
 
     @property
     def width(self) -> int:
@@ -234,13 +261,16 @@ class SearchOptions:
         100 is 29 (`int(0.29 * 100)` is 28).
         """
         if self.max_length_ratio is None:
-            return 2 * source_length + 10 if self.max_length is None else self.max_length
-        ratio = Fraction(self.max_length_ratio).limit_denominator(1000)
-        limit = source_length * ratio.numerator // ratio.denominator
-        has_tensors = ops.is_tensor(limit) or ops.is_tensor(self.max_length)
+            if self.max_length is not None:
+                return self.max_length
+            limit = 2 * source_length + 10
+        else:
+            ratio = Fraction(self.max_length_ratio).limit_denominator(1000)
+            limit = source_length * ratio.numerator // ratio.denominator
+        tensors = map(ops.is_tensor, (limit, self.min_length, self.max_length))
         # Python integers stay Python integers.
-        maximum, minimum = (ops.maximum, ops.minimum) if has_tensors else (max, min)
-        limit = maximum(limit, 1)
+        maximum, minimum = (ops.maximum, ops.minimum) if any(tensors) else (max, min)
+        limit = maximum(limit, self.min_target_length)
         return limit if self.max_length is None else minimum(limit, self.max_length)
 
     def score(self, log_probs: Any, length: Any, coverage: Any = 0.0) -> Any:
@@ -263,20 +293,21 @@ def _check_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _check_scalar(name: str, value: Any, low: int, high: int) -> Any:
-    """Return an int, or a tensor as it is; raise ValueError unless it is an integer in a range.
+def _check_scalar(name: str, value: Any, check: Callable[..., Any], low: float, high: float) -> Any:
+    """Return a number checked by `check`, or a scalar tensor as it is; the first may raise.
 
     The value of a symbolic tensor is not checked.
     """
     if not ops.is_tensor(value):
-        return whole_number(name, value, low, high)
+        return check(name, value, low, high)
     dtype = keras.backend.standardize_dtype(value.dtype)
-    if len(value.shape) or "int" not in dtype:
-        raise ValueError(
-            f"{name} must be a scalar integer, got {dtype} of shape {tuple(value.shape)}"
-        )
-    if get_static_value(value) is not None:
-        whole_number(name, int(value), low, high)
+    kind, dtypes = ("integer", "int") if check is whole_number else ("float", "float")
+    if len(value.shape) or dtypes not in dtype:
+        got = f"{dtype} of shape {tuple(value.shape)}"
+        raise ValueError(f"{name} must be a scalar {kind}, got {got}")
+    known = get_static_value(value)
+    if known is not None:
+        check(name, known.item(), low, high)
     return value
 
 

@@ -5,7 +5,7 @@ A plan maps positions, from 0, to the token that must be generated there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,12 +62,17 @@ def check_tokens(options: Any, vocabulary: Vocabulary) -> None:
     _check_end(_get_plan_name(options), options.plan, options, vocabulary)
 
 
-def check_prefix(prefix: np.ndarray, options: Any, vocabulary: Vocabulary) -> None:
-    """Raise ValueError if the prefixes `(B, P)` are invalid or conflict with the options."""
+def check_prefix(
+    prefix: np.ndarray, options: Any, vocabulary: Vocabulary, names: Sequence[str] | None = None
+) -> None:
+    """Raise ValueError if the prefixes `(B, P)` are invalid or conflict with the options.
+
+    `names` names them in messages.
+    """
     if prefix.ndim != 2 or (prefix.size and prefix.dtype.kind not in "iu"):
         raise ValueError(f"prefix must be ids (B, P), got {prefix.dtype} of shape {prefix.shape}")
     for row, tokens in enumerate(prefix.tolist()):
-        name = f"prefix of source {row}"
+        name = names[row] if names else f"prefix of source {row}"
         plan = {t: token for t, token in enumerate(tokens) if token != vocabulary.pad_token}
         _check_ids(name, plan.values(), vocabulary)
         check_agreement(name, plan, _get_plan_name(options), options.plan)
@@ -120,10 +125,11 @@ def _check_end(name: str, plan: Plan, options: Any, vocabulary: Vocabulary) -> N
     if not ends:
         return
     end, last = min(ends), max(plan)
-    if end + 1 < options.min_length:
+    min_length = get_static_value(options.min_length)
+    if min_length is not None and end + 1 < min_length:
         raise ValueError(
             f"{name} forces the end token at position {end} but min_length is "
-            f"{options.min_length}: lower min_length"
+            f"{min_length}: lower min_length"
         )
     if last > end:
         raise ValueError(

@@ -10,7 +10,12 @@ from keras import ops
 from attention_zoo.decoding.options import SearchOptions, check_integer
 from attention_zoo.decoding.plan import Vocabulary, check_prefix, check_tokens, get_static_value
 from attention_zoo.decoding.rules import Rule
-from attention_zoo.decoding.step import StepFunction, StepOutput, check_shape
+from attention_zoo.decoding.step import (
+    StepFunction,
+    StepOutput,
+    check_next_output,
+    check_shape,
+)
 from attention_zoo.ops import refuse_float_mask
 
 MIN_COVERAGE = 1e-9  # lower bound of the coverage of a source position; keeps its log finite
@@ -31,6 +36,7 @@ class Problem:
         source_keys: `(B,)` int32, combined with the seed for the sampling noise of each source.
         rules: decoding rules, in order.
         first: output of the first step, for one hypothesis per source.
+        growing_axes: axes of each leaf of the decoder state whose size differs between steps.
     """
 
     step: StepFunction
@@ -43,6 +49,12 @@ class Problem:
     source_keys: Any
     rules: tuple[Rule, ...]
     first: StepOutput
+    growing_axes: list[set[int]]
+
+    def call_step(self, tokens: Any, state: Any) -> StepOutput:
+        """Return the output of a later step for tokens `(B, N)`, with checked shapes."""
+        output = self.step(tokens, state)
+        return check_next_output(output, self.first, tokens.shape[1], self.growing_axes)
 
     def log_coverage(self, coverage: Any) -> Any:
         """Return `sum_i log min(sum_t a_ti, 1)` of summed attention `(B, N, S)` -> `(B, N)`."""
@@ -69,7 +81,7 @@ def check_inputs(
         refuse_float_mask("source_mask", mask)
         return
     for name in ("coverage_penalty", "max_length_ratio"):
-        if getattr(options, name):
+        if options.is_set(name):
             raise ValueError(
                 f"{name} needs source_mask (B, S), got None: pass it, True at source tokens"
             )
@@ -91,7 +103,7 @@ def check_optional_outputs(output: StepOutput, options: SearchOptions, source_ma
     Also if attention and source mask differ in length.
     """
     for is_set, option, name, fix in (
-        (options.coverage_penalty, "coverage_penalty", "attention", "set it to 0"),
+        (options.is_set("coverage_penalty"), "coverage_penalty", "attention", "set it to 0"),
         (options.replace_unknown, "replace_unknown", "attention", "set it to False"),
         (options.method == "contrastive", "method 'contrastive'", "hidden", "return it"),
     ):
@@ -103,11 +115,23 @@ def check_optional_outputs(output: StepOutput, options: SearchOptions, source_ma
 
 
 def compute_length_limits(
-    options: SearchOptions, batch_size: Any, source_mask: Any
+    options: SearchOptions, batch_size: Any, source_mask: Any, further: Any = None
 ) -> tuple[Any, Any]:
-    """Return the maximum length of any hypothesis, and the maximum for each source `(B, 1)`."""
-    zeros = ops.zeros((batch_size, 1), dtype="int32")
+    """Return the maximum length of any hypothesis, and the maximum for each source `(B, 1)`.
+
+    Args:
+        options, batch_size, source_mask: see `search`.
+        further: `(B,)`, a further maximum for each source, or None.
+    """
+    limits = ops.zeros((batch_size, 1), dtype="int32")
     if source_mask is None:
-        return options.max_length, zeros + options.max_length
-    lengths = ops.sum(ops.cast(source_mask, "int32"), axis=1, keepdims=True)
-    return options.limit(ops.shape(source_mask)[1]), zeros + options.limit(lengths)
+        longest = options.max_length
+        limits = limits + longest
+    else:
+        longest = options.limit(ops.shape(source_mask)[1])
+        lengths = ops.sum(ops.cast(source_mask, "int32"), axis=1, keepdims=True)
+        limits = limits + options.limit(lengths)
+    if further is not None:
+        check_shape("length_limits", further, (batch_size,))
+        limits = ops.minimum(limits, ops.cast(further, "int32")[:, None])
+    return longest, limits

@@ -42,7 +42,7 @@ def filter_candidates(logits: Any, options: SearchOptions) -> tuple[Any, Any]:
 
     The ids are None if all tokens are candidates, in the order of the vocabulary.
     """
-    if not options.top_k and options.top_p == 1 and not options.min_p:
+    if not any(map(options.is_set, ("top_k", "top_p", "min_p"))):
         return logits, None
     vocabulary = logits.shape[-1]
     logits, ids = blocked_top_k(logits, min(options.top_k or vocabulary, vocabulary))

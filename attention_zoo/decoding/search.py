@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from attention_zoo.decoding.hypotheses import Choice, History, NBestList, take_hypotheses
@@ -23,9 +24,9 @@ from attention_zoo.decoding.rules import Rule, as_rules, make_rules
 from attention_zoo.decoding.step import (
     StepFunction,
     StepOutput,
-    check_next_output,
     check_output,
     expand_state,
+    find_growing_axes,
     map_state,
 )
 
@@ -36,7 +37,8 @@ class SearchResult(NamedTuple):
     """The best hypotheses of each source, best first.
 
     Attributes:
-        tokens: `(B, n, L)` int32, with the end token, then padding.
+        tokens: `(B, n, L)` int32, with the end token, then padding. L is the number of steps that
+            the search took, or under XLA and on JAX their limit.
         scores: `(B, n)` float32, with length and coverage penalties; -inf for a missing hypothesis,
             NaN if the step returned NaN or +inf logits for the source.
         lengths: `(B, n)` int32, including the end token; 0 for a missing hypothesis.
@@ -101,7 +103,7 @@ class Progress(NamedTuple):
             rule.initial_state(problem.batch_size, problem.max_length) for rule in problem.rules
         )
         coverage = ()
-        if problem.options.coverage_penalty:
+        if problem.options.is_set("coverage_penalty"):
             coverage = ops.zeros_like(problem.first.attention, "float32")
         length = ops.zeros((), dtype="int32")
         return cls(length, None, log_probs, (), rule_states, coverage, None, None)
@@ -120,6 +122,7 @@ def search(
     source_keys: Any = None,
     prefix: Any = None,
     rules: Sequence[Rule] = (),
+    length_limits: Any = None,
 ) -> SearchResult:
     """Search for the best output sequences of each source; the whole search is one graph.
 
@@ -145,6 +148,8 @@ def search(
             batch index if None.
         prefix: `(B, P)` ids that each output starts with, padded at the end; None for none.
         rules: additional rules, applied after those of the options.
+        length_limits: `(B,)` int32, maximum number of tokens for each source; the limits of the
+            options apply too. None for no further limit.
 
     Returns:
         A `SearchResult`.
@@ -164,13 +169,13 @@ def search(
     check_optional_outputs(first, options, source_mask)
     vocabulary = Vocabulary(first.logits.shape[-1], end_token, pad_token)
     check_ids(options, prefix, vocabulary)
-    limits = compute_length_limits(options, batch_size, source_mask)
+    limits = compute_length_limits(options, batch_size, source_mask, length_limits)
     if source_keys is None:
         source_keys = ops.arange(batch_size, dtype="int32")
     all_rules = (*make_rules(options, end_token, pad_token, prefix), *rules)
-    problem = Problem(
-        step, options, batch_size, vocabulary, *limits, source_mask, source_keys, all_rules, first
-    )
+    growing = find_growing_axes(state, first.state)
+    sources = batch_size, vocabulary, *limits, source_mask, source_keys
+    problem = Problem(step, options, *sources, all_rules, first, growing)
     result: SearchResult = METHODS.get(options.method)(problem)
     return result
 
@@ -206,13 +211,15 @@ def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchRes
 
     def advance(progress: Progress) -> tuple[Progress]:
         state = keras.tree.pack_sequence_as(problem.first.state, progress.state)
-        output = check_next_output(problem.step(progress.tokens, state), problem.first, width)
+        output = problem.call_step(progress.tokens, state)
         choice = choose_next(output.logits, progress)
         return (record_step(problem, progress, output, choice, groups),)
 
     start = record_step(problem, initial, problem.first, choice, groups)
     (final,) = ops.while_loop(is_running, advance, (start,))
-    best = final.best.merge_groups(groups, width // groups, problem.options.n_best)
+    best = final.best.join_groups(groups, width // groups)
+    if groups > 1:
+        best = select_distinct(final, best, problem.options.n_best)
     return make_result(problem, final, best)
 
 
@@ -254,7 +261,7 @@ def record_step(
     length = progress.length + 1
     attention = gather_parents(output.attention, choice.parents)
     coverage, log_coverage = progress.coverage, 0.0
-    if problem.options.coverage_penalty:
+    if problem.options.is_set("coverage_penalty"):
         coverage = take_hypotheses(coverage, choice.parents) + ops.cast(attention, "float32")
         log_coverage = problem.log_coverage(coverage)
     finished = choice.tokens == problem.vocabulary.end_token
@@ -299,11 +306,30 @@ def split_groups(x: Any, groups: int) -> Any:
     return ops.reshape(x, (batch * groups, width // groups))
 
 
+def select_distinct(progress: Progress, hypotheses: NBestList, count: int) -> NBestList:
+    """Return `count` hypotheses: distinct ones, best first, then repeated ones, then empty slots.
+
+    Groups of a diverse beam search may find the same hypothesis.
+    """
+    size = hypotheses.scores.shape[1]
+    hypotheses = hypotheses.take(ops.top_k(hypotheses.scores, size)[1])
+    path = progress.history.trace_back(progress.length, hypotheses.slots, hypotheses.lengths)
+    tokens = progress.history.gather_path(progress.history.tokens, path)
+    within = ops.arange(ops.shape(tokens)[2], dtype="int32") < hypotheses.lengths[..., None]
+    tokens = ops.where(within, tokens, -1)
+    is_equal = ops.all(tokens[:, :, None] == tokens[:, None], axis=-1)
+    is_earlier = np.tri(size, k=-1, dtype="bool")
+    is_repeated = ops.any(ops.logical_and(is_equal, is_earlier), axis=-1)
+    rank = ops.where(is_repeated, size, 0) + ops.where(hypotheses.lengths == 0, 2 * size, 0)
+    rank = rank + ops.arange(size, dtype="int32")
+    return hypotheses.take(ops.top_k(-rank, count)[1])
+
+
 def make_result(problem: Problem, progress: Progress, best: NBestList) -> SearchResult:
     """Trace the best hypotheses back through the history and return the result."""
     history = progress.history
     path = history.trace_back(progress.length, best.slots, best.lengths)
-    within = ops.arange(problem.max_length, dtype="int32") < best.lengths[..., None]
+    within = ops.arange(ops.shape(path)[0], dtype="int32") < best.lengths[..., None]
     tokens = ops.where(
         within, history.gather_path(history.tokens, path), problem.vocabulary.pad_token
     )

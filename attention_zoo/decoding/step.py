@@ -107,13 +107,26 @@ def check_output(output: Any, state: Any, batch_size: Any, end_token: int) -> No
         check_shape("a leaf of the state of step", leaf, expected)
 
 
-def check_next_output(output: Any, first: StepOutput, count: int) -> StepOutput:
+def find_growing_axes(initial: Any, first: Any) -> list[set[int]]:
+    """Return the axes of each leaf of a state whose size changes at the first step.
+
+    An example is the axis of time steps in a KV cache that is not compiled.
+    """
+    pairs = zip(keras.tree.flatten(initial), keras.tree.flatten(first), strict=True)
+    shapes = [enumerate(zip(x.shape, y.shape, strict=True)) for x, y in pairs]
+    return [{axis for axis, (before, now) in sizes if before != now} for sizes in shapes]
+
+
+def check_next_output(
+    output: Any, first: StepOutput, count: int, growing: list[set[int]]
+) -> StepOutput:
     """Return a later step's output; raise ValueError if its structure differs from the first one's.
 
     Args:
         output: output of the step for `count` hypotheses.
         first: output of the first step, for one hypothesis.
         count: N.
+        growing: axes of each leaf of the state whose size is not checked.
     """
     check_type(output)
     in_place_leaves = mark_in_place(first.state)
@@ -123,7 +136,7 @@ def check_next_output(output: Any, first: StepOutput, count: int) -> StepOutput:
             f"the state of step must keep its structure, got {len(before)} tensors, "
             f"then {len(leaves)}"
         )
-    pairs = []
+    pairs: list[tuple[str, Any, Any, bool, set[int]]] = []
     for name in ("logits", "attention", "hidden"):
         now, then = getattr(output, name), getattr(first, name)
         if (now is None) != (then is None):
@@ -131,11 +144,14 @@ def check_next_output(output: Any, first: StepOutput, count: int) -> StepOutput:
                 f"step must return {name} at every step or never, got it at some steps only"
             )
         if then is not None:
-            pairs.append((f"the {name} of step", now, then, False))
-    states = zip(leaves, before, in_place_leaves, strict=True)
+            pairs.append((f"the {name} of step", now, then, False, set()))
+    states = zip(leaves, before, in_place_leaves, growing, strict=True)
     pairs += [("a leaf of the state of step", *one) for one in states]
-    for what, now, then, in_place in pairs:
-        sizes = [size if isinstance(size, int) else None for size in then.shape]
+    for what, now, then, in_place, free_axes in pairs:
+        sizes = [
+            size if isinstance(size, int) and axis not in free_axes else None
+            for axis, size in enumerate(then.shape)
+        ]
         check_shape(what, now, tuple(sizes if in_place else [sizes[0], count, *sizes[2:]]))
         dtypes = [keras.backend.standardize_dtype(x.dtype) for x in (then, now)]
         if dtypes[0] != dtypes[1]:

@@ -1,4 +1,4 @@
-"""Search state of decoders with a KV cache that is updated in place."""
+"""Search state of decoders with a KV cache."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo.decoding import InPlace
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues
+from attention_zoo.ops.buffers import empty_buffer
 from attention_zoo.typing import Tensor
 
 State = dict[str, Any]
@@ -33,8 +34,8 @@ def make_empty_state(
     """
     count, dtype = model.settings["num_heads"], model.compute_dtype
     size = model.settings["embedding_dim"] // count
-    keys = ops.zeros((batch_size, count, size, max_steps * width), dtype=dtype)
-    values = ops.zeros((batch_size, count, max_steps * width, size), dtype=dtype)
+    keys = empty_buffer((batch_size, count, size, max_steps * width), 3, dtype)
+    values = empty_buffer((batch_size, count, max_steps * width, size), 2, dtype)
 
     def append_empty(prompt: KeysAndValues | None) -> list[Tensor]:
         if prompt is None:
@@ -46,7 +47,7 @@ def make_empty_state(
 
     return {
         "num_steps": ops.zeros((batch_size,), dtype="int32"),
-        "parents": ops.zeros((batch_size, max_steps), dtype="int32"),
+        "parents": empty_buffer((batch_size, max_steps), 1, "int32"),
         "cache": InPlace([append_empty(prompt) for prompt in prompts]),
     }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.decoding.ensemble import ensemble, mean_logits
@@ -64,6 +66,12 @@ class Ensemble(PresetMixin, GenerationMixin, keras.Model):
         """Raise ValueError if a member rejects the sources or the options."""
         for member in self.members:
             member.check_search(source, options)
+
+    def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor | None:
+        """Return the smallest limit of the members, or None for no limit."""
+        limits = [member.get_max_target_lengths(source_lengths) for member in self.members]
+        limits = [limit for limit in limits if limit is not None]
+        return functools.reduce(ops.minimum, limits) if limits else None
 
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` with every member and return the joint step function and state."""

@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult, StepOutput, search
+from attention_zoo.decoding.options import NUMBER_RANGES, SCALAR_INTEGERS
 from attention_zoo.decoding.plan import Vocabulary, get_static_value
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
@@ -21,6 +22,12 @@ from attention_zoo.typing import Tensor
 
 PAD, START, END = 0, 2, 3
 MAX_COMPILED_SEARCHES = 16  # compiled searches kept per model
+ALWAYS_INPUTS: dict[str, tuple[str, ...]] = {
+    "sampling": ("seed", "temperature"),
+    "diverse_beam": ("diversity_penalty",),
+    "contrastive": ("degeneration_penalty",),
+}
+"""Options that are inputs of a compiled search with this method, even at their defaults."""
 
 
 class DecoderStart(NamedTuple):
@@ -65,6 +72,13 @@ class GenerationMixin:
         """Raise ValueError for invalid sources, as far as their values are known."""
         check_source(source, getattr(self, "source_vocabulary_size", None))
 
+    def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor | None:
+        """Return how many tokens the model can generate at most after sources of these lengths.
+
+        None for no limit.
+        """
+        return None
+
     def convert_source(self, source: Any) -> Tensor:
         """Convert sources to the model's input, by default to int32 tokens."""
         return ops.cast(source, "int32")
@@ -95,6 +109,9 @@ class GenerationMixin:
         source = self.convert_source(source)
         start = self.start_decoding(source, options.width, options.limit(ops.shape(source)[1]) + 1)
         source_mask, source_keys = start.source_mask, start.source_keys
+        if source_mask is None:
+            source_mask = ops.not_equal(source, PAD)
+        lengths = ops.sum(ops.cast(source_mask, "int32"), axis=1)
         return search(
             start.step,
             start.state,
@@ -103,10 +120,11 @@ class GenerationMixin:
             start_token=start.start,
             end_token=END,
             pad_token=PAD,
-            source_mask=ops.not_equal(source, PAD) if source_mask is None else source_mask,
+            source_mask=source_mask,
             source_keys=hash_sources(source) if source_keys is None else source_keys,
             prefix=prefix,
             rules=rules,
+            length_limits=self.get_max_target_lengths(lengths),
         )
 
     def compiled_search(
@@ -120,8 +138,9 @@ class GenerationMixin:
     ) -> SearchResult:
         """Run `search`, compiled once for each set of options; return NumPy arrays.
 
-        Changing the seed, `batch_size` or, without XLA, `max_length` does not recompile. With
-        XLA every new source shape does, without it at most one.
+        Other numbers (the seed, `batch_size`, penalties, `temperature` and so on; without XLA,
+        `min_length` and `max_length`) do not recompile. With XLA every new source shape does,
+        without it at most one.
 
         Args:
             source: `(B, S)` integers.
@@ -187,16 +206,27 @@ def hash_sources(source: Tensor) -> Tensor:
 
 
 def _split_options(options: SearchOptions) -> tuple[SearchOptions, dict[str, Tensor]]:
-    """Split options into static ones and tensor inputs, whose values do not recompile."""
-    fixed, inputs = options.override(batch_size=1), {}
-    if options.method == "sampling":
-        inputs["seed"] = ops.convert_to_tensor(np.uint32(options.seed))
-        fixed = fixed.override(seed=0)
-    shapes_vary = keras.backend.backend() == "tensorflow" and not options.jit
-    if shapes_vary and options.max_length is not None:
-        inputs["max_length"] = ops.convert_to_tensor(np.int32(options.max_length))
-        fixed = fixed.override(max_length=None)
-    return fixed, inputs
+    """Split options into static ones and tensor inputs, whose values do not recompile.
+
+    A number is an input if it has an effect. The names of the inputs are a part of the key under
+    which the compiled search is cached, so an option without an effect costs nothing.
+    """
+    always = ALWAYS_INPUTS.get(options.method, ())
+    if options.length_penalty != "none":
+        always += ("length_penalty_weight",)
+    names = {name for name in (*NUMBER_RANGES, *SCALAR_INTEGERS) if options.is_set(name)}
+    names.update(always)
+    if keras.backend.backend() != "tensorflow" or options.jit:
+        names -= {"min_length", "max_length"}  # shapes depend on them
+    inputs = {name: _to_tensor(name, getattr(options, name)) for name in sorted(names)}
+    defaults = {name: getattr(SearchOptions, name) for name in names}
+    return options.override(batch_size=1, **defaults), inputs
+
+
+def _to_tensor(name: str, value: Any) -> Tensor:
+    """Return a numeric option as a tensor."""
+    dtype = "uint32" if name == "seed" else "float32" if name in NUMBER_RANGES else "int32"
+    return ops.convert_to_tensor(np.array(value, dtype))
 
 
 class _Searches:
@@ -241,7 +271,7 @@ class _Search(keras.Model):
         return SearchResult(**{"attention": None, **fields})
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        options = {name: inputs[name] for name in ("seed", "max_length") if name in inputs}
+        options = {name: x for name, x in inputs.items() if name not in ("source", "prefix")}
         try:
             result = self.generator.search(
                 inputs["source"],

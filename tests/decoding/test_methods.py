@@ -156,7 +156,12 @@ def reference_diverse_beam_search(
             worst = finished[group][-1].score if len(finished[group]) == size else -np.inf
             if running[group] and max(p for p, _ in running[group]) <= worst:
                 running[group] = []
-    return sorted(itertools.chain(*finished), key=lambda one: -one.score)[:width]
+    best = sorted(itertools.chain(*finished), key=lambda one: -one.score)
+    is_repeated = [
+        one.tokens in {other.tokens for other in best[:at]} for at, one in enumerate(best)
+    ]
+    order = sorted(range(len(best)), key=lambda at: is_repeated[at])  # distinct ones first
+    return [best[at] for at in order][:width]
 
 
 @pytest.mark.parametrize("mode", EDGE_MODES)

@@ -73,6 +73,14 @@ def penalize_repetition(logits: np.ndarray, prefix: Prefix) -> np.ndarray:
     return logits
 
 
+def test_limit_has_room_for_minimum_length_and_forced_tokens() -> None:
+    assert SearchOptions().limit(3) == 16
+    assert SearchOptions(min_length=40).limit(3) == 40
+    assert SearchOptions(max_length_ratio=2, forced_tokens={19: 5}).limit(3) == 20
+    assert SearchOptions(max_length_ratio=2, min_length=5, max_length=5).limit(9) == 5
+    assert SearchOptions(min_length=2, max_length=9).limit(1) == 9
+
+
 CASES = {
     "none": Case({}),
     "min_length": Case({"min_length": 3}, lambda b, prefix, v: v != END or len(prefix) >= 2),

@@ -308,6 +308,11 @@ def test_one_trace_covers_all_batch_sizes_and_source_lengths(jit_compile: bool) 
         {"length_penalty_weight": "1"},
         "length_penalty_weight must be a finite number of at least 0, got '1'",
     ),
+    (
+        {"length_penalty_weight": 0.5},
+        "length_penalty_weight has no effect with length_penalty='none', got 0.5: remove it or set "
+        "length_penalty",
+    ),
     literal=True,
 )
 def test_invalid_options_raise(options: dict[str, Any]) -> None:

@@ -44,11 +44,34 @@ SEARCH_ARGUMENTS = (
 
 
 def run_search(step: Any, state: Any, *, batch_size: Any, **options: Any) -> SearchResult:
-    """Run `search` with options and arguments in one; `n_best` defaults to the beam width."""
+    """Run `search` with options and arguments in one; `n_best` defaults to the beam width.
+
+    Results are padded to `max_length`, as XLA returns them, so that modes can be compared.
+    """
     arguments = {"start_token": START, "end_token": END}
     arguments |= {name: options.pop(name) for name in SEARCH_ARGUMENTS if name in options}
     options = SearchOptions(**{"n_best": options.get("beam_width", 1)} | options)
-    return search(step, state, options, batch_size=batch_size, **arguments)
+    result = search(step, state, options, batch_size=batch_size, **arguments)
+    return pad_result(result, options.max_length, arguments.get("pad_token", 0))
+
+
+def pad_result(result: SearchResult, length: int | None, pad_token: int) -> SearchResult:
+    """Pad the tokens of a result, and what belongs to them, to a length; None for no padding."""
+    if length is None:
+        return result
+
+    def pad(x: Any, value: int = 0) -> Any:
+        if x is None:
+            return None
+        widths = [(0, 0)] * len(x.shape)
+        widths[2] = (0, length - ops.shape(x)[2])
+        return ops.pad(x, widths, constant_values=value)
+
+    return result._replace(
+        tokens=pad(result.tokens, pad_token),
+        token_scores=pad(result.token_scores),
+        attention=pad(result.attention),
+    )
 
 
 def to_numpy(result: SearchResult) -> SearchResult:

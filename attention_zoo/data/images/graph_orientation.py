@@ -1,4 +1,4 @@
-"""EXIF orientation of JPEG and PNG images, read and applied in TensorFlow ops."""
+"""EXIF orientation of JPEG, PNG and WebP images, and transparency of PNG, in TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import tensorflow as tf
 
 ORIENTATION_TAG = 0x0112
 MAX_SEGMENTS = 1 << 14
-"""Maximum number of segments of a JPEG, or chunks of a PNG, that are searched for EXIF data."""
+"""Maximum number of segments of a JPEG, or chunks of others, that are searched for EXIF data."""
 
 _EXIF_MARKER, _SCAN_MARKER, _FILL_BYTES = 0xFFE1, 0xFFDA, 0xFFFF
 _PADDING = b"\0" * 16
+_COLOUR_TYPE_AT = 25
 
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
@@ -20,10 +21,16 @@ def exif_orientation(encoded: tf.Tensor) -> tf.Tensor:
     """Return the EXIF orientation of an encoded image, 1 to 8; 1 (upright) without valid tags.
 
     Args:
-        encoded: a scalar string tensor: JPEG or PNG.
+        encoded: a scalar string tensor: JPEG, PNG or WebP.
     """
     raw = tf.io.decode_raw(tf.strings.join([encoded, _PADDING]), tf.uint8)
-    tiff = tf.cond(raw[0] == 0xFF, lambda: _find_jpeg_exif(raw), lambda: _find_png_exif(raw))
+    tiff = tf.case(
+        [
+            (raw[0] == 0xFF, lambda: _find_jpeg_exif(raw)),
+            (raw[0] == ord("R"), lambda: _find_webp_exif(raw)),
+        ],
+        default=lambda: _find_png_exif(raw),
+    )
     little = _starts_with(raw, tiff, b"II*\0")
     directory = tiff + _read_integer(raw, tiff + 4, 4, little)
     count = _read_integer(raw, directory, 2, little)
@@ -35,6 +42,15 @@ def exif_orientation(encoded: tf.Tensor) -> tf.Tensor:
     orientation = tf.concat([found, [1]], 0)[0]
     valid = (little | _starts_with(raw, tiff, b"MM\0*")) & (orientation >= 1) & (orientation <= 8)
     return tf.where(valid, orientation, np.int64(1))
+
+
+@tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
+def has_transparency(encoded: tf.Tensor) -> tf.Tensor:
+    """Return whether a PNG has an alpha channel or transparent colours."""
+    raw = tf.io.decode_raw(tf.strings.join([encoded, _PADDING]), tf.uint8)
+    at = _find_png_chunk(raw, b"tRNS", b"IDAT")
+    has_alpha = _read_integer(raw, tf.constant(_COLOUR_TYPE_AT, tf.int64), 1) >= 4
+    return has_alpha | _starts_with(raw, at + 4, b"tRNS")
 
 
 def transpose_upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
@@ -65,13 +81,30 @@ def _find_jpeg_exif(raw: tf.Tensor) -> tf.Tensor:
 
 def _find_png_exif(raw: tf.Tensor) -> tf.Tensor:
     """Return the offset of the EXIF data of a PNG, or the end of the file."""
-    at = _find_segment(
-        raw,
-        8,
-        lambda at: _starts_with(raw, at + 4, b"eXIf"),
-        lambda at: at + 12 + _read_integer(raw, at, 4),  # length, kind, data and checksum
-    )
-    return at + 8
+    return _find_png_chunk(raw, b"eXIf") + 8
+
+
+def _find_png_chunk(raw: tf.Tensor, *kinds: bytes) -> tf.Tensor:
+    """Return the offset of the first chunk of one of these kinds, or the end of the file."""
+
+    def is_over(at: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_any([_starts_with(raw, at + 4, kind) for kind in kinds])
+
+    def find_next(at: tf.Tensor) -> tf.Tensor:
+        return at + 12 + _read_integer(raw, at, 4)  # length, kind, data and checksum
+
+    return _find_segment(raw, 8, is_over, find_next)
+
+
+def _find_webp_exif(raw: tf.Tensor) -> tf.Tensor:
+    """Return the offset of the EXIF data of a WebP, or the end of the file."""
+
+    def find_next(at: tf.Tensor) -> tf.Tensor:
+        size = _read_integer(raw, at + 4, 4, little=True)
+        return at + 8 + size + size % 2  # chunks are padded to even sizes
+
+    at = 8 + _find_segment(raw, 12, lambda at: _starts_with(raw, at, b"EXIF"), find_next)
+    return at + tf.where(_starts_with(raw, at, b"Exif\0\0"), np.int64(6), np.int64(0))
 
 
 Step = Callable[[tf.Tensor], tf.Tensor]

@@ -1,7 +1,7 @@
 """Images from files, bytes and arrays, with the same pixels as in an exported graph.
 
-TensorFlow decodes and resizes images, here as in a graph. Pillow parses the header, before anything
-is decoded, and rotates images that have an EXIF orientation.
+TensorFlow decodes, converts and resizes images, here as in a graph. Pillow parses the header,
+before anything is decoded, and rotates images that have an EXIF orientation.
 """
 
 from __future__ import annotations
@@ -28,36 +28,34 @@ MAX_BYTES = 1 << 28
 MAX_SCANS = 100
 """Maximum number of scans of a JPEG. Each scan may process all pixels; photos have about ten."""
 
-_JPEG, _PNG = SIGNATURES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
-_SCAN = b"\xff\xda"
-_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
-_MODES = {"CMYK": "CMYK colours", "LA": "an alpha channel", "RGBA": "an alpha channel"}
-_DEPTH_AT = 24
+JPEG, PNG, WEBP = SIGNATURES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF"
+SCAN = b"\xff\xda"
+_FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
 
 
-def read_image(
-    source: str | Path | bytes | Image, size: Size | None = None, where: str | None = None
-) -> Image:
-    """Read an image as `(H, W, 3)`, uint8, RGB. Grayscale and palette images are converted.
+def read_image(source: Any, size: Size | None = None, where: str | None = None) -> Image:
+    """Read an image as `(H, W, 3)`, uint8, RGB.
 
-    Files and bytes are JPEG or PNG, decoded by TensorFlow, and resized by
+    Grayscale, palette, CMYK and 16-bit images are converted, and transparent ones are drawn over
+    white. Images are rotated and flipped as their EXIF orientation says.
+
+    Files and bytes are JPEG, PNG or WebP, decoded by TensorFlow, and resized by
     `tf.image.resize(..., method="bilinear", antialias=True)`, rounded, without keeping the aspect
-    ratio. `graph_image` does the same in a graph. Images are rotated and flipped as their EXIF
-    orientation says. PNG has checksums, which detect all damage. JPEG has none, so a wrong byte can
-    go undetected.
+    ratio. `graph_image` does the same in a graph. PNG has checksums, which detect all damage. JPEG
+    and WebP have none, so a wrong byte can go undetected.
 
     Args:
-        source: a path, an encoded image, or an array `(H, W, 3)`, `(H, W, 1)` or `(H, W)`, uint8.
+        source: a path, an encoded image, a Pillow image, or an array `(H, W, 3)`, `(H, W, 4)` (with
+            alpha), `(H, W, 1)` or `(H, W)`, uint8.
         size: size to resize to: the side of a square or (height, width). By default, the image is
             not resized.
         where: name of the image in error messages; default: its path, or "the image".
 
     Raises:
-        ValueError: a missing file; a file of more than `MAX_BYTES`; neither JPEG nor PNG; damaged
-            or truncated data; more than `MAX_PIXELS` or `MAX_SCANS`; CMYK, alpha, transparency,
-            16 bits; an animation; an orientation that is only in XMP or a text; an array of another
-            dtype or shape; a size below 1 or of more than `MAX_PIXELS`. The message names the
-            image.
+        ValueError: a missing file; a file of more than `MAX_BYTES`; another format; damaged or
+            truncated data; more than `MAX_PIXELS` or `MAX_SCANS`; an animation; an orientation that
+            is only in XMP or a text; an array of another dtype or shape; a size below 1 or of more
+            than `MAX_PIXELS`. The message names the image.
 
     Example:
         >>> import numpy as np
@@ -65,16 +63,22 @@ def read_image(
         >>> read_image(np.full((3, 5), 7, np.uint8), size=(2, 4)).shape
         (2, 4, 3)
     """
+    from PIL.Image import Image as PillowImage
+
     where = where or (str(source) if isinstance(source, str | Path) else "the image")
+    if isinstance(source, PillowImage):
+        source = _convert_picture(where, source)
     if isinstance(source, np.ndarray):
         image = check_array(where, source)
-        return resize_image(np.repeat(image, 3, -1) if image.shape[-1] == 1 else image, size)
+        return resize_image(image if image.shape[-1] == 3 else np.repeat(image, 3, -1), size)
     encoded: object = source
     if isinstance(source, str | Path):
         encoded = read_bytes(source, where)
     if not isinstance(encoded, bytes):
         kind = type(encoded).__name__
-        raise ValueError(f"{where}: expected a path, encoded bytes or an array, got {kind}")
+        raise ValueError(
+            f"{where}: expected a path, encoded bytes, a Pillow image or an array, got {kind}"
+        )
     header = _check_header(where, encoded)
     image = _decode_eagerly(where, encoded)
     return resize_image(_rotate_upright(where, image, header, encoded), size)
@@ -83,21 +87,22 @@ def read_image(
 def graph_image(encoded: Any, size: Size | None = None) -> Any:
     """Decode an image in a `tf.function` as `read_image` does: `(H, W, 3)`, uint8.
 
-    Pixels are identical for all images that `read_image` accepts. CMYK, alpha, 16 bits and more
-    than `MAX_PIXELS` or `MAX_SCANS` raise `tf.errors.InvalidArgumentError`. The graph cannot
-    detect other properties: transparent colours of a PNG or its palette become opaque, an animated
-    PNG gives its default image, and an orientation that is only in XMP or a text is ignored.
+    Pixels are identical for all images that `read_image` accepts. Other formats, animated WebP
+    images and more than `MAX_PIXELS` or `MAX_SCANS` raise `tf.errors.InvalidArgumentError`. The
+    graph cannot detect other properties: an animated PNG gives its default image, and an
+    orientation that is only in XMP or a text is ignored.
 
     Args:
-        encoded: a scalar string tensor: JPEG or PNG.
+        encoded: a scalar string tensor: JPEG, PNG or WebP.
         size: see `read_image`.
     """
     import tensorflow as tf
 
+    from attention_zoo.data.images.graph_headers import make_assertion
     from attention_zoo.data.images.graph_orientation import exif_orientation, transpose_upright
 
     sides = parse_size(size)
-    with tf.control_dependencies([_make_assertion(encoded)]):
+    with tf.control_dependencies([make_assertion(encoded)]):
         encoded = tf.identity(encoded)
     image = transpose_upright(_decode(encoded), exif_orientation(encoded))
     return image if sides is None else _resize(image, sides)
@@ -141,14 +146,21 @@ def compute_digest(image: Image) -> str:
 
 
 def check_array(where: str, array: NDArray[Any]) -> Image:
-    """Return the array as `(H, W, 1)` or `(H, W, 3)`; raise ValueError if it is not an image."""
+    """Return the array as `(H, W, 1)` or `(H, W, 3)`; raise ValueError if it is not an image.
+
+    Pixels with alpha are drawn over white.
+    """
     if array.dtype != np.uint8:
         raise ValueError(f"{where}: the array must be uint8, from 0 to 255, got {array.dtype}")
     shaped = array[..., None] if array.ndim == 2 else array
-    if shaped.ndim != 3 or shaped.shape[-1] not in (1, 3):
+    if shaped.ndim != 3 or shaped.shape[-1] not in (1, 3, 4):
         raise ValueError(f"{where}: the array must be (height, width, 3), got shape {array.shape}")
     _check_sides(where, *shaped.shape[:2])
-    return shaped
+    return (
+        shaped
+        if shaped.shape[-1] < 4
+        else _draw_over_white(shaped.astype(np.int32)).astype(np.uint8)
+    )
 
 
 def read_bytes(path: str | Path, where: str | None = None) -> bytes:
@@ -176,25 +188,23 @@ def _check_header(where: str, encoded: bytes) -> Any:
 
     Raises ValueError if TensorFlow cannot decode the image correctly, or it is too large.
     """
-    if not encoded.startswith((_JPEG, _PNG)):
-        raise ValueError(f"{where}: {_describe_format(encoded)}; give a JPEG or PNG image")
+    if not encoded.startswith((JPEG, PNG)) and not _is_webp(encoded):
+        raise ValueError(f"{where}: {_describe_format(encoded)}; give a JPEG, PNG or WebP image")
     header = _parse_header(where, encoded)
     _check_sides(where, header.height, header.width)
-    if encoded.startswith(_JPEG) and encoded.count(_SCAN) > MAX_SCANS:
+    if encoded.startswith(JPEG) and encoded.count(SCAN) > MAX_SCANS:
         raise ValueError(f"{where}: has more than {MAX_SCANS} scans; save it as a baseline JPEG")
-    deep = encoded.startswith(_PNG) and encoded[_DEPTH_AT] > 8
-    problem = _MODES.get(header.mode) or ("16 bits per channel" if deep else None)
-    if "transparency" in header.info:
-        problem = "transparent colours"
-    if problem is not None:
-        raise ValueError(f"{where}: has {problem}; save it as RGB with 8 bits per channel")
     if getattr(header, "is_animated", False):
         raise ValueError(f"{where}: is animated; save a single frame")
     return header
 
 
+def _is_webp(encoded: bytes) -> bool:
+    return encoded.startswith(WEBP) and encoded[8:12] == b"WEBP"
+
+
 def _describe_format(encoded: bytes) -> str:
-    """Describe bytes that are neither JPEG nor PNG, for an error message."""
+    """Describe bytes of another format, for an error message."""
     if not encoded:
         return "is empty"
     known = [name for signature, name in _FORMATS.items() if encoded.startswith(signature)]
@@ -206,18 +216,25 @@ def _parse_header(where: str, encoded: bytes) -> Any:
 
     Pillow's class of the format is used directly, because `Image.open` warns about large images.
     """
-    from PIL import JpegImagePlugin, PngImagePlugin
+    from PIL import JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-    png = encoded.startswith(_PNG)
+    readers: dict[str, Any] = {
+        "PNG": PngImagePlugin.PngImageFile,
+        "JPEG": JpegImagePlugin.JpegImageFile,
+        "WebP": WebPImagePlugin.WebPImageFile,
+    }
     try:
-        read: Any = PngImagePlugin.PngImageFile if png else JpegImagePlugin.JpegImageFile
-        return read(io.BytesIO(encoded))
+        return readers[_name_format(encoded)](io.BytesIO(encoded))
     except Exception:  # Pillow raises many classes
         raise _make_damage_error(where, encoded) from None
 
 
+def _name_format(encoded: bytes) -> str:
+    return "PNG" if encoded.startswith(PNG) else "WebP" if _is_webp(encoded) else "JPEG"
+
+
 def _make_damage_error(where: str, encoded: bytes) -> ValueError:
-    kind = "PNG" if encoded.startswith(_PNG) else "JPEG"
+    kind = _name_format(encoded)
     return ValueError(f"{where}: the {kind} data is damaged or truncated; download it again")
 
 
@@ -237,7 +254,7 @@ def _rotate_upright(where: str, image: Image, header: Any, encoded: bytes) -> Im
 
     from attention_zoo.data.images.graph_orientation import ORIENTATION_TAG, exif_orientation
 
-    has_tags = b"Exif" in encoded or b"eXIf" in encoded
+    has_tags = any(name in encoded for name in (b"Exif", b"eXIf", b"EXIF"))
     stored: Any = None
     try:
         if b"eXIf" in encoded:
@@ -272,10 +289,57 @@ def _decode_eagerly(where: str, encoded: bytes) -> Image:
 
 
 def _decode(encoded: Any) -> Any:
+    """Decode an image to `(H, W, 3)`, uint8; transparent pixels are drawn over white."""
     import tensorflow as tf
 
-    image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+    from attention_zoo.data.images.graph_orientation import has_transparency
+
+    def decode_jpeg() -> Any:
+        return tf.io.decode_jpeg(encoded, channels=3)
+
+    def decode_png() -> Any:
+        return tf.cond(  # with 4 channels, TensorFlow gives opaque pixels of few bits a wrong alpha
+            has_transparency(encoded),
+            lambda: draw(tf.io.decode_png(encoded, channels=4)),
+            lambda: tf.io.decode_png(encoded, channels=3),
+        )
+
+    def decode_webp() -> Any:
+        pixels = tf.io.decode_webp(encoded)[0]
+        opaque = tf.ones_like(pixels[..., :1]) * 255
+        return draw(tf.concat([pixels, opaque], -1)[..., :4])  # it may have no alpha
+
+    def draw(pixels: Any) -> Any:
+        return tf.cast(_draw_over_white(tf.cast(pixels, tf.int32)), tf.uint8)
+
+    first = tf.strings.substr(encoded, 0, 1)
+    image = tf.case(
+        [(first == PNG[:1], decode_png), (first == WEBP[:1], decode_webp)], default=decode_jpeg
+    )
     return tf.ensure_shape(image, [None, None, 3])
+
+
+def _draw_over_white(pixels: Any) -> Any:
+    """Draw pixels `(H, W, 4)` with alpha over white; return integers `(H, W, 3)`."""
+    colours, alpha = pixels[..., :3], pixels[..., 3:]
+    return (colours * alpha + 255 * (255 - alpha) + 127) // 255
+
+
+def _convert_picture(where: str, picture: Any) -> Image:
+    """Return the upright pixels of a Pillow image, `(H, W, 3)` or `(H, W, 4)`."""
+    from PIL import ImageOps
+
+    _check_sides(where, picture.height, picture.width)
+    try:
+        upright = ImageOps.exif_transpose(picture)
+        if upright.mode.startswith("I"):  # 16 bits per channel; Pillow would clip them to 8
+            grey = np.asarray(upright).astype(np.int64) >> 8
+            return grey.clip(0, 255).astype(np.uint8)[..., None]
+        has_alpha = upright.mode in ("LA", "La", "PA", "RGBA", "RGBa")
+        mode = "RGBA" if has_alpha or "transparency" in upright.info else "RGB"
+        return np.asarray(upright.convert(mode))
+    except Exception as error:  # Pillow raises many classes
+        raise ValueError(f"{where}: Pillow cannot convert the image: {error}") from None
 
 
 def _resize(image: Any, sides: tuple[int, int]) -> Any:
@@ -296,35 +360,3 @@ def parse_size(size: Size | None) -> tuple[int, int] | None:
     if sides[0] * sides[1] > MAX_PIXELS:
         raise ValueError(f"size={size!r}: more than {MAX_PIXELS} pixels; make it smaller")
     return sides[0], sides[1]
-
-
-def _make_assertion(encoded: Any) -> Any:
-    """Return a graph assertion of the checks in `_check_header` that need only a few bytes."""
-    import tensorflow as tf
-
-    from attention_zoo.data.images.graph_orientation import combine_bytes
-
-    def read_jpeg() -> tuple[Any, Any]:
-        shape = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)
-        scans = tf.size(tf.strings.split(encoded[None], _SCAN).values) - 1
-        return shape[:2], ((shape[2] == 1) | (shape[2] == 3)) & (scans <= MAX_SCANS)
-
-    def read_png() -> tuple[Any, Any]:
-        raw = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 16, 10), tf.uint8), tf.int64)
-        return combine_bytes(tf.reshape(raw[:8], [2, 4])), (raw[8] <= 8) & (raw[9] < 4)
-
-    is_jpeg, is_png = (tf.strings.substr(encoded, 0, len(s)) == s for s in SIGNATURES)
-    is_complete = tf.strings.length(encoded) >= _PNG_HEAD
-    message = ["the image is neither JPEG nor PNG, or its header is truncated"]
-    is_known = tf.debugging.Assert(is_jpeg | (is_png & is_complete), message)
-    with tf.control_dependencies([is_known]):
-        sides, plain = tf.cond(is_jpeg, read_jpeg, read_png)
-    small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MAX_PIXELS)
-    reason = (
-        "the image is not 8-bit grayscale or RGB without alpha, or has too many pixels or scans"
-    )
-    return tf.debugging.Assert(plain & small, [reason])
-
-
-_PNG_HEAD = 26
-"""Number of bytes of a PNG file up to bit depth and colour type."""

@@ -17,9 +17,9 @@ def make_rules(options: SearchOptions, end_token: int, pad_token: int, prefix: A
     """Return the rules that the options define."""
     penalty, ngram = options.repetition_penalty, options.no_repeat_ngram
     rules: list[Rule | None] = [
-        RepetitionPenalty(penalty) if penalty != 1 else None,
+        RepetitionPenalty(penalty) if options.is_set("repetition_penalty") else None,
         BannedTokens(options.banned_tokens) if options.banned_tokens else None,
-        MinLength(options.min_length, end_token) if options.min_length > 1 else None,
+        MinLength(options.min_length, end_token) if options.is_set("min_length") else None,
         NoRepeatNgram(ngram) if ngram else None,
         ForcedTokens(options.plan) if options.plan else None,
         Prefix(prefix, pad_token) if prefix is not None else None,

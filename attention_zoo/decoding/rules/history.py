@@ -7,16 +7,20 @@ from typing import Any
 from keras import ops
 
 from attention_zoo.decoding.rules.base import Rule
+from attention_zoo.ops.buffers import append, empty_buffer
 
 
 class TokenHistoryRule(Rule):
-    """Base class of rules whose state is the prefixes, `(B, M, L)` int32, padded with -1."""
+    """Base class of rules whose state is the prefixes, `(B, M, L)` int32.
+
+    L is the number of tokens so far, or under XLA its limit, padded with -1 (see `ops.buffers`).
+    """
 
     def initial_state(self, batch_size: Any, max_length: Any) -> Any:
-        return ops.zeros((batch_size, 1, max_length), dtype="int32") - 1
+        return empty_buffer((batch_size, 1, max_length), 2, "int32", fill=-1)
 
     def update_state(self, state: Any, tokens: Any, step: Any) -> Any:
-        return ops.slice_update(state, (0, 0, step), tokens[..., None])
+        return append(state, tokens[..., None], step, axis=2)
 
 
 def compute_occurrence_mask(tokens: Any, vocabulary: int) -> Any:

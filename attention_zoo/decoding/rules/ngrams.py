@@ -29,10 +29,12 @@ class NoRepeatNgram(TokenHistoryRule):
         Position i ends an n-gram that starts with the last `n - 1` tokens if, for every k from 1 to
         `n - 1`, tokens `i - k` and `step - k` are equal.
         """
-        positions = ops.arange(ops.shape(tokens)[2], dtype="int32")
+        length = ops.shape(tokens)[2]
+        positions = ops.arange(length, dtype="int32")
+        padded = ops.pad(tokens, ((0, 0), (0, 0), (self.size, 0)), constant_values=-1)
         same = ops.logical_and(positions >= self.size - 1, positions < step)
         for offset in range(1, self.size):
-            last = ops.take(tokens, ops.maximum(step - offset, 0), axis=2)[..., None]
-            before = ops.take(tokens, ops.maximum(positions - offset, 0), axis=2)
-            same = ops.logical_and(same, before == last)
+            start = self.size - offset
+            last = ops.take(padded, step + start, axis=2)[..., None]
+            same = ops.logical_and(same, padded[..., start : start + length] == last)
         return ops.where(same, tokens, -1)

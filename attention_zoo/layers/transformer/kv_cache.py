@@ -1,4 +1,8 @@
-"""KV cache for decoding, updated in place: entries are not reordered with the beam."""
+"""KV cache for decoding: entries stay at their positions and are not reordered with the beam.
+
+L, the number of steps in a cache, is that of the steps so far, or under XLA their limit (see
+`ops.buffers`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from attention_zoo.ops.buffers import append, is_compiled
 from attention_zoo.typing import Tensor
 
 BUCKETS = (16, 64, 256)
@@ -54,7 +59,7 @@ class Ancestors(NamedTuple):
         """Return the ancestors, including each hypothesis as its own at the current step."""
         batch, count, _ = ops.shape(self.parents)
         beam_indices = ops.broadcast_to(ops.arange(count, dtype="int32"), (batch, count))
-        parents = ops.slice_update(self.parents, (0, 0, self.step), beam_indices[..., None])
+        parents = append(self.parents, beam_indices[..., None], self.step, axis=2)
         return self._replace(parents=parents)
 
     def make_mask(self) -> Tensor:
@@ -86,12 +91,23 @@ class KVCache(NamedTuple):
     def write(self, new: KeysAndValues) -> KVCache:
         """Return the cache with the keys `(B, H, K, N)` and values `(B, H, N, V)` of this step."""
         position = self.ancestors.prompt_length + self.ancestors.step * self.ancestors.width
-        keys = ops.slice_update(self.entries.keys, (0, 0, 0, position), new.keys)
-        values = ops.slice_update(self.entries.values, (0, 0, position, 0), new.values)
+        free = self.ancestors.width - new.keys.shape[3]
+        if free:  # the first step has one hypothesis
+            pads = (0, 0), (0, 0), (0, 0), (0, free)
+            new = KeysAndValues(
+                ops.pad(new.keys, pads), ops.pad(new.values, pads[:2] + pads[:1:-1])
+            )
+        keys = append(self.entries.keys, new.keys, position, axis=3)
+        values = append(self.entries.values, new.values, position, axis=2)
         return self._replace(entries=KeysAndValues(keys, values))
 
     def apply_to_bucket(self, function: Callable[[KeysAndValues, Tensor], Tensor]) -> Tensor:
-        """Call `function(keys_and_values, mask)` on the current bucket; mask `(B, 1, N, S)`."""
+        """Call `function(keys_and_values, mask)` on the current bucket; mask `(B, 1, N, S)`.
+
+        A cache that is not compiled has no free space, and no buckets.
+        """
+        if not is_compiled():
+            return function(self.entries, self.mask)
         width, prompt_length = self.ancestors.width, self.ancestors.prompt_length
 
         def call_on(steps: Tensor) -> Tensor:

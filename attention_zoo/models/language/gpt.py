@@ -171,13 +171,15 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         positions = compute_positions(prompt_mask)
         prompt_lengths = ops.sum(ops.cast(prompt_mask, "int32"), axis=1)
         prompt_cache = self._prefill(prompt, positions, prompt_mask)
+        last_position = self.settings["max_length"] - 1  # sources that are done may exceed it
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
             length = ops.shape(prompt)[1]
             ancestors = Ancestors(state["num_steps"], state["parents"], width, length)
             ancestors = ancestors.add_current_step()
             mask = _concatenate_masks(prompt_mask, ancestors.make_mask())
-            updated, x = [], self._embed(tokens, (prompt_lengths + ancestors.step)[:, None])
+            positions = ops.minimum(prompt_lengths + ancestors.step, last_position)
+            updated, x = [], self._embed(tokens, positions[:, None])
             for layer, entries in zip(self.decoder, state["cache"].value, strict=True):
                 cache = KVCache(KeysAndValues(*entries), ancestors, mask)
                 x, cache = layer.step(x, cache)
@@ -197,19 +199,33 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
             prompt_cache.append(entries)
         return prompt_cache
 
+    def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor:
+        """Return how many tokens can follow prompts of these lengths; the last has no position."""
+        return self.settings["max_length"] + 1 - ops.maximum(source_lengths, 1)
+
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
-        """Raise ValueError if prompt and continuation may exceed `max_length`."""
+        """Raise ValueError if a prompt leaves too few of the model's positions."""
         super().check_search(source, options)
-        ids, max_length = get_static_value(source), self.settings["max_length"]
-        if ids is None or not ids.size:
-            return
-        longest = max(int((ids != PAD).sum(axis=1).max()), 1)
-        limit = get_static_value(options.limit(longest))
-        if limit is not None and longest + int(limit) - 1 > max_length:
+        ids = get_static_value(source)
+        if ids is not None and ids.size:
+            longest = max(int((ids != PAD).sum(axis=1).max()), 1)
+            self.check_positions("a prompt", longest, options)
+
+    def check_positions(self, name: str, length: int, options: SearchOptions) -> None:
+        """Raise ValueError if a prompt of this length leaves too few of the model's positions.
+
+        Without `max_length` and `max_length_ratio`, a continuation has at most as many tokens as
+        there are positions left. Otherwise it must be able to reach the limit.
+        """
+        is_limited = options.max_length is not None or options.max_length_ratio is not None
+        needed = options.limit(length) if is_limited else options.min_target_length
+        needed, max_length = get_static_value(needed), self.settings["max_length"]
+        if needed is not None and length + int(needed) - 1 > max_length:
+            kind = "may" if is_limited else "must"
             raise ValueError(
-                f"a prompt has {longest} tokens and its continuation may have {int(limit)}, but "
-                f"the model has max_length={max_length}. Shorten the prompt, or set the search's "
-                f"max_length to at most {max(max_length - longest + 1, 0)}."
+                f"{name} has {length} tokens and its continuation {kind} have {int(needed)}, but "
+                f"the model has max_length={max_length}; shorten the prompt, or set max_length and "
+                f"min_length of the search to at most {max(max_length - length + 1, 0)}."
             )
 
 
