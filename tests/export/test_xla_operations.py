@@ -33,7 +33,6 @@ TASKS: dict[str, Any] = {
 
 
 @pytest.mark.full
-@pytest.mark.xfail(reason="searches use slice_update, which needs XLA", strict=False)
 @pytest.mark.parametrize("name", TASKS)
 def test_no_operation_needs_xla(name: str, tmp_path: Path) -> None:
     folder = export(TASKS[name](), tmp_path / "served")
