@@ -217,9 +217,12 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
     names = run_page("search-and-export.md", folder=tmp_path / "run")
     assert len(names["constrained"].tokens) == 3
     assert len(names["result"].alternatives) == 2
-    assert names["outputs"]["text"].shape == (1, 1)
+    assert names["outputs"]["text"].shape == (2, 1)
+    assert names["outputs"]["ok"].numpy().tolist() == [True, False]
     (expected,) = names["task"].predict(["at 5:04 PM."])
     assert names["outputs"]["text"][0, 0].numpy().decode() == expected.text
+    assert names["prefixed"]["error"][0].numpy().startswith(b"the prefix has words outside")
+    assert np.isfinite(names["scored"]["scores"].numpy()).all()
 
 
 @pytest.mark.slow

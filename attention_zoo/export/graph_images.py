@@ -5,9 +5,11 @@ from __future__ import annotations
 import tensorflow as tf
 
 from attention_zoo.data import graph_image
+from attention_zoo.data.images.images import JPEG, PNG, WEBP
 from attention_zoo.export.checks import first_error
 
-UNREADABLE = "the image is damaged, truncated, or one that predict rejects"
+UNKNOWN_FORMAT = "the image is not a JPEG, PNG or WebP"
+UNREADABLE = "the image is damaged, truncated or animated, or has too many pixels or scans"
 
 
 def square_images(encoded: tf.Tensor, side: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -35,4 +37,6 @@ def square_images(encoded: tf.Tensor, side: int) -> tuple[tf.Tensor, tf.Tensor]:
     failed = tf.tensor_scatter_nd_update(
         tf.fill([count], True), rows[:, None], tf.fill(tf.shape(rows), False)
     )
-    return first_error((failed, UNREADABLE)), valid
+    starts = [tf.strings.substr(encoded, 0, len(start)) == start for start in (JPEG, PNG, WEBP)]
+    is_known = tf.reduce_any(tf.stack(starts), axis=0)
+    return first_error((failed & ~is_known, UNKNOWN_FORMAT), (failed, UNREADABLE)), valid

@@ -134,7 +134,7 @@ class SearchModule(TaskModule):
     """Base class of exported tasks that generate text by a search.
 
     Optional inputs of `_serve`: `max_length`, where 0 stands for the exported limit, and with
-    sampling `seed`.
+    sampling `seed` and `temperature`.
 
     Args:
         task: a `tasks.generation.GenerationTask`.
@@ -153,6 +153,7 @@ class SearchModule(TaskModule):
         defaults: dict[str, Any] = {"max_length": np.int32(0)}
         if self._options.method == "sampling":
             defaults["seed"] = np.int64(self._options.seed)
+            defaults["temperature"] = np.float32(self._options.temperature)
         return defaults
 
     def make_signatures(self) -> dict[str, Any]:
@@ -166,11 +167,17 @@ class SearchModule(TaskModule):
     def _make_options(self, values: Mapping[str, tf.Tensor]) -> ServedOptions:
         """Return the search options with the values of optional inputs."""
         max_length = values["max_length"]
-        message = ["max_length must be at least 1, or 0 for the default, got", max_length]
-        with tf.control_dependencies([tf.debugging.Assert(max_length >= 0, message)]):
+        least = self._options.min_target_length
+        message = [f"max_length must be at least {least}, or 0 for the default, got", max_length]
+        is_valid = (max_length >= least) | (max_length == 0)
+        with tf.control_dependencies([tf.debugging.Assert(is_valid, message)]):
             max_length = tf.where(max_length == 0, NO_LIMIT, max_length)
         fields = {**vars(self._options), "max_length": max_length}
-        if "seed" in values:
+        if "temperature" in values:
+            temperature = values["temperature"]
+            message = ["temperature must be above 0, got", temperature]
+            with tf.control_dependencies([tf.debugging.Assert(temperature > 0, message)]):
+                fields["temperature"] = tf.identity(temperature)
             fields["seed"] = tf.cast(values["seed"], "uint32")
         return ServedOptions(**fields, exported=self._options)
 

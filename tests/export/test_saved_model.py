@@ -210,7 +210,7 @@ def test_optional_inputs(tmp_path: Path) -> None:
     task = translator(**search)
     folder = export(task, tmp_path / "served")
     loaded = tf.saved_model.load(str(folder))
-    texts, values = tf.constant(SOURCES), {"seed": 7, "max_length": 4}
+    texts, values = tf.constant(SOURCES), {"seed": 7, "max_length": 4, "temperature": 0.5}
     values |= {"prefixes": ["eine Katze", "", "", "", "ein"]}
     for given in ({}, {"seed": 7}, {"max_length": 3}, values):
         tensors = {name: tf.constant(value) for name, value in given.items()}
@@ -221,7 +221,7 @@ def test_optional_inputs(tmp_path: Path) -> None:
     with tf.compat.v1.Session(graph=tf.Graph()) as session:  # as TensorFlow Serving runs it
         graph = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
         signature = graph.signature_def["serve_with_options"]
-        assert sorted(signature.defaults) == ["max_length", "prefixes", "seed"]
+        assert sorted(signature.defaults) == ["max_length", "prefixes", "seed", "temperature"]
         feed = {signature.inputs["text"].name: SOURCES}
         (texts,) = session.run([signature.outputs["text"].name], feed)
     assert read({"text": texts})["text"][:, 0].tolist() == [x.text for x in task.predict(SOURCES)]

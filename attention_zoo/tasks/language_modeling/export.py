@@ -11,7 +11,7 @@ from attention_zoo.data.tokenizers.vocabulary import PAD, START
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.export.checks import Check, check_long, first_error, serve_valid_rows
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
-from attention_zoo.export.modules import SearchModule
+from attention_zoo.export.modules import NO_LIMIT, SearchModule
 
 
 class LanguageModelModule(SearchModule):
@@ -51,9 +51,16 @@ class LanguageModelModule(SearchModule):
         return {**outputs, "text": _remove_prefixes(texts, prefixes), "source_tokens": labels}
 
     def _check(self, ids: tf.RaggedTensor, options: SearchOptions) -> tuple[Check, ...]:
-        """Return the checks that `predict` makes of prompts."""
+        """Return the checks that `predict` makes of prompts.
+
+        Without a length limit, a continuation may have as many tokens as there are positions left.
+        """
         lengths = tf.cast(ids.row_lengths(), "int32")
-        max_lengths = lengths + options.limit(lengths + 1)
+        needed = options.limit(lengths + 1)
+        if (self._options.max_length, self._options.max_length_ratio) == (None, None):
+            is_default = options.max_length == NO_LIMIT
+            needed = tf.where(is_default, options.min_target_length, needed)
+        max_lengths = lengths + needed
         unit = "tokens with its continuation"
         return (
             check_long(lengths, self._longest),
