@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 HUB = "hf://"
@@ -9,7 +10,9 @@ HUB = "hf://"
 
 def resolve_folder(folder: str | Path) -> Path:
     """Return the path of a local folder, or download an `hf://` address and return its path."""
-    return download(str(folder)) if str(folder).startswith(HUB) else Path(folder)
+    if str(folder).startswith(HUB):
+        return download(str(folder))
+    return Path(os.path.expanduser(folder))
 
 
 def download(address: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,12 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         """Print the help; unlike argparse, raise the OSError of a failed write."""
         print(self.format_help(), end="", file=file)
+
+
+def expand_home(word: str) -> str:
+    """Return an argument with `~` expanded at the begin of a path, as in ~/x and --html=~/x."""
+    option, equals, path = word.rpartition("=") if word.startswith("--") else ("", "", word)
+    return f"{option}{equals}{os.path.expanduser(path)}"
 
 
 def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:

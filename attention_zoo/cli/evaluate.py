@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from attention_zoo.cli.arguments import add_overrides
 
@@ -15,21 +16,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Evaluate the run and print one metric per line."""
+    """Evaluate the run and print one metric per line, before they are written."""
     from attention_zoo import training
     from attention_zoo.data.progress import show_progress
 
     with show_progress(sys.stderr):
-        entry = training.evaluate(arguments.run, arguments.overrides)
+        training.evaluate(arguments.run, arguments.overrides, report=_print_metrics)
+
+
+def _print_metrics(task: Any, entry: dict[str, Any]) -> None:
     print(f"{entry['split']}: {entry['data']}")
     metrics = entry["metrics"]
     width = max(14, *(len(name) + 2 for name in metrics))
     for name, value in metrics.items():
         if not isinstance(value, list):
-            print(f"{name:{width}}{_format_value(value)}")
+            unit = task.metric_units.get(name, "")
+            print(f"{name:{width}}{_format_value(value)} {unit}".rstrip())
     for groups in (value for value in metrics.values() if isinstance(value, list)):
         for group in groups:
             print("  " + "  ".join(f"{key} {_format_value(value)}" for key, value in group.items()))
+    sys.stdout.flush()
 
 
 def _format_value(value: object) -> str:

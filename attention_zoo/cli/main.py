@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
-from attention_zoo.cli.arguments import Parser
-from attention_zoo.cli.streams import discard_unwritten_output, prepare_streams, use_utf8_mode
+from attention_zoo.cli.arguments import Parser, expand_home
+from attention_zoo.cli.streams import (
+    discard_unwritten_output,
+    import_keras_quietly,
+    prepare_streams,
+    use_utf8_mode,
+)
 from attention_zoo.registry import check_known
 
 COMMANDS = {
@@ -31,7 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 2 for invalid input or an I/O error (one line on standard
         error), or 128 plus the number of the signal that stopped the command.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         if argv is None:
             use_utf8_mode()
@@ -67,9 +70,10 @@ def _dispatch(argv: list[str]) -> int:
     parser = Parser(prog=f"attention-zoo {name}", description=command.__doc__)
     command.add_arguments(parser)
     try:
-        arguments = parser.parse_intermixed_args(argv[1:])
+        arguments = parser.parse_intermixed_args([expand_home(word) for word in argv[1:]])
     except SystemExit as done:  # --help
         return int(done.code or 0)
+    import_keras_quietly()
     command.run(arguments)
     return 0
 

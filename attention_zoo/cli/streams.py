@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import sys
@@ -62,6 +63,27 @@ def prepare_streams() -> None:
         write_through=output.write_through,
     )
     errors.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def import_keras_quietly() -> None:
+    """Import Keras without the lines that TensorFlow logs while it starts.
+
+    No log level turns them off. With TF_CPP_MIN_LOG_LEVEL set, they are printed.
+    """
+    if "keras" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    notice = "starting TensorFlow ..." if sys.stderr.isatty() else ""
+    print(notice, end="\r" if notice else "", file=sys.stderr, flush=True)
+    stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        importlib.import_module("keras")
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(null)
+        print(" " * len(notice), end="\r" if notice else "", file=sys.stderr, flush=True)
 
 
 def discard_unwritten_output() -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from attention_zoo.cli.arguments import add_overrides
+from attention_zoo.cli.streams import import_keras_quietly
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the recipe, its overrides and the changes to allow."""
     parser.add_argument("recipe", metavar="RECIPE", help="a recipe's YAML file")
     add_overrides(parser, "any key of the recipe: run=FOLDER training.steps=100 model.units=64")
+    parser.add_argument(
+        "--help-keys",
+        metavar="TASK",
+        nargs="?",
+        action=HelpKeys,
+        help="list all keys with their defaults and meanings; with TASK, only its corpora",
+    )
     parser.add_argument(
         "--allow",
         metavar="KEY,...",
@@ -21,12 +30,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class HelpKeys(argparse.Action):
+    """Option that prints the keys of recipes and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *given: Any, **named: Any) -> None:
+        import_keras_quietly()
+        from attention_zoo.training.keys import format_keys
+
+        print(format_keys(given[1]))
+        parser.exit()
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Train, then print the best step and the command that evaluates the run."""
     from attention_zoo import training
 
     allow = [name for name in arguments.allow.split(",") if name]
     result = training.fit(arguments.recipe, arguments.overrides, allow=allow, draw=draw_attention)
+    if result.diverged:
+        print(
+            "attention-zoo: warning: the training loss rose far above that of the first step;"
+            " lower training.learning_rate, or add training.warmup_steps",
+            file=sys.stderr,
+        )
     print(f"best checkpoint: step {result.best_step}; evaluate it with")
     print(f"  attention-zoo evaluate {result.folder}")
 

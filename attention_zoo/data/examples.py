@@ -26,6 +26,14 @@ class Examples:
             counts = ", ".join(f"{size} {name}" for name, size in sizes.items())
             raise ValueError(f"{self.origin}: expected one of each per example, got {counts}")
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep the short `__repr__`, which dataclasses would replace."""
+        super().__init_subclass__(**kwargs)
+        cls.__repr__ = Examples.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self):,} examples from {self.origin}>"
+
     def __len__(self) -> int:
         return len(getattr(self, self.columns[0]))
 

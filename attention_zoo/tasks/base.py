@@ -25,6 +25,22 @@ RENAMED_OPTIONS: dict[str, str] = {"cut_source": "truncate_source"}
 """New names of options in earlier recipes and `task.json` files."""
 
 
+_PERCENTAGES = (
+    *("accuracy", "error", "exact_match", "masked_accuracy", "f1", "precision", "recall"),
+    *("facts", "facts_precision", "facts_recall", "copied_share", "copied_tokens"),
+    *("repeated_3grams", "reference_repeated_3grams"),
+    *(f"{side}_recall{k}" for side in ("image", "text") for k in (1, 5, 10)),
+)
+METRIC_UNITS: dict[str, str] = {
+    **dict.fromkeys(_PERCENTAGES, "%"),
+    "invalid": "sentences with an invalid tag sequence",
+    "truncated": "outputs without an end token",
+    "sources_truncated": "truncated sources",
+    "unknown": "not in the vocabulary",
+}
+"""Units of metrics whose name is not their unit, such as those of the built-in tasks."""
+
+
 class TaskRegistry(Registry):
     """Task classes by name. Installed packages register theirs through entry points."""
 
@@ -103,6 +119,7 @@ class Task(ABC):
         uses_beam_search: whether `search.n_best` may not exceed `search.beam_width`; False for
             tasks without beam search, where setting `n_best` alone is enough.
         card_metrics: the metrics on a model card, and their column headings.
+        metric_units: the units of metrics, for display.
         model: the model.
         search: default search options of `predict`.
     """
@@ -119,6 +136,7 @@ class Task(ABC):
     has_attention_option: ClassVar[bool] = False
     uses_beam_search: ClassVar[bool] = True
     card_metrics: ClassVar[Mapping[str, str]] = {}
+    metric_units: ClassVar[Mapping[str, str]] = METRIC_UNITS
     model: Any
     search: SearchOptions = SearchOptions()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
+from attention_zoo.models.presets import check_arguments
 
 
 @dataclass
@@ -112,15 +113,43 @@ def build_model(section: dict[str, Any], **given: Any) -> Any:
     if determined:
         raise ValueError(f"{determined[0]}: determined by the data; remove it from the recipe")
     overrides = {key: value for key, value in section.items() if key != "preset"}
-    arguments = inspect.signature(models.preset_class(section["preset"])).parameters
+    cls = _get_preset_class(section["preset"], given)
+    arguments = inspect.signature(cls).parameters
     for key, value in overrides.items():
+        try:
+            check_arguments(cls, {key: value})
+        except ValueError as error:
+            raise ValueError(f"model.{key}: {error}") from None
         if key in arguments and not _has_type_of(value, arguments[key]):
             kind = type(arguments[key].default).__name__
             raise ValueError(f"model.{key}: expected {kind}, got {value!r}")
     try:
         return models.from_preset(section["preset"], **given, **overrides)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"model: {' '.join(str(error).split())}") from error
+        message = " ".join(str(error).split())
+        is_about_option = message.split(" ")[0].partition(".")[0] in overrides
+        raise ValueError(f"model{'.' if is_about_option else ': '}{message}") from error
+
+
+def _get_preset_class(preset: str, given: Collection[str]) -> type:
+    """Return the class of a preset; raise ValueError unless it has the given arguments."""
+    try:
+        cls = models.preset_class(preset)
+    except ValueError as error:
+        raise ValueError(f"model.preset={preset}: {error}") from None
+    if not _has_arguments(cls, given):
+        fitting = [
+            n for n in models.list_presets() if _has_arguments(models.preset_class(n), given)
+        ]
+        raise ValueError(
+            f"model.preset={preset} builds a model of another task ({cls.__name__}); use one of"
+            f" {', '.join(fitting)}"
+        )
+    return cls
+
+
+def _has_arguments(cls: type, names: Collection[str]) -> bool:
+    return {*names} <= {*inspect.signature(cls).parameters}
 
 
 def _has_type_of(value: Any, argument: inspect.Parameter) -> bool:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attention_zoo.data import TextLines, generate_date_lines, read_lines
-from attention_zoo.registry import Registry
+from attention_zoo.data.synthetic.dates import LANGUAGES
+from attention_zoo.registry import Registry, check_known
 from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedPhrases
 
 LINES = Registry("data.corpus")
@@ -38,6 +39,7 @@ class DateLines(GeneratedPhrases, LineCorpus):
     language: str = "en"
 
     def _read(self, split: str) -> TextLines:
+        check_known("data.language: unknown language", [self.language], LANGUAGES)
         options = self.generator_options(split, "language", "min_phrases", "max_phrases")
         return generate_date_lines(**options)
 

@@ -35,6 +35,25 @@ class Result:
     truncated: bool = False
     alternatives: tuple[Self, ...] = ()
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep the short `__repr__`, which dataclasses would replace."""
+        super().__init_subclass__(**kwargs)
+        cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        """Return one line: text, score, sizes of tuples and shapes of arrays."""
+        options = [f"{self.text!r}" if len(self.text) <= 80 else f"{self.text[:77]!r}..."]
+        options.append(f"score={self.score:.4f}")
+        for field in fields(self):
+            value = vars(self)[field.name]
+            if isinstance(value, np.ndarray):
+                options.append(f"{field.name}={value.shape}")
+            elif isinstance(value, tuple | dict) and value:
+                options.append(f"{len(value)} {field.name}")
+            elif value is True:
+                options.append(field.name)
+        return f"<{type(self).__name__} {', '.join(options)}>"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as values that `json.dumps` takes; arrays become nested lists."""
         content: dict[str, Any] = _as_json(self)

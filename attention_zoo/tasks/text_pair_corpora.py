@@ -15,7 +15,8 @@ from attention_zoo.data import (
     read_tfds,
     read_tsv,
 )
-from attention_zoo.registry import Registry
+from attention_zoo.data.synthetic.dates import LANGUAGES
+from attention_zoo.registry import Registry, check_known
 from attention_zoo.tasks.corpora import (
     Corpus,
     FileCorpus,
@@ -80,6 +81,8 @@ class Dates(GeneratedPhrases, NamedPairCorpus):
     target: str = "fr"
 
     def _read(self, split: str) -> TextPairs:
+        for name in ("source", "target"):
+            check_known(f"data.{name}: unknown language", [vars(self)[name]], LANGUAGES)
         names = "source", "target", "min_phrases", "max_phrases"
         return generate_dates(**self.generator_options(split, *names))
 

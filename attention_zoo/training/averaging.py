@@ -12,6 +12,7 @@ import numpy as np
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.files import create_folder, write_manifest
+from attention_zoo.hub import resolve_folder
 from attention_zoo.training.run_folder import RECIPE
 
 
@@ -32,7 +33,7 @@ def average_checkpoints(folder: str | Path, last: int | None = None) -> Any:
     Reference:
         Vaswani et al. 2017, arXiv 1706.03762, section 6.1: the last 5 checkpoints, or 20.
     """
-    newest, *others = _find_checkpoints(Path(folder), last)
+    newest, *others = _find_checkpoints(resolve_folder(folder), last)
     task = tasks.load(newest)
     weights = task.model.weights
     sums = [_as_float64(weight) for weight in weights]
@@ -68,7 +69,7 @@ def write_average(run: str | Path, folder: str | Path, last: int | None = None) 
     """
     with create_folder(folder) as unfinished:
         average_checkpoints(run, last).save(unfinished)
-        shutil.copyfile(Path(run) / RECIPE, unfinished / RECIPE)
+        shutil.copyfile(resolve_folder(run) / RECIPE, unfinished / RECIPE)
         write_manifest(unfinished)
     return Path(folder)
 

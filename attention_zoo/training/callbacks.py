@@ -1,16 +1,14 @@
-"""Keras callbacks of the training loop: step counter, metrics, logs, checkpoints, progress."""
+"""Keras callbacks of the training loop: step counter, logs, checkpoints."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import keras
 
@@ -139,6 +137,7 @@ class Checkpoints(keras.callbacks.Callback):
         if self._is_better(value):
             state.best, state.best_step, state.waited = value, state.step, 0
         state.pending = None
+        state.diverged = state.has_diverged((logs or {}).get("loss", 0.0))
         state.finished = state.is_over(self.options)
         state.loss = state.count = 0.0  # restart at 0 in the next interval, also after a resume
         self.save()
@@ -166,50 +165,3 @@ class Checkpoints(keras.callbacks.Callback):
             self.task.save(folder)
             write_state(folder, self.state)
             return {VARIABLES: entry.result()}
-
-
-class Progress(keras.callbacks.Callback):
-    """Progress bar during training (on a terminal), and one line of metrics per evaluation.
-
-    Args:
-        steps: total number of updates.
-        clock: the source of step and throughput.
-        stream: the output stream; standard output when None.
-    """
-
-    def __init__(self, steps: int, clock: Clock, stream: TextIO | None = None) -> None:
-        super().__init__()
-        self.steps, self.clock, self.stream = steps, clock, stream or sys.stdout
-        self._last_time = 0.0
-
-    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        now = time.perf_counter()
-        if self.stream.isatty() and now - self._last_time > 0.2:
-            self._last_time = now
-            filled = 24 * self.clock.state.step // self.steps
-            bar = f"[{'=' * filled}{' ' * (24 - filled)}] loss {(logs or {})['loss']:.4f}"
-            self._write(f"\r{self._format_step()} {bar}{self._format_speed()} ")
-
-    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        logs, state = logs or {}, self.clock.state
-        texts = {"loss": "loss", "val_loss": "validation loss"}
-        texts |= {
-            n: n.removeprefix("val_") for n in logs if n.startswith("val_") and n not in texts
-        }
-        values = "".join(f"  {text} {logs[name]:.4f}" for name, text in texts.items())
-        start = "\r" if self.stream.isatty() else ""
-        mark = "  best" if state.best_step == state.step else ""
-        self._write(f"{start}{self._format_step()}{values}{self._format_speed()}{mark}\n")
-
-    def _write(self, text: str) -> None:
-        with suppress(BrokenPipeError):  # a closed pipe must not stop training
-            self.stream.write(text)
-            self.stream.flush()
-
-    def _format_step(self) -> str:
-        return f"step {self.clock.state.step}/{self.steps}"
-
-    def _format_speed(self) -> str:
-        clock, state = self.clock, self.clock.state
-        left = round((self.steps - state.step) * state.seconds / max(state.step, 1))
-        return f"  {clock.per_second:,.0f} {clock.unit}/s  {left // 60}:{left % 60:02d} left"

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,27 +16,35 @@ import attention_zoo
 from attention_zoo import tasks
 from attention_zoo.checkpoints import STATE
 from attention_zoo.files import replace_file
+from attention_zoo.hub import resolve_folder
 from attention_zoo.training.recipe import Recipe, read_recipe
 
 SECTIONS = ("data", "search")
 PACKAGES = ("keras", "tensorflow", "numpy", "tokenizers", "sacrebleu", "rouge-score")
 
 
-def evaluate(folder: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+def evaluate(
+    folder: str | Path,
+    overrides: Sequence[str] = (),
+    report: Callable[[Any, dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
     """Evaluate a run's best checkpoint on a split and write the metrics to results.json.
 
     Args:
         folder: a run folder, or an entry of the zoo with its recipe.
         overrides: `data.split=validation`, `search.beam_width=5` and the like.
+        report: function `(task, result)` that is called with the returned value before it is
+            written to results.json.
 
     Returns:
         `split`, `data`, `search` and `metrics` of this evaluation.
 
     Raises:
         ValueError: the folder holds no run, an override is not in `data` or `search`, or the data
-            are invalid.
+            are invalid, or results.json is damaged.
+        OSError: results.json cannot be written.
     """
-    folder = Path(folder)
+    folder = resolve_folder(folder)
     task = tasks.load(folder)
     page = folder / "recipe.yaml"
     if not page.is_file():
@@ -56,6 +64,8 @@ def evaluate(folder: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
         "search": search,
         "metrics": task.evaluate(examples, **search),
     }
+    if report is not None:
+        report(task, entry)
     write_results(folder, recipe, task, entry)
     return entry
 
@@ -65,16 +75,29 @@ def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]
 
     It replaces an earlier one with the same data, split and search options. Evaluations of another
     step are removed.
+
+    Raises:
+        ValueError: the file is damaged.
+        OSError: the file cannot be written.
     """
     path = folder / "results.json"
     head = describe_run(folder, recipe, task)
     kept = []
-    if path.is_file():
-        previous = json.loads(path.read_text(encoding="utf-8"))
-        if previous.get("step") == head["step"]:
-            kept = [old for old in previous["evaluations"] if _get_key(old) != _get_key(entry)]
+    try:
+        if path.is_file():
+            previous = json.loads(path.read_text(encoding="utf-8"))
+            if previous.get("step") == head["step"]:
+                kept = [old for old in previous["evaluations"] if _get_key(old) != _get_key(entry)]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: is damaged ({error}), so this evaluation was not written to it; remove it"
+        ) from None
     content = {**head, "evaluations": [*kept, entry]}
-    replace_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    try:
+        replace_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        reason = f"{error.strerror}, so this evaluation was not written to it"
+        raise OSError(error.errno, reason, str(path)) from error
 
 
 def describe_run(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:

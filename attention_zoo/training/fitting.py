@@ -16,13 +16,13 @@ from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.data.progress import show_progress
 from attention_zoo.registry import did_you_mean
-from attention_zoo.training.callbacks import (
-    Checkpoints,
-    Clock,
-    Log,
-    Progress,
+from attention_zoo.training.callbacks import Checkpoints, Clock, Log
+from attention_zoo.training.changes import (
+    check_allowed,
+    compute_fingerprint,
+    find_data_changes,
+    refuse_changes,
 )
-from attention_zoo.training.changes import compute_fingerprint, find_data_changes, refuse_changes
 from attention_zoo.training.devices import describe_devices, make_strategy, use_xla
 from attention_zoo.training.faults import explain_io_errors
 from attention_zoo.training.fine_tuning import freeze, load_initial_task
@@ -30,10 +30,19 @@ from attention_zoo.training.hosts import check_same_step, explain_worker_loss, i
 from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.loop import TrainingLoop
 from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
-from attention_zoo.training.recipe import Recipe, TrainingOptions, override_recipe, read_recipe
+from attention_zoo.training.pages import Page, locate_errors
+from attention_zoo.training.progress import Progress
+from attention_zoo.training.recipe import (
+    Recipe,
+    TrainingOptions,
+    override_recipe,
+    read_pages,
+    read_recipe,
+)
 from attention_zoo.training.run_folder import (
     VARIABLES,
     RunState,
+    find_moved_data,
     holds_run,
     may_be_finished,
     open_run,
@@ -61,6 +70,8 @@ class RunResult:
         best: the monitored value of the best checkpoint; None before the first evaluation.
         best_step: step of the best checkpoint.
         seconds: time spent in training steps.
+        diverged: whether the training loss of the last evaluation interval was far above that of
+            the first step.
     """
 
     folder: Path
@@ -68,6 +79,7 @@ class RunResult:
     best: float | None
     best_step: int
     seconds: float
+    diverged: bool = False
 
     @property
     def task(self) -> Any:
@@ -91,8 +103,9 @@ def fit(
             interval, one "batch" one update. If one stops training, the call returns; the same
             recipe resumes the run.
         allow: keys and sections of the recipe ("training.steps", "data") that may differ from
-            those that the run was started with; "data.train" and "data.validation" also allow
-            other examples in that split. The run folder then contains the new recipe. The keys in
+            those that the run was started with. "data.train" and "data.validation" allow other
+            examples in that split; other paths of the same examples are always allowed. The run
+            folder then contains the new recipe. The keys in
             `training.changes.FIXED` (model, optimizer and others that determine a checkpoint's
             variables) can never change.
         draw: function `(task, result)` that returns an image `(height, width, channels)`, uint8, or
@@ -106,16 +119,20 @@ def fit(
             or the data differ from those of the run, another process trains in the folder, the loss
             or the gradient is not finite, devices are missing, or a host is lost.
         OSError: the folder cannot be written. Earlier checkpoints are intact.
-        Stopped (a subclass of `KeyboardInterrupt`): SIGINT or SIGTERM was received; the current
-            step was finished and a checkpoint saved.
+        Stopped (a subclass of `KeyboardInterrupt`): SIGINT, SIGTERM or SIGHUP was received; the
+            current step was finished and a checkpoint saved.
     """
+    pages: list[Page] = []
     if isinstance(recipe, Recipe):
         recipe = override_recipe(recipe, overrides)
     else:
+        pages = read_pages(recipe, overrides)
         recipe = read_recipe(recipe, overrides)
     if recipe.run is None:
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
     folder = Path(recipe.run)
+    check_allowed(recipe, allow)
+    allow = [*allow, *find_moved_data(folder, recipe)]
     holds_run(folder, recipe, allow)  # raises ValueError if the folder contains another run
     state = open_run(folder, recipe, allow) if may_be_finished(folder, recipe) else RunState()
     if state.finished:
@@ -124,6 +141,7 @@ def fit(
         strategy = make_strategy(recipe.training.devices)
         holding = hold_run_lock(folder) if is_chief() else nullcontext()
         with explain_io_errors(folder), holding, explain_worker_loss(), ExitStack() as stack:
+            stack.enter_context(locate_errors(pages))
             stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
             keras.config.set_dtype_policy(recipe.training.precision)
             state = open_run(folder, recipe, allow)
@@ -133,7 +151,7 @@ def fit(
             with catch_stop_signals() as request:
                 # Only the chief reacts to signals; the other hosts end after it.
                 run(job, request if is_chief() else StopRequest(), callbacks, draw)
-    return RunResult(folder, state.step, state.best, state.best_step, state.seconds)
+    return RunResult(folder, state.step, state.best, state.best_step, state.seconds, state.diverged)
 
 
 @dataclass(frozen=True)
@@ -240,12 +258,22 @@ def describe_job(job: Job) -> str:
         start = f", resumed from step {job.state.step}"
     return (
         f"{job.recipe.model.get('preset', type(job.task.model).__name__)}:"
-        f" {job.task.model.count_params():,} parameters;"
+        f" {job.task.model.count_params():,} parameters;{describe_vocabularies(job.task)}"
         f" {describe_split(job.train.num_examples, 'training', job)},"
         f" {describe_split(len(job.validation), 'validation', job)};"
         f" {describe_devices(job.steps.strategy)}; {job.recipe.training.precision};"
         f" {job.folder}{start}"
     )
+
+
+def describe_vocabularies(task: Any) -> str:
+    """Return the sizes of the task's vocabularies as text; empty for a task without text."""
+    sizes = {
+        name.removesuffix("tokenizer").rstrip("_"): tokenizer.vocabulary_size
+        for name, tokenizer in task.tokenizers.items()
+    }
+    texts = [f"{size:,} {name}".strip() for name, size in sizes.items()]
+    return f" vocabulary {' and '.join(texts)} tokens;" if texts else ""
 
 
 def describe_split(examples: int, split: str, job: Job) -> str:
@@ -262,13 +290,15 @@ def run(job: Job, request: StopRequest, callbacks: Sequence[Callback], draw: Dra
     clock = Clock(state, request, "tokens" if steps.counts_targets else "examples")
     saving = Checkpoints(job.task, steps, job.folder, options, clock)
     watchers = [clock, *make_metric_callbacks(job), saving]
+    showing: Any = nullcontext()
     if is_chief():
         events = Events(job.folder)
         log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
+        showing = progress.repeat()
         watchers[-1:] = [*make_image_callbacks(job, draw, events), log, saving, progress]
     watchers += callbacks
     try:
-        with request.reraise():
+        with showing, request.reraise():
             TrainingLoop(steps, job.train, job.validation_batches, options, state, watchers).run()
     except Stopped:
         if state.pending is not None:

@@ -109,6 +109,8 @@ class TrainingLoop:
         if outcome.code != FAULT:
             self.state.loss += outcome.loss
             self.state.count += outcome.count
+            if self.state.first_loss is None:
+                self.state.first_loss = _divide(outcome.loss, outcome.count)
             self.skipped_in_a_row = 0
             return
         self.state.skipped += 1

@@ -8,9 +8,9 @@ from typing import Any
 
 import keras
 
-from attention_zoo.registry import Registry, did_you_mean
+from attention_zoo.registry import Registry, check_known, did_you_mean
 from attention_zoo.training.recipe import TrainingOptions
-from attention_zoo.training.schedules import Schedule
+from attention_zoo.training.schedules import SCHEDULES, Schedule
 
 OPTIMIZERS = Registry("optimizer")
 OPTIMIZERS.register("adam")(keras.optimizers.Adam)
@@ -44,9 +44,12 @@ def build_optimizer(options: TrainingOptions) -> keras.optimizers.Optimizer:
         ValueError: the optimizer, one of its arguments or the schedule is unknown, or an argument
             has a wrong type.
     """
+    check_known("training.schedule: unknown schedule", [options.schedule], SCHEDULES.names())
     rate = Schedule(options.schedule, options.learning_rate, options.warmup_steps, options.steps)
     arguments = dict(options.optimizer)
-    make = OPTIMIZERS.get(arguments.pop("name"))
+    name = arguments.pop("name")
+    check_known("training.optimizer: unknown optimizer", [name], OPTIMIZERS.names())
+    make = OPTIMIZERS.get(name)
     defaults = {p.name: p.default for p in inspect.signature(make).parameters.values()}
     known = sorted({*defaults} - {*ELSEWHERE, "name", "kwargs"})
     for name, value in arguments.items():

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from attention_zoo.data.reading import get_first_line
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import did_you_mean
-from attention_zoo.tasks import TASKS, Corpus, SearchOptions, Task
+from attention_zoo.tasks import TASKS, Corpus, FileCorpus, SearchOptions, Task
 from attention_zoo.tasks.base import RENAMED_OPTIONS
 from attention_zoo.tasks.building import TokenizerOptions
 from attention_zoo.tasks.text_pair_corpora import Dates
+from attention_zoo.training.pages import (
+    Page,
+    find_text_keys,
+    locate_errors,
+    parse_overrides,
+    read_page,
+)
 
 FORMAT_VERSION = 1
+SECTIONS = ("data", "tokenizer", "model", "training", "search")
 
 _CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "at least 1": (
@@ -145,12 +154,14 @@ class Recipe:
     format_version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:
+        for options in (self, self.data, self.tokenizer or self):
+            vars(options).update({name: _expand_home(one) for name, one in vars(options).items()})
         check_format_version("recipe", {"format_version": self.format_version}, FORMAT_VERSION)
         if self.seed < 0:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
-        task = TASKS.get(self.task)
+        task = _get_task(self.task)
         corpus = _get_corpus(task, self.data.corpus)
         if not isinstance(self.data, corpus):
             raise ValueError(f"data must be a {corpus.__name__}, got {self.data!r}")
@@ -161,29 +172,53 @@ class Recipe:
             self.tokenizer.kind = task.tokenizer_kind
 
 
+def _expand_home(value: Any) -> Any:
+    """Return a path, or each path of a list, with `~` expanded."""
+    if isinstance(value, list):
+        return [_expand_home(item) for item in value]
+    is_path = isinstance(value, str) and value.startswith("~") and "/" in value
+    return os.path.expanduser(value) if is_path else value
+
+
 def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe from a YAML file and apply `key.key=value` overrides.
+
+    Options that are texts keep the text of the file, such as `run: 007`. Relative paths start from
+    the current folder.
 
     Raises:
         ValueError: the file is missing, the YAML is invalid, a key is unknown (with a suggestion)
             or a value is wrong. The message is one line that names file and line, or the override.
     """
-    path = Path(path)
-    page, lines = _read_page(path)
-    check_format_version(_locate(path, lines, "format_version"), page, FORMAT_VERSION)
-    pieces = [(page, lambda key: _locate(path, lines, key)), *_parse_overrides(overrides)]
-    plain = OmegaConf.merge(*(piece for piece, _ in pieces))
+    path = Path(os.path.expanduser(path))
+    pages = read_pages(path, overrides)
+    page = pages[0]
+    check_format_version(page.locate("format_version"), page.content, FORMAT_VERSION)
+    _check_sections(pages)
+    corpus = _find_corpus(pages, path)
+    for one in pages:
+        one.keep_texts(_find_text_keys(corpus))
+    if len({one.get_text("data.corpus") for one in pages} - {None}) > 1:
+        _keep_options_of_corpus(page.content, corpus)
     schema = OmegaConf.structured(Recipe)
-    schema.data = OmegaConf.structured(_find_corpus(plain, path))
-    recipe: Recipe = _override(schema, pieces, f"{path}: ")
+    schema.data = OmegaConf.structured(corpus)
+    recipe: Recipe = _override(schema, pages, f"{path}: ")
     if recipe.run is None:
         recipe.run = str(Path("runs") / path.stem)
     return recipe
 
 
+def read_pages(path: str | Path, overrides: Sequence[str] = ()) -> list[Page]:
+    """Return the file of a recipe and the overrides as pages, which locate keys in messages."""
+    return [read_page(Path(os.path.expanduser(path)), RENAMED_OPTIONS), *parse_overrides(overrides)]
+
+
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
-    changed: Recipe = _override(OmegaConf.structured(recipe), _parse_overrides(overrides))
+    pages = parse_overrides(overrides)
+    for page in pages:
+        page.keep_texts(_find_text_keys(type(recipe.data)))
+    changed: Recipe = _override(OmegaConf.structured(recipe), pages)
     return changed
 
 
@@ -200,7 +235,7 @@ def override_task(task: Task, overrides: Sequence[str]) -> None:
     options = make_dataclass("TaskOptions", fields)
     schema = OmegaConf.create({"data": options, "search": task.search})
     OmegaConf.set_struct(schema, True)
-    changed = _override(schema, _parse_overrides(overrides))
+    changed = _override(schema, parse_overrides(overrides))
     task.set_options(search=changed["search"], **vars(changed["data"]))
 
 
@@ -209,55 +244,52 @@ def format_recipe(recipe: Recipe) -> str:
     return OmegaConf.to_yaml(OmegaConf.structured(recipe))
 
 
-def _read_page(path: Path) -> tuple[DictConfig, dict[str, int]]:
-    """Read a YAML file; return its content, and the line of each dotted key."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        hint = did_you_mean(str(path), map(str, path.parent.glob("*.yaml")))
-        raise ValueError(f"{path}: no such recipe{hint}") from None
-    except IsADirectoryError:
-        raise ValueError(f"{path}: is a folder; give a recipe's .yaml file") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: is not UTF-8 text; expected a YAML file") from None
-    try:
-        node = yaml.compose(text)
-        if node is not None and not isinstance(node, yaml.MappingNode):
-            raise ValueError(f"{path}: expected a YAML mapping of `key: value` lines")
-        page: Any = OmegaConf.create(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ValueError(f"{path}:{line}: not valid YAML: {error.problem}") from None
-    except (yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ValueError(f"{path}: not valid YAML: {get_first_line(error)}") from None
-    for old, new in RENAMED_OPTIONS.items():
-        if isinstance(page, DictConfig) and old in (page.get("data") or {}):
-            page.data[new] = page.data.pop(old)
-    return page, dict(_find_lines(node, ""))
+def _check_sections(pages: Sequence[Page]) -> None:
+    """Raise ValueError for an unknown section, or one that is no mapping."""
+    known = {option.name: option for option in fields(Recipe)}
+    for page in pages:
+        for key, value in page.as_dict().items():
+            if key not in known:
+                hint = did_you_mean(key, known)
+                raise ValueError(f"{page.locate(str(key))}: unknown key {str(key)!r}{hint}")
+            if key in SECTIONS and value is None and key != "tokenizer":
+                del page.content[key]
+            elif key in SECTIONS and not isinstance(value, Mapping | None):
+                raise ValueError(
+                    f"{page.locate(key)}: {key} is a section of `key: value` lines, got {value!r}"
+                )
 
 
-def _find_lines(node: yaml.Node | None, prefix: str) -> Iterator[tuple[str, int]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield prefix + key.value, key.start_mark.line + 1
-            yield from _find_lines(value, f"{prefix}{key.value}.")
-
-
-def _locate(path: Path, lines: dict[str, int], key: str) -> str:
-    return f"{path}:{lines[key]}" if key in lines else str(path)
-
-
-def _find_corpus(plain: Any, path: Path) -> type[Corpus]:
+def _find_corpus(pages: Sequence[Page], path: Path) -> type[Corpus]:
     """Return the dataclass of the corpus that a recipe names, among those of its task."""
-    try:
-        task = TASKS.get(plain.get("task", Recipe.task))
+    plain: Any = OmegaConf.merge(*(page.content for page in pages))
+    with locate_errors(pages, f"{path}: "):
+        task = _get_task(plain.get("task", Recipe.task))
         data = plain.get("data")
         if not isinstance(data, DictConfig) or "corpus" not in data:
             known = ", ".join(task.corpora.names())
             raise ValueError(f"data.corpus is missing; name one of {known}")
         return _get_corpus(task, data.corpus)
+
+
+def _find_text_keys(corpus: type[Corpus]) -> set[str]:
+    """Return the keys of a recipe with this corpus whose values are texts."""
+    keys = {*find_text_keys(Recipe), *find_text_keys(corpus, "data."), "model.preset"}
+    return keys | {f"data.{name}" for name in corpus.splits if issubclass(corpus, FileCorpus)}
+
+
+def _keep_options_of_corpus(content: DictConfig, corpus: type[Corpus]) -> None:
+    """Remove the options of a file that belong to another corpus than the one of an override."""
+    for name in {*content.data} - {option.name for option in fields(corpus)}:
+        del content.data[name]
+
+
+def _get_task(name: str) -> Any:
+    """Return a task class; raise ValueError for an unknown name."""
+    try:
+        return TASKS.get(name)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"task={name}: {error}") from None
 
 
 def _get_corpus(task: type[Task], name: str) -> Any:
@@ -265,61 +297,64 @@ def _get_corpus(task: type[Task], name: str) -> Any:
     try:
         return task.corpora.get(name)
     except ValueError as error:
-        raise ValueError(f"task {task.name}: {error}") from None
+        raise ValueError(f"data.corpus={name}: task {task.name}: {error}") from None
 
 
-def _parse_overrides(overrides: Sequence[str]) -> list[tuple[DictConfig, Any]]:
-    """Return each override as a config, and the function that names it in messages."""
-    pieces = []
-    for text in overrides:
-        key, equals, _ = text.partition("=")
-        if not equals or not all(part.isidentifier() for part in key.split(".")):
-            raise ValueError(f"{text}: expected key.key=value, such as training.steps=100")
-        try:
-            pieces.append((OmegaConf.from_dotlist([text]), lambda key, text=text: text))
-        except (OmegaConfBaseException, yaml.YAMLError) as error:
-            raise ValueError(f"{text}: {get_first_line(error)}") from None
-    return pieces
-
-
-def _override(
-    schema: DictConfig, pieces: Sequence[tuple[DictConfig, Any]], location: str = ""
-) -> Any:
-    """Merge the pieces into the schema in order, and convert the result to dataclasses."""
+def _override(schema: DictConfig, pages: Sequence[Page], location: str = "") -> Any:
+    """Merge the pages into the schema in order, and convert the result to dataclasses."""
     OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
-    for piece, name in pieces:
+    for page in pages:
         if "training" in schema:
-            _name_optimizer(schema, piece, name)
-        schema = _merge(schema, piece, name)
-    try:
-        return OmegaConf.to_object(schema)
-    except (OmegaConfBaseException, ValueError) as error:
-        raise ValueError(f"{location}{get_first_line(error)}") from None
+            _name_optimizer(schema, page)
+            _clear_other_kinds(schema.model, page.as_dict().get("model"))
+        schema = _merge(schema, page)
+    with locate_errors(pages, location):
+        try:
+            return OmegaConf.to_object(schema)
+        except OmegaConfBaseException as error:
+            raise ValueError(get_first_line(error)) from None
 
 
-def _name_optimizer(schema: DictConfig, piece: DictConfig, locate: Any) -> None:
+def _clear_other_kinds(current: DictConfig, given: Any) -> None:
+    """Clear each mapping of options whose `kind` is replaced; they belong to the other kind."""
+    for name, options in given.items() if isinstance(given, Mapping) else ():
+        section = current.get(name)
+        if isinstance(options, Mapping) and isinstance(section, DictConfig):
+            if options.get("kind", section.get("kind")) != section.get("kind"):
+                current[name] = {}
+            else:
+                _clear_other_kinds(section, options)
+
+
+def _name_optimizer(schema: DictConfig, page: Page) -> None:
     """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
     key, current = "training.optimizer", schema.training.optimizer
-    given = OmegaConf.select(piece, key, default={})
+    given = OmegaConf.select(page.content, key, default={})
     if isinstance(given, str):
-        given = piece.training.optimizer = {"name": given}
+        given = page.content.training.optimizer = {"name": given}
     if not isinstance(given, Mapping):
-        raise ValueError(f"{locate(key)}: {key} must be a name or a mapping, got {given}")
+        raise ValueError(f"{page.locate(key)}: {key} must be a name or a mapping, got {given}")
     if given.get("name", current.name) != current.name:
         schema.training.optimizer = {}
 
 
-def _merge(schema: DictConfig, piece: DictConfig, locate: Any) -> DictConfig:
-    """Merge a page or an override into the schema; raise ValueError that locates a bad key."""
+def _merge(schema: DictConfig, page: Page) -> DictConfig:
+    """Merge a page into the schema; raise ValueError that locates a bad key."""
+    for key, node in page.nodes.items():
+        if isinstance(OmegaConf.select(schema, key), ListConfig) and isinstance(
+            node, yaml.ScalarNode
+        ):
+            hint = f"write {key.rpartition('.')[2]}: [{node.value}]"
+            raise ValueError(f"{page.locate(key)}: {key} must be a list, got {node.value}; {hint}")
     try:
-        merged: Any = OmegaConf.merge(schema, piece)
+        merged: Any = OmegaConf.merge(schema, page.content)
     except ConfigKeyError as error:
         key = str(error.full_key)
         section = OmegaConf.select(schema, key.rpartition(".")[0]) if "." in key else schema
         hint = did_you_mean(error.key, section)
-        raise ValueError(f"{locate(key)}: unknown key {key!r}{hint}") from None
+        raise ValueError(f"{page.locate(key)}: unknown key {key!r}{hint}") from None
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
         name = f"{key}: " if key else ""
-        raise ValueError(f"{locate(key)}: {name}{get_first_line(error)}") from None
+        raise ValueError(f"{page.locate(key)}: {name}{get_first_line(error)}") from None
     return merged

@@ -25,10 +25,12 @@ import tensorflow as tf
 
 from attention_zoo.checkpoints import STATE, CheckpointFolder
 from attention_zoo.files import Entry, HashedFile, check_format_version, replace_file
+from attention_zoo.tasks import Corpus, FileCorpus
 from attention_zoo.training import tensorboard
 from attention_zoo.training.changes import (
     Fingerprint,
     check_allowed,
+    compute_fingerprint,
     find_recipe_changes,
     refuse_changes,
 )
@@ -56,6 +58,8 @@ class RunState:
         loss: sum of the losses of this interval.
         count: number of tokens, or examples, in that sum.
         skipped: number of updates skipped because loss or gradient were not finite.
+        first_loss: training loss of the first step.
+        diverged: whether the training loss of the last interval was far above `first_loss`.
     """
 
     step: int = 0
@@ -68,11 +72,17 @@ class RunState:
     loss: float = 0.0
     count: float = 0.0
     skipped: int = 0
+    first_loss: float | None = None
+    diverged: bool = False
 
     def is_over(self, options: TrainingOptions) -> bool:
         """Return whether the run is finished under these options."""
         tired = options.patience is not None and self.waited >= options.patience
         return self.pending is None and (tired or self.step >= options.steps)
+
+    def has_diverged(self, loss: float) -> bool:
+        """Return whether a mean training loss is far above that of the first step."""
+        return self.first_loss is not None and loss > 2 * abs(self.first_loss) + 1
 
 
 def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
@@ -94,6 +104,35 @@ def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
         raise ValueError(f"{folder}: exists but holds no run; use another run=FOLDER")
     refuse_changes(folder, find_recipe_changes(read_recipe(folder / RECIPE), recipe), allow)
     return True
+
+
+def find_moved_data(folder: Path, recipe: Recipe) -> list[str]:
+    """Return the keys of paths (`data.train`) that differ from the run's, with the same examples.
+
+    The examples are compared with those that the run was trained on or, for a split that is not
+    read in training, with those that the run's recipe names.
+    """
+    if not (folder / RECIPE).is_file() or not isinstance(recipe.data, FileCorpus):
+        return []
+    old, known = read_recipe(folder / RECIPE).data, read_data(folder)
+    before, after = vars(old), vars(recipe.data)
+    moved: list[str] = []
+    for split in recipe.data.splits if type(old) is type(recipe.data) else ():
+        names = [name for name in after if name.partition("_")[0] == split]  # train, train_images
+        changed = [name for name in names if before[name] != after[name]]
+        if changed:
+            expected = known.get(split) or _read_fingerprint(old, split)
+            if expected is not None and _read_fingerprint(recipe.data, split) == expected:
+                moved += [f"data.{name}" for name in changed]
+    return moved
+
+
+def _read_fingerprint(corpus: Corpus, split: str) -> Fingerprint | None:
+    """Return the fingerprint of a split; None if it cannot be read."""
+    try:
+        return compute_fingerprint(corpus.read(split))
+    except (OSError, ValueError):
+        return None
 
 
 def open_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> RunState:

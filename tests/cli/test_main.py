@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attention_zoo import models
+from attention_zoo import models, tasks, training
 from attention_zoo.cli import main
 from attention_zoo.cli.main import COMMANDS
 from tests.tasks.captioners import encoded
@@ -174,6 +174,84 @@ def test_errors_are_one_line_and_leave_nothing(
     Path("there").mkdir()
     assert message in refused(capsys, *words.replace("RUN", run_folder).split())
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_keys_are_listed_with_defaults_and_meanings(capsys: Capture) -> None:
+    lines = output(capsys, "train", "--help-keys", "translation").splitlines()
+    assert "training.steps=10000  # total number of updates" in lines
+    assert "training.optimizer={name: adam}  # a name in `training.OPTIMIZERS`, or a mapping" in (
+        "".join(line[:73] for line in lines if "optimizer=" in line)
+    )
+    assert "data.corpus=tsv  # Tab-separated files with a header line; `source` and" in (
+        "".join(line[:72] for line in lines if "corpus=tsv" in line)
+    )
+    assert not [line for line in lines if line and "  # " not in line]
+    assert not [line for line in lines if "corpus=conll" in line]
+    every = output(capsys, "train", "--help-keys").splitlines()
+    assert {*lines} < {*every}
+    assert [line for line in every if line.startswith("data.corpus=conll ")]
+    assert "unknown task 'translate'; did you" in refused(
+        capsys, "train", "--help-keys", "translate"
+    )
+
+
+METRICS = {"bleu": 12.5, "exact_match": 50.0, "truncated": 0, "invalid": 2}
+
+
+@pytest.fixture
+def quick_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks.Translation, "evaluate", lambda *_, **__: METRICS)
+
+
+@pytest.mark.usefixtures("quick_evaluation")
+@pytest.mark.parametrize("content", ["{", "[]", '{"step": 40}', '{"step": 40, "evaluations": [3]}'])
+def test_figures_are_printed_before_a_damaged_file_is_reported(
+    content: str, tmp_path: Path, capsys: Capture
+) -> None:
+    folder = copy_of_small_run(tmp_path)
+    (folder / "results.json").write_text(content)
+    code, out, err = run(capsys, "evaluate", folder)
+    assert (code, err.count("\n"), "bleu          12.5000" in out) == (2, 1, True)
+    assert f"{folder}/results.json: is damaged" in err
+    assert "this evaluation was not written to it" in err
+    assert (folder / "results.json").read_text() == content
+
+
+@pytest.mark.usefixtures("quick_evaluation")
+def test_figures_are_printed_before_a_failed_write(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("attention_zoo.training.evaluation.replace_file", fail)
+    folder = copy_of_small_run(tmp_path)
+    code, out, err = run(capsys, "evaluate", folder)
+    assert (code, "bleu          12.5000" in out) == (2, True)
+    message = "No space left on device, so this evaluation was not written to it"
+    assert err == f"attention-zoo: error: {folder}/results.json: {message}\n"
+
+
+@pytest.mark.usefixtures("quick_evaluation")
+def test_metrics_have_units(tmp_path: Path, capsys: Capture) -> None:
+    lines = output(capsys, "evaluate", copy_of_small_run(tmp_path)).splitlines()
+    assert lines[1:] == [
+        "bleu          12.5000",
+        "exact_match   50.0000 %",
+        "truncated     0 outputs without an end token",
+        "invalid       2 sentences with an invalid tag sequence",
+    ]
+
+
+def test_divergence_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
+) -> None:
+    result = training.RunResult(tmp_path, 40, 10_050.0, 20, 1.0, diverged=True)
+    monkeypatch.setattr("attention_zoo.training.fit", lambda *_, **__: result)
+    code, out, err = run(capsys, "train", write_recipe(tmp_path))
+    assert (code, "step 20" in out) == (0, True)
+    assert "warning: the training loss rose" in err
+    assert "lower training.learning_rate" in err
 
 
 def test_no_arguments(capsys: Capture) -> None:

@@ -5,26 +5,34 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+from tests.training.small import small_run
+
+ENVIRONMENT: dict[str, str | None] = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 NO_UTF8 = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 USAGE = ("--help", "--version", "train --help")
 
 
 def run(
-    words: str, redirections: str = "", environment: dict[str, str] | None = None
+    words: str, redirections: str = "", environment: Mapping[str, str | None] | None = None
 ) -> tuple[int, str, str]:
-    """Run the program in a shell; return exit code, standard output and standard error."""
+    """Run the program in a shell; return exit code, standard output and standard error.
+
+    A variable of the environment that is None is not set.
+    """
+    variables = ENVIRONMENT | dict(environment or {})
     command = f"exec {sys.executable} -m attention_zoo {words} {redirections}"
     done = subprocess.run(
         ["sh", "-c", command],
         capture_output=True,
         encoding="utf-8",
-        env=ENVIRONMENT | (environment or {}),
-        timeout=60,
+        env={name: value for name, value in variables.items() if value is not None},
+        timeout=120,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
@@ -77,6 +85,7 @@ def run(arguments):
     {read}
 train.run = run
 sys.argv = ["attention-zoo", "train", "x"]
+sys.modules["keras"] = None  # is not imported
 sys.exit(main())
 """
 
@@ -96,3 +105,38 @@ def test_closed_input_is_one_line(read: str) -> None:
 def test_messages_are_utf8_in_every_locale(environment: dict[str, str]) -> None:
     assert run("prédict", "", environment) == run("prédict")
     assert "prédict" in run("prédict", "", environment)[2]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("words", "redirections", "message"),
+    [
+        ("train nowhere.yaml", "", "nowhere.yaml: no such recipe"),
+        ("train --help-keys", "> /dev/full", "standard output: No space left on device"),
+        ("predict {run} --allow-unknown", "<&-", "standard input is closed; name an input file"),
+        (
+            "predict {run} --allow-unknown",
+            "< {lines} > /dev/full",
+            "standard output: No space left",
+        ),
+    ],
+)
+def test_errors_are_one_line_without_logs(
+    words: str, redirections: str, message: str, tmp_path: Path
+) -> None:
+    names = {"run": small_run(), "lines": tmp_path / "lines.txt"}
+    names["lines"].write_text("it is five\n")
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": None}
+    code, out, err = run(words.format(**names), redirections.format(**names), quiet)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"attention-zoo: error: {message}")
+
+
+@pytest.mark.full
+def test_predictions_are_utf8_in_every_locale(tmp_path: Path) -> None:
+    path = tmp_path / "é.txt"
+    path.write_text("it is five\nnoël 5\n", encoding="utf-8")
+    words = f"predict {small_run()} {path} --allow-unknown"
+    expected = run(words)
+    assert expected[0] == 0
+    assert run(words, "", NO_UTF8) == expected

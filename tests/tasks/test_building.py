@@ -125,7 +125,8 @@ def test_language_model_has_vocabulary_and_limit_of_its_data() -> None:
 def test_model_that_is_no_language_model_raises() -> None:
     with pytest.raises(ValueError, match="vocabulary_size: determined by the data"):
         build_task(language_model(vocabulary_size=9), LINES)
-    with pytest.raises(ValueError, match="Transformer has no argument 'vocabulary_size'"):
+    message = r"model\.preset=transformer_tiny .* \(Transformer\); use one of .*gpt_tiny"
+    with pytest.raises(ValueError, match=message):
         build_task(language_model(preset="transformer_tiny"), LINES)
     with pytest.raises(ValueError, match="max_length=30 exceeds the 20 positions of the model; l"):
         build_task(language_model(max_length=20), LINES).make_batches(LINES, 2, 1)

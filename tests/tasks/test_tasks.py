@@ -125,6 +125,10 @@ def test_results_as_json_values(name: str) -> None:
     (result,) = make().predict(inputs[:1], **options)
     content = json.loads(json.dumps(result.as_dict()))
     assert_same_content(content, result)
+    assert type(result).__name__ in repr(result)
+    assert f"score={result.score:.4f}" in repr(result)
+    assert len(repr(result)) < 300
+    assert "\n" not in str(result)
 
 
 def assert_same_content(content: Any, value: Any) -> None:

@@ -19,7 +19,13 @@ from attention_zoo.training.changes import (
     is_covered,
     refuse_changes,
 )
-from attention_zoo.training.run_folder import RunState, open_run, prepare_run_folder, read_data
+from attention_zoo.training.run_folder import (
+    RunState,
+    find_moved_data,
+    open_run,
+    prepare_run_folder,
+    read_data,
+)
 from tests.refusals import refuses
 from tests.training.small import (
     assert_same_run,
@@ -177,6 +183,56 @@ def test_changed_data_raise_unless_allowed(tmp_path: Path) -> None:
     assert read_data(run)["train"]["examples"] == 13
     assert json.loads((run / "data.step-00000002.json").read_text()) == held
     assert newest(run).name == "step-00000004"
+
+
+def test_other_paths_of_the_same_examples_are_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, rows in (("train", 3), ("copy", 3), ("other", 4), ("test", 2), ("same", 2)):
+        lines = ["en\tfr", *(f"it is {number}\til est {number}" for number in range(rows))]
+        Path(f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    page = TSV.format(folder=".") + "run: run\n"
+    page = page.replace("./validation.tsv", "test.tsv").replace("./train", "train")
+    path = write_recipe(tmp_path, page.replace("tokenizer:", "  test: test.tsv\ntokenizer:"))
+    recipe = read_recipe(path)
+    data = {s: compute_fingerprint(recipe.data.read(s)) for s in ("train", "validation")}
+    prepare_run_folder(Path("run"), recipe, RunState(step=1), data)
+
+    def moved(*overrides: str) -> list[str]:
+        return find_moved_data(Path("run"), read_recipe(path, overrides))
+
+    assert moved() == moved("training.steps=9") == find_moved_data(Path("none"), recipe) == []
+    assert moved("data.train=./train.tsv") == ["data.train"]
+    assert moved("data.train=copy.tsv") == ["data.train"]
+    assert moved("data.train=other.tsv") == []
+    assert moved("data.train=copy.tsv", "data.source=fr", "data.target=en") == []
+    assert moved(f"data.test={tmp_path}/same.tsv", "data.validation=same.tsv") == [
+        "data.validation",
+        "data.test",
+    ]
+    assert moved("data.test=other.tsv") == []
+    assert moved("data.test=nowhere.tsv") == moved("data.train=nowhere.tsv") == []
+
+
+@pytest.mark.full
+def test_run_resumes_from_another_path_of_the_same_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"it is {number}\til est {number}" for number in range(12)]
+    for split in ("train", "validation"):
+        Path(f"{split}.tsv").write_text("\n".join(["en\tfr", *rows]) + "\n")
+    path = write_recipe(tmp_path, TSV.format(folder="."))
+    training.fit(path, ["run=run", "data.train=train.tsv"])
+    more = ["run=run", f"data.train={tmp_path}/train.tsv", "training.steps=4"]
+    with pytest.raises(ValueError, match=r": training\.steps 2 -> 4\. "):
+        training.fit(path, more)
+    assert training.fit(path, more, allow=["training.steps"]).step == 4
+    assert read_recipe("run/recipe.yaml").data.train == f"{tmp_path}/train.tsv"
+    Path("train.tsv").write_text("\n".join(["en\tfr", *rows[1:]]) + "\n")
+    with pytest.raises(ValueError, match=r": data\.train \./train\.tsv|data\.train /.*train\.tsv"):
+        training.fit(path, ["run=run", "data.train=train.tsv", "training.steps=4"])
 
 
 def test_damaged_fingerprint_raises(tmp_path: Path) -> None:

@@ -155,12 +155,14 @@ def test_read_only_folder(whole: Path, tmp_path: Path) -> None:
     "number",
     [
         pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, marks=pytest.mark.soak),
     ],
 )
 def test_signal(number: signal.Signals, whole: Path, tmp_path: Path) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
     process = start("train", path, f"run={run}", *RESUMED)
     while not list((run / "checkpoints").glob("step-*")):
         time.sleep(0.01)

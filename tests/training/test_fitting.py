@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
@@ -17,7 +16,7 @@ import tensorflow as tf
 
 from attention_zoo import tasks, training
 from attention_zoo.training import devices, read_recipe
-from attention_zoo.training.callbacks import Clock, Progress
+from attention_zoo.training.callbacks import Clock
 from attention_zoo.training.fitting import describe_job, prepare
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.stopping import StopRequest
@@ -146,14 +145,15 @@ def test_folder_without_a_run_raises(tmp_path: Path) -> None:
     ("training.optimizer=adm", "unknown optimizer 'adm'; did you mean 'adam'"),
     ("training.schedule=nom", "unknown schedule 'nom'; did you mean 'noam'"),
     ("model.preset=rnnserch_small", "did you mean 'rnnsearch_small'"),
-    ("model.unit=3", r"^model: RNNSearch has no argument 'unit'; did you mean 'units'"),
-    ("model.source_vocabulary_size=3", r"^model\.source_vocabulary_size: determined by the data"),
-    ("model.units=wide", r"^model\.units: expected int, got 'wide'"),
-    ("model.units=true", r"^model\.units: expected int, got True"),
-    ("model.units=-1", r"^model: "),
+    ("model.preset=gpt_tiny", r"^model\.preset=gpt_tiny builds .* \(GPT\); use one of luong_base,"),
+    ("model.unit=3", r"^model\.unit=3: .* RNNSearch has no argument 'unit'; did you mean 'units'"),
+    ("model.source_vocabulary_size=3", r"model\.source_vocabulary_size: determined by the data"),
+    ("model.units=wide", r"^model\.units=wide: model\.units: expected int, got 'wide'"),
+    ("model.units=true", r"^model\.units=true: model\.units: expected int, got True"),
+    ("model.units=-1", r"^model\.units=-1: model\.units must be at least 1, got -1"),
     ("tokenizer.kind=words", "unknown tokenizer.*'words'; did you mean 'word'"),
     ("task=translate", "unknown task 'translate'; did you mean 'translation'"),
-    ("data.source=xx", "xx"),
+    ("data.source=EN", r"^data\.source=EN: .*unknown language 'EN'; did you mean 'en'"),
     ("data.max_target_length=1", r"none of its 300 pairs fits .* raise data\.max_source_length"),
 )
 def test_error_leaves_no_folder(override: str, tmp_path: Path) -> None:
@@ -219,6 +219,8 @@ def test_description_counts_dropped_pairs(tmp_path: Path) -> None:
     assert f"rnnsearch_small: {job.task.model.count_params():,} parameters" in line
     assert "float32" in line
     assert str(tmp_path / "run") in line
+    sizes = [tokenizer.vocabulary_size for tokenizer in job.task.tokenizers.values()]
+    assert f"; vocabulary {sizes[0]} source and {sizes[1]} target tokens;" in line
 
 
 @pytest.mark.full
@@ -306,28 +308,3 @@ def test_validation_examples_over_the_limits_are_dropped_and_counted(
     used, left_out = map(int, counts)
     assert used + left_out == 40
     assert left_out > 0
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_bar_is_shown_on_a_terminal_only() -> None:
-    shown = {}
-    for stream in (io.StringIO(), Terminal()):
-        clock = Clock(RunState(), StopRequest())
-        progress = Progress(4, clock, stream)
-        clock.on_epoch_begin(0)
-        for batch in range(2):
-            clock.state.count += 100
-            clock.on_train_batch_end(batch)
-            progress.on_train_batch_end(batch, {"loss": 1.0})
-        progress.on_epoch_end(0, {"loss": 1.0, "val_loss": 2.0, "val_bleu": 30.0})
-        shown[stream.isatty()] = stream.getvalue()
-    assert clock.per_second == pytest.approx(200 / clock.seconds)
-    assert shown[False].startswith("step 2/4  loss 1.0000  validation loss 2.0000  bleu 30.0000")
-    assert shown[False].count("\n") == 1
-    assert "tokens/s" in shown[False]
-    assert "left" in shown[False]
-    assert "\rstep 1/4 [======" in shown[True]

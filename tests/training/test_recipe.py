@@ -34,12 +34,69 @@ def test_file_and_overrides(tmp_path: Path) -> None:
     assert recipe.run == str(Path("runs") / "small")
 
 
+TEXTS = ("20261125_01", "007", "1:30", "0x10", "no", "1.10", "1e3", "2026-11-25", "true", "a b")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_options_keep_their_text(text: str, tmp_path: Path) -> None:
+    page = f"data: {{corpus: tsv, source: {text}, target: en, train: {text}}}\nrun: {text}\n"
+    page += f"training: {{frozen: [{text}]}}\nmodel: {{preset: {text}}}\n"
+    recipe = read_recipe(write_recipe(tmp_path, page))
+    assert (recipe.run, recipe.data.source, recipe.data.train) == (text, text, text)
+    assert (recipe.training.frozen, recipe.model) == ([text], {"preset": text})
+    assert read_recipe(write_recipe(tmp_path, format_recipe(recipe))) == recipe
+    words = [f"run={text}", f"data.train={text}", f"training.frozen=[{text}]"]
+    expected = (text, text, [text])
+    path = write_recipe(tmp_path, page.replace(text, "x"))
+    for changed in (override_recipe(recipe, words), read_recipe(path, words)):
+        assert (changed.run, changed.data.train, changed.training.frozen) == expected
+
+
+def test_null_and_quoted_texts(tmp_path: Path) -> None:
+    page = "data: {corpus: tsv, source: 'no', target: en, train: null, test: ~}\nrun: '~'\n"
+    recipe = read_recipe(write_recipe(tmp_path, page), ["init=null", "data.validation="])
+    assert (recipe.data.source, recipe.run, recipe.init) == ("no", "~", None)
+    assert [recipe.data.train, recipe.data.validation, recipe.data.test] == [None, None, None]
+
+
+def test_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    page = "data: {corpus: tsv, source: a, target: b, train: ~/x.tsv}\ntokenizer: {vectors: ~/v}\n"
+    write_recipe(tmp_path, page)
+    recipe = read_recipe("~/small.yaml", ["run=~/r", "data.test=~/y"])
+    assert recipe.data.train == f"{tmp_path}/x.tsv"
+    assert (recipe.run, recipe.data.test) == (f"{tmp_path}/r", f"{tmp_path}/y")
+    assert recipe.tokenizer is not None
+    assert recipe.tokenizer.vectors == f"{tmp_path}/v"
+    assert Recipe(init="~/other").init == f"{tmp_path}/other"
+
+
+def test_another_kind_replaces_the_options(tmp_path: Path) -> None:
+    page = "data: {corpus: dates}\nmodel: {encoder: {kind: a, x: 1, inner: {kind: b, y: 2}}}\n"
+    path = write_recipe(tmp_path, page)
+    for override, expected in (
+        ("model.encoder={kind: c, z: 3}", {"kind": "c", "z": 3}),
+        ("model.encoder.kind=c", {"kind": "c"}),
+        (
+            "model.encoder={kind: a, z: 3}",
+            {"kind": "a", "x": 1, "inner": {"kind": "b", "y": 2}, "z": 3},
+        ),
+        ("model.encoder.x=5", {"kind": "a", "x": 5, "inner": {"kind": "b", "y": 2}}),
+        ("model.encoder.inner={kind: d}", {"kind": "a", "x": 1, "inner": {"kind": "d"}}),
+    ):
+        assert read_recipe(path, [override]).model == {"encoder": expected}
+
+
 def test_overrides_may_change_the_corpus(tmp_path: Path) -> None:
     path = write_recipe(tmp_path, "data: {corpus: dates}\n")
     recipe = read_recipe(
         path, ["data.corpus=tsv", "data.train=a.tsv", "data.source=de", "data.target=en"]
     )
     assert (recipe.data.corpus, recipe.data.source) == ("tsv", "de")
+    other = write_recipe(tmp_path, "data: {corpus: dates, size: 3, max_source_length: 9}\n")
+    recipe = read_recipe(other, ["data.corpus=tsv", "data.source=de", "data.target=en"])
+    assert (recipe.data.corpus, recipe.data.max_source_length) == ("tsv", 9)
+    path = write_recipe(tmp_path, "data: {corpus: dates}\n")
     with pytest.raises(ValueError, match=r"data\.size=3: unknown key 'data\.size'"):
         read_recipe(path, ["data.corpus=tsv", "data.source=a", "data.target=b", "data.size=3"])
 
@@ -69,10 +126,19 @@ def test_override_recipe_does_not_change_its_argument(tmp_path: Path) -> None:
         PAGE.replace("steps: 40", "steps: many"),
         r"small\.yaml:14: training\.steps: Value 'many' .* Integer",
     ),
-    ("data: {corpus: dates}\ntraining: 3\n", r"small\.yaml: Merge error"),
+    (
+        "data: {corpus: dates}\ntraining: 3\n",
+        r"small\.yaml:2: training is a section of `key: value` lines, got 3",
+    ),
+    ("dta: {corpus: dates}\n", r"small\.yaml:1: unknown key 'dta'; did you mean 'data'\?"),
+    (
+        "data: {corpus: dates}\ntraining:\n  frozen: encoder\n",
+        r"small\.yaml:3: training\.frozen must be a list, got encoder; write frozen: \[encoder\]",
+    ),
+    ("data: {corpus: dates}\ntask: trans\n", r"small\.yaml:2: task=trans: unknown task.*did you"),
     (
         PAGE.replace("steps: 40", "steps: 0"),
-        r"small\.yaml: training\.steps must be at least 1, got 0",
+        r"small\.yaml:14: training\.steps must be at least 1, got 0",
     ),
     (PAGE + "  precision: float8\n", r"precision.*'float8'.*mixed_float16"),
     (PAGE + "  jit: often\n", r"training\.jit must be true, false or auto"),
@@ -82,7 +148,7 @@ def test_override_recipe_does_not_change_its_argument(tmp_path: Path) -> None:
     ("data: {corpus: dates}\nseed: -1\n", r"seed must be at least 0, got -1"),
     (
         PAGE + "search:\n  n_best: 2\n",
-        "n_best must be at most beam_width, got n_best=2, beam_width=1",
+        r"small\.yaml:19: n_best must be at most beam_width, got n_best=2, beam_width=1",
     ),
     ("data:\n  corpus: [dates\ntask: x\n", r"small\.yaml:3: not valid YAML"),
     ("data:\n\tcorpus: dates\n", r"small\.yaml:2: not valid YAML"),
@@ -95,7 +161,8 @@ def test_override_recipe_does_not_change_its_argument(tmp_path: Path) -> None:
     (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
     (
         "data: {corpus: date}\n",
-        r"small\.yaml: task translation: unknown data\.corpus 'date'; did you mean 'dates'\?",
+        r"small\.yaml:1: data\.corpus=date: task translation: unknown data\.corpus 'date'; did you"
+        r" mean 'dates'\?",
     ),
     ("data: {corpus: tsv}\n", r"data\.source is missing; name the language"),
     ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),
@@ -109,6 +176,10 @@ def test_bad_file(page: Any, tmp_path: Path) -> None:
     ("training.steps=x", r"^training\.steps=x: training\.steps: Value 'x' .*Integer"),
     ("training.optimizer=null", r"^training\.optimizer=null: .* a name or a mapping, got None"),
     ("format_version=2", r"small\.yaml: recipe has format_version 2, .* reads up to 1"),
+    ("training.steps=0", r"^training\.steps=0: training\.steps must be at least 1, got 0"),
+    ("dta.train=x", r"^dta\.train=x: unknown key 'dta'; did you mean 'data'"),
+    ("training.frozen=encoder", r"^training\.frozen=encoder: .* must be a list, got encoder"),
+    ("training=3", r"^training=3: training is a section"),
     ("training.steps", r"^training\.steps: expected key\.key=value"),
     ("=3", r"^=3: expected key\.key=value"),
     ("data.size=[1", r"^data\.size=\[1: "),

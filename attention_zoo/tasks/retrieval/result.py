@@ -49,3 +49,6 @@ class ImageIndex:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"<ImageIndex of {len(self)} images>"

@@ -1,0 +1,164 @@
+"""YAML pages and overrides of recipes: parsing, texts as they are written, locations of keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from attention_zoo.data.reading import get_first_line
+from attention_zoo.registry import did_you_mean
+
+_KEY = re.compile(r"\w+(?:\.\w+)*(?=[:= ])")
+
+
+@dataclass(frozen=True)
+class Page:
+    """The content of a recipe's file, or of one override.
+
+    Args:
+        name: path of the file, or text of the override.
+        content: the keys and values.
+        nodes: the YAML node of each value, by dotted key.
+        lines: the line of each dotted key; None for an override.
+    """
+
+    name: str
+    content: DictConfig
+    nodes: Mapping[str, yaml.Node]
+    lines: Mapping[str, int] | None = None
+
+    def locate(self, key: str) -> str:
+        """Return the location of a key for messages: file:line, or the override."""
+        if self.lines is None or key not in self.lines:
+            return self.name
+        return f"{self.name}:{self.lines[key]}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content as a dict."""
+        plain: Any = OmegaConf.to_container(self.content, resolve=False)
+        return dict(plain)
+
+    def get_text(self, key: str) -> Any:
+        """Return the text, or list of texts, of a key; None if there is none."""
+        return _get_text(self.nodes[key]) if key in self.nodes else None
+
+    def keep_texts(self, keys: Iterable[str]) -> None:
+        """Set the options of these keys, which are texts, to the text of the page.
+
+        YAML reads 007 as 7, 1:30 as 90 and no as False.
+        """
+        for key in keys:
+            text = self.get_text(key)
+            if text is not None:
+                OmegaConf.update(self.content, key, text)
+
+
+def read_page(path: Path, renamed: Mapping[str, str]) -> Page:
+    """Read a recipe's file; raise ValueError, with the line, unless it is a YAML mapping.
+
+    Args:
+        path: path of the file.
+        renamed: new names of options of `data`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        hint = did_you_mean(str(path), map(str, path.parent.glob("*.yaml")))
+        raise ValueError(f"{path}: no such recipe{hint}") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path}: is a folder; give a recipe's .yaml file") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not UTF-8 text; expected a YAML file") from None
+    try:
+        node = yaml.compose(text)
+        if node is not None and not isinstance(node, yaml.MappingNode):
+            raise ValueError(f"{path}: expected a YAML mapping of `key: value` lines")
+        content: Any = OmegaConf.create(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ValueError(f"{path}:{line}: not valid YAML: {error.problem}") from None
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        raise ValueError(f"{path}: not valid YAML: {get_first_line(error)}") from None
+    found = {key: (name, value) for key, name, value in _walk(node)}
+    for old, new in renamed.items():
+        if isinstance(content.get("data"), DictConfig) and old in content.data:
+            content.data[new] = content.data.pop(old)
+    lines = {key: name.start_mark.line + 1 for key, (name, _) in found.items()}
+    return Page(str(path), content, {key: value for key, (_, value) in found.items()}, lines)
+
+
+def parse_overrides(overrides: Sequence[str]) -> list[Page]:
+    """Return each `key.key=value` override as a page; raise ValueError if it is malformed."""
+    pages = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not all(part.isidentifier() for part in key.split(".")):
+            raise ValueError(f"{text}: expected key.key=value, such as training.steps=100")
+        try:
+            content, node = OmegaConf.from_dotlist([text]), yaml.compose(value)
+        except (OmegaConfBaseException, yaml.YAMLError) as error:
+            raise ValueError(f"{text}: {get_first_line(error)}") from None
+        nodes = {inner: value for inner, _, value in _walk(node, f"{key}.")}
+        pages.append(Page(text, content, nodes if node is None else {key: node, **nodes}))
+    return pages
+
+
+def find_text_keys(options: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of a dataclass whose values are texts or lists of texts."""
+    hints = get_type_hints(options)
+    for option in fields(options):
+        kinds = {hints[option.name], *get_args(hints[option.name])}
+        section = next(filter(is_dataclass, kinds), None)
+        if section is not None:
+            yield from find_text_keys(section, f"{prefix}{option.name}.")
+            continue
+        is_text = str in kinds and not kinds & {bool, int, float}
+        if is_text or any(get_origin(kind) is Literal for kind in kinds):
+            yield f"{prefix}{option.name}"
+
+
+@contextmanager
+def locate_errors(pages: Sequence[Page], default: str = "") -> Iterator[None]:
+    """Add the location of the key with which the message of a ValueError begins.
+
+    Args:
+        pages: the file and the overrides, in order.
+        default: begin of the message if the key is in none of them.
+    """
+    try:
+        yield
+    except ValueError as error:
+        message = get_first_line(error)
+        match = _KEY.match(message)
+        keys = (match[0], f"search.{match[0]}") if match else ()  # SearchOptions omits the section
+        found = ((page, key) for page in reversed(pages) for key in keys if key in page.nodes)
+        page, key = next(found, (None, ""))
+        location = default if page is None else f"{page.locate(key)}: "
+        if message.startswith(location.removesuffix(": ")):
+            location = ""
+        raise ValueError(f"{location}{message}") from error
+
+
+def _walk(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+    """Yield the dotted key of each entry of a mapping, and the nodes of its name and value."""
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            yield f"{prefix}{name.value}", name, value
+            yield from _walk(value, f"{prefix}{name.value}.")
+
+
+def _get_text(node: yaml.Node) -> Any:
+    """Return the text of a scalar, or the texts of a list; None for null and for mappings."""
+    if isinstance(node, yaml.SequenceNode):
+        return [_get_text(item) for item in node.value]
+    if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
+        return None
+    return node.value
