@@ -13,6 +13,12 @@ import keras
 from keras.src.backend.common.global_state import get_global_attribute
 from keras.src.utils.python_utils import default
 
+from attention_zoo.layers.quantization import (
+    list_quantized,
+    quantize_sublayers,
+    restore_quantization,
+    warn_of_float_weights,
+)
 from attention_zoo.ops import attach_mask
 from attention_zoo.typing import Shape, Tensor
 
@@ -77,6 +83,27 @@ class BaseLayer(keras.layers.Layer):
         }
         infer = self.compute_output_spec if self.built else self
         return keras.tree.map_structure(lambda x: x.shape, infer(*tensors, **named))
+
+    def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> None:
+        """Quantize the kernels of the layer and of its sublayers, as `keras.Model.quantize` does.
+
+        "int8" quantizes all kernels of this library. Keras's sublayers support the modes that they
+        support elsewhere. One warning names the matrices that stay in floating point, such as those
+        of recurrent cells.
+        """
+        quantize_sublayers(self, mode, config)
+        warn_of_float_weights(self, mode, self._flatten_layers())
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """Return the shapes of the inputs, and which sublayers are quantized."""
+        quantized = list_quantized(self)
+        config: dict[str, Any] | None = super().get_build_config()
+        return {**config, "quantized": quantized} if config and quantized else config
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Build the layer, and quantize the sublayers that were quantized."""
+        super().build_from_config(config)
+        restore_quantization(self, config.get("quantized", []))
 
     def make_symbolic_output(self, shape: Shape, mask: Tensor | None = None) -> keras.KerasTensor:
         """Return a symbolic output of this shape in the compute dtype, with its Keras mask."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tests.layers.layer_conformance import LayerCase
+from tests.layers.layer_case import LayerCase
 from tests.layers.running import array
 
 B, T, S = 3, 4, 5

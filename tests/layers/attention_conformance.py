@@ -370,6 +370,16 @@ class StepConformance(AttentionCase):
         layer = self.make_random()
         same(layer(query, narrow), layer(query, narrow, narrow))
 
+    def test_lists_of_inputs_and_masks(self) -> None:
+        """As with `keras.layers.Attention`."""
+        layer, (query, value, key) = self.make_random(), self.tensors()
+        same(layer([query, value, key]), layer(query, value, key))
+        masks = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK}
+        expected = layer(query, value, key, **masks)
+        same(layer([query, value, key], mask=list(masks.values())), expected)
+        shapes = [x.shape for x in (query, value, key)]
+        assert layer.compute_output_shape(shapes) == tuple(expected.shape)
+
     def test_wrong_shapes_are_rejected(self) -> None:
         query, value, key = self.tensors()
         with pytest.raises(ValueError, match="query must be"):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-KINDS = ("layer", "attention", "mask", "part", "decoder", "stateful", "structure")
+KINDS = ("layer", "keras", "attention", "mask", "part", "decoder", "stateful", "structure")
 
 for name in (f"tests.layers.{kind}_conformance" for kind in KINDS):
     if name not in sys.modules:

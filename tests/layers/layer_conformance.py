@@ -14,6 +14,8 @@ import keras
 import numpy as np
 import pytest
 
+from tests.layers.keras_conformance import KerasContract
+from tests.layers.layer_case import LayerCase, constructor_arguments, flatten
 from tests.layers.running import (
     MODES,
     POLICIES,
@@ -27,7 +29,6 @@ from tests.layers.running import (
     with_dynamic_shapes,
 )
 
-SECTIONS = ("Args", "Call arguments", "Returns", "Weights", "Masking", "Cost", "Example")
 BASES: dict[tuple[type, str], tuple[Any, list[np.ndarray]]] = {}  # by case and options
 
 
@@ -63,76 +64,6 @@ def run_example(cls: type) -> None:
     report: list[str] = []
     doctest.DocTestRunner(verbose=False).run(test, out=report.append)
     assert not report, "".join(report)
-
-
-def constructor_arguments(cls: type) -> list[str]:
-    parameters = inspect.signature(cls).parameters.values()
-    starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters if p.kind not in starred]
-
-
-class ArgumentCase:
-    """A class whose constructor arguments are tested one by one."""
-
-    covers: ClassVar[type]
-    changed: ClassVar[dict[str, Any]] = {}
-    """Another value for each constructor argument, or a function or class that creates it."""
-    together: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Other arguments that an argument needs to have an effect."""
-
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Generate a test for each constructor argument, or one for a class without any."""
-        if "argument" in metafunc.fixturenames:
-            metafunc.parametrize("argument", constructor_arguments(self.covers) or [None])
-
-    def check_names(self) -> None:
-        names = constructor_arguments(self.covers)
-        assert sorted(self.changed) == sorted(names), "`changed` names every argument"
-
-    def changed_option(self, argument: str | None) -> dict[str, Any]:
-        """Return the argument with its value from `changed`."""
-        if argument is None:
-            return {}
-        value = self.changed[argument]
-        is_factory = inspect.isfunction(value) or inspect.isclass(value)
-        return {argument: value() if is_factory else value}
-
-
-class LayerCase(ArgumentCase):
-    """A public layer: its class, its constructor arguments, and the tensors of a call."""
-
-    options: ClassVar[dict[str, Any]] = {}
-    """Constructor arguments in tests."""
-    sections: ClassVar[tuple[str, ...]] = SECTIONS
-    formula: ClassVar[bool] = True
-    tolerance: ClassVar[float] = 1e-6
-    keras_cells: ClassVar[bool] = False
-    """Uses Keras's recurrent layers, whose initializer (a QR) does not support half precision."""
-
-    def make(self, **options: Any) -> Any:
-        return self.covers(**{**self.options, **options})
-
-    def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
-        """Return the tensors of a call."""
-        raise TypeError(f"{type(self).__name__} does not say what to call the layer with")
-
-    def apply(self, layer: Any, *tensors: Any) -> Any:
-        return layer(*tensors)
-
-    def make_random(self, **options: Any) -> Any:
-        """Return a layer with random weights."""
-        layer = self.make(**options)
-        self.apply(layer, *self.tensors())
-        randomise(layer)
-        return layer
-
-    def make_functional(self) -> tuple[Any, keras.Model]:
-        """Return a layer and a functional model that contains it."""
-        layer = self.make()
-        inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in self.tensors()]
-        model = keras.Model(inputs, flatten(self.apply(layer, *inputs)))
-        randomise(model)
-        return layer, model
 
 
 class ConfigurationTests(LayerCase):
@@ -244,13 +175,6 @@ class NaNTests(LayerCase):
 class XLATests(LayerCase):
     """Training compiles under XLA if batch and lengths are dynamic, as with Keras's own `fit`."""
 
-    static_axes: ClassVar[tuple[int, ...]] = (-1,)
-    """Axes of the tensors of a call whose sizes are static."""
-
-    def dynamic_shape(self, x: np.ndarray) -> tuple[int | None, ...]:
-        static = {axis % x.ndim for axis in self.static_axes} if x.ndim > 1 else set()
-        return tuple(size if axis in static else None for axis, size in enumerate(x.shape))
-
     @needs_dynamic_shapes
     def test_gradient_compiles_under_xla_with_dynamic_shapes(self) -> None:
         import tensorflow as tf
@@ -290,7 +214,7 @@ class XLATests(LayerCase):
         assert np.isfinite(history.history["loss"][0])
 
 
-class LayerConformance(ConfigurationTests, DocumentationTests, NaNTests, XLATests):
+class LayerConformance(ConfigurationTests, DocumentationTests, KerasContract, NaNTests, XLATests):
     """Configuration, documentation, execution modes, dtypes and NaN."""
 
     @pytest.mark.every_backend
@@ -324,20 +248,6 @@ class LayerConformance(ConfigurationTests, DocumentationTests, NaNTests, XLATest
             assert tuple(output.shape) == tuple(expected.shape)
             assert np.isfinite(array(output)).all(), f"{policy} overflows: compute in float32"
         assert {v.dtype for v in layer.weights} <= {expected_policy.variable_dtype}
-
-    def test_output_shape_is_inferred(self) -> None:
-        """Also by a layer that is not built, and inside `TimeDistributed` if it has one output."""
-        tensors = self.tensors()
-        layer = self.make()
-        for _ in range(2):
-            got = layer.compute_output_shape(*(x.shape for x in tensors))
-            outputs = self.make()(*tensors)
-            assert flatten(got) == flatten([list(x.shape) for x in flatten(outputs)])
-            layer(*tensors)
-        if len(tensors) == 1 and keras.ops.is_tensor(outputs):
-            (x,) = tensors
-            several = keras.layers.TimeDistributed(layer)(np.stack([x, x], axis=1))
-            assert several.shape == (x.shape[0], 2, *outputs.shape[1:])
 
     @pytest.mark.every_backend
     def test_empty_batch(self) -> None:
@@ -378,7 +288,3 @@ def same_behaviour(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
         a.shape == b.shape and np.allclose(a, b, rtol=1e-5, atol=1e-7)
         for a, b in zip(first, second, strict=True)
     )
-
-
-def flatten(nest: Any) -> list[Any]:
-    return keras.tree.flatten(nest)

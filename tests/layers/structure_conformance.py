@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from tests.layers.layer_conformance import LayerConformance, flatten
+from tests.layers.layer_case import flatten
+from tests.layers.layer_conformance import LayerConformance
 from tests.layers.mask_conformance import masked
 from tests.layers.masking_rules import masking_rule
 from tests.layers.running import (

@@ -17,7 +17,7 @@ from attention_zoo.layers import (
 )
 from tests.layers.attention_case import AttentionCase
 from tests.layers.cases import cases
-from tests.layers.layer_conformance import LayerCase, flatten
+from tests.layers.layer_case import LayerCase, flatten
 from tests.layers.running import JAX, JAX_EXCEPTIONS, in_fresh_process, randomise
 
 LOAD = """

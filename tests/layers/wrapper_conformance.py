@@ -8,11 +8,12 @@ import keras
 
 from attention_zoo.layers import Attention
 from tests.layers.attention_case import VALUE_MASK, AttentionCase
+from tests.layers.keras_conformance import KerasContract
 from tests.layers.layer_conformance import ConfigurationTests, DocumentationTests, without_names
 from tests.layers.running import arrays, randomise, same
 
 
-class WrapperConformance(AttentionCase, ConfigurationTests, DocumentationTests):
+class WrapperConformance(AttentionCase, ConfigurationTests, DocumentationTests, KerasContract):
     """A named class equals `Attention` with its score and alignment, whose tests cover values."""
 
     def equivalent(self) -> Attention:

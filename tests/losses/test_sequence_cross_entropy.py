@@ -10,8 +10,8 @@ from keras import ops
 
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.ops import Projection
+from tests.layers.layer_case import ArgumentCase
 from tests.layers.layer_conformance import (
-    ArgumentCase,
     check_docstring,
     run_example,
     same_behaviour,

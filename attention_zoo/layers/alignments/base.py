@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from keras import ops
 
-from attention_zoo.layers.base import BaseLayer, deserialize
+from attention_zoo.layers.base import deserialize
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.ops import refuse_float_mask
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Shape, State, Tensor
@@ -15,7 +16,7 @@ from attention_zoo.typing import Shape, State, Tensor
 ALIGNMENTS = Registry("alignment")
 
 
-class Alignment(BaseLayer):
+class Alignment(KernelLayer):
     """Base class of alignments: scores `(..., S)` to weights `(..., S)`, exactly 0 where masked.
 
     Rows are independent. Most subclasses define only `call`; those with weights create them in
@@ -52,6 +53,8 @@ class Alignment(BaseLayer):
     Reference:
         The `align` of Luong et al. 2015, arXiv 1508.04025, equation 7, as a separate layer.
     """
+
+    is_part: ClassVar[bool] = True
 
     is_stateful: ClassVar[bool] = False
     """Whether a step depends on earlier steps."""
@@ -180,8 +183,10 @@ def unpack_result(alignment: Any, result: Any) -> tuple[Tensor, State]:
     )
 
 
-def make_alignment(alignment: Any, dtype: Any = None) -> Alignment:
+def make_alignment(alignment: Any, dtype: Any = None, **keywords: Any) -> Alignment:
     """Return an `Alignment` from a name (created with `dtype`), an instance or its config.
+
+    The keywords are those of kernels and biases; an instance does not get them.
 
     Raises:
         ValueError: an unknown name.
@@ -189,5 +194,5 @@ def make_alignment(alignment: Any, dtype: Any = None) -> Alignment:
     alignment = deserialize(alignment)
     if isinstance(alignment, Alignment):
         return alignment
-    layer: Alignment = ALIGNMENTS.get(alignment)(dtype=dtype)
+    layer: Alignment = ALIGNMENTS.get(alignment)(dtype=dtype, **keywords)
     return layer

@@ -77,8 +77,8 @@ class LocalPredictiveAlignment(Alignment):
     def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
         units = self.units or query_shape[-1]
         shape = (query_shape[-1], units)
-        self.position_kernel = self.add_weight(shape=shape, name="position_kernel")
-        self.position_v = self.add_weight(shape=(units,), name="position_v")
+        self.position_kernel = self.add_kernel("position_kernel", shape)
+        self.position_v = self.add_kernel("position_v", (units,))
 
     def width(self, sources: Tensor) -> Tensor:
         return 2 * self.window + 1

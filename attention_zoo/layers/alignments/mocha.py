@@ -86,7 +86,7 @@ class MochaAlignment(Alignment):
     ) -> None:
         super().__init__(**kwargs)
         self.chunk_size = whole_number("chunk_size", chunk_size)
-        self.chunk_score = make_score(chunk_score, self.dtype_policy, units=units)
+        self.chunk_score = make_score(chunk_score, **self.part_arguments, units=units)
         if self.chunk_score.is_stateful:
             raise ValueError(
                 f"chunk_score must be stateless, got {self.chunk_score.name!r}; use a score that "

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.kernels import part_arguments
 from attention_zoo.layers.scores.additive import AdditiveScore
 
 
@@ -62,6 +63,6 @@ class AdditiveAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = AdditiveScore(units, normalize, dtype=kwargs.get("dtype"))
+        score = AdditiveScore(units, normalize, **part_arguments(kwargs))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.normalize = units, normalize

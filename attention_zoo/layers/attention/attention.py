@@ -8,9 +8,6 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-# Keras has no public function that infers the output shapes of a function.
-from keras.src.backend import compute_output_spec
-
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention import blockwise, steps
@@ -18,11 +15,15 @@ from attention_zoo.layers.attention.attention_shapes import (
     broadcast_batch,
     check_built_shapes,
     check_shapes,
+    compute_specs,
+    expand_list,
+    expand_lists,
     repeat_batch,
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
-from attention_zoo.layers.base import BaseLayer, is_custom_layer
+from attention_zoo.layers.base import is_custom_layer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, State, Tensor
 
@@ -34,7 +35,7 @@ NOT_SYMBOLIC = (
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class Attention(BaseLayer):
+class Attention(KernelLayer):
     """Attention with any score and any alignment.
 
     `context_t = sum_j weights_tj value_j`, `weights_t = align(score(query_t, key_j) over j)`
@@ -46,6 +47,8 @@ class Attention(BaseLayer):
         units: number of hidden units of the score, if it is given by name and has a hidden layer.
         dropout: dropout rate of the weights, in [0, 1).
         seed: seed of the dropout, an integer or None.
+        **kwargs: keywords of kernels and biases as in `keras.layers.Dense`, such as
+            `kernel_regularizer`, and arguments of `keras.layers.Layer`.
 
     Raises:
         ValueError: score and alignment exclude each other: local alignments need a score that has
@@ -55,7 +58,8 @@ class Attention(BaseLayer):
     `project_query`, and concatenates them in `project_output`.
 
     Call arguments:
-        query: `(B, T, Dq)`.
+        query: `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`, with `mask` as a
+            list `[query_mask, value_mask]`, as in `keras.layers.Attention`.
         value: `(B, S, Dv)`.
         key: `(B, S, Dk)`; if None, the value is the key.
         query_mask, value_mask, key_mask: `(B, T)`, `(B, S)`, `(B, S)`, False at masked positions;
@@ -114,8 +118,8 @@ class Attention(BaseLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.score = make_score(score, self.dtype_policy, units=units)
-        self.alignment = make_alignment(alignment, self.dtype_policy)
+        self.score = make_score(score, **self.part_arguments, units=units)
+        self.alignment = make_alignment(alignment, **self.part_arguments)
         refuse_excluded_pair(self.score, self.alignment)
         # Whether an attention step depends on the previous steps.
         self.is_stateful = self.score.is_stateful or self.alignment.is_stateful
@@ -139,6 +143,13 @@ class Attention(BaseLayer):
             self.score.check_contract(query_shape, key_shape)
         if is_custom_layer(self.alignment):
             self.alignment.check_contract(scores_shape)
+
+    def __call__(self, query: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
+        """Call the layer; lists of inputs and masks are passed on as single arguments."""
+        if not isinstance(query, (list, tuple)) and mask is None:
+            return super().__call__(query, *args, **kwargs)
+        inputs, kwargs = expand_lists(query, args, mask, kwargs)
+        return super().__call__(*inputs, **kwargs)
 
     def call(
         self,
@@ -199,7 +210,8 @@ class Attention(BaseLayer):
             noise = self.sample_noise(memory, num_steps, training) if training else None
             result = steps.attend(self, projected, memory, masks, noise, training)
         output = self.project_output(result.context, query, result.row_mask)  # (B, T, Dv)
-        output = zoo_ops.attach_mask(output, query_mask)
+        if query_mask is not None:
+            zoo_ops.attach_mask(output, query_mask)
 
         if not needs_weights:
             return output
@@ -362,10 +374,19 @@ class Attention(BaseLayer):
         return zoo_ops.gather_positions(x, window.positions, batch_dims=len(x.shape) - 2)
 
     def compute_output_shape(
-        self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
+        self, query_shape: Any, value_shape: Shape | None = None, key_shape: Shape | None = None
     ) -> Shape:
-        batch = broadcast_batch(query_shape[0], value_shape[0], (key_shape or value_shape)[0])
-        return (batch, *query_shape[1:-1], value_shape[-1])
+        """Compute the shape of the context from three shapes, or from a list of them."""
+        shapes: Any = (query_shape, value_shape, key_shape or value_shape)
+        if isinstance(query_shape[0], (list, tuple)):
+            shapes = expand_list(query_shape, value_shape, key_shape)
+        query, value = shapes[:2]
+        batch = broadcast_batch(*(shape[0] for shape in shapes))
+        return (batch, *query[1:-1], self.output_width(query[-1], value[-1]))
+
+    def output_width(self, query_width: int, value_width: int) -> int:
+        """Return the width of the context."""
+        return value_width
 
     def compute_output_spec(
         self,
@@ -377,17 +398,7 @@ class Attention(BaseLayer):
         return_state: bool = False,
         **kwargs: Any,
     ) -> Any:
-        shape = self.compute_output_shape(
-            query.shape, value.shape, None if key is None else key.shape
+        get_state = self._initial_state if return_state else None
+        return compute_specs(
+            self, query, value, key, query_mask, get_state, return_attention_scores
         )
-        outputs: list[Any] = [self.make_symbolic_output(shape, query_mask)]
-        batch, steps = shape[:2]
-        rows = (batch, self.heads) if self.heads else (batch,)
-        sources = value.shape[1:-1]  # two axes if the memory is a grid
-        if return_attention_scores:
-            outputs.append(self.make_symbolic_output((*rows, steps, *sources)))
-        if return_state:
-            num_sources = None if None in sources else math.prod(sources)
-            like = keras.KerasTensor((*rows, num_sources), dtype="float32")
-            outputs.append(compute_output_spec(self._initial_state, like))
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)

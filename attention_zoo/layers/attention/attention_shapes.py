@@ -1,15 +1,99 @@
-"""Shape checks of attention inputs, when a layer is built and for calls with other shapes."""
+"""Inputs of attention layers: lists as in Keras, shape checks, batches of 1; output specs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
 from keras import ops
+
+# Keras has no public function that infers the output shapes of a function.
+from keras.src.backend import compute_output_spec
 
 from attention_zoo.layers.scores.base import built_widths
 from attention_zoo.ops import check_shape
-from attention_zoo.typing import Shape, Tensor
+from attention_zoo.typing import Shape, State, Tensor
+
+
+def expand_lists(
+    query: Any, args: tuple[Any, ...], mask: Any, options: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of `Attention.call` for lists of inputs and masks, as Keras takes them.
+
+    Args:
+        query: the query, or `[query, value]`, or `[query, value, key]`.
+        args: the other positional arguments; after a list, the masks.
+        mask: `[query_mask, value_mask]`, or also `key_mask`; None for none.
+        options: the other keyword arguments.
+
+    Raises:
+        ValueError: a list of another length, an argument that is given twice.
+    """
+    inputs: tuple[Any, ...] = (query, *args)
+    if isinstance(query, (list, tuple)):
+        if args and mask is None:
+            mask, *args = args  # type: ignore[assignment]
+        inputs = expand_list(query, *args, options.get("value"), options.get("key"))
+    if mask is None:
+        return inputs, options
+    if not isinstance(mask, (list, tuple)) or len(mask) not in (2, 3):
+        raise ValueError(
+            "mask must be a list [query_mask, value_mask] or [query_mask, value_mask, key_mask], "
+            f"got {type(mask).__name__}; or pass query_mask and value_mask"
+        )
+    names = ("query_mask", "value_mask", "key_mask")
+    masks = {name: x for name, x in zip(names, mask, strict=False) if x is not None}
+    repeated = [name for name in masks if options.get(name) is not None]
+    if repeated:
+        raise ValueError(f"mask contains {repeated[0]}, which was passed too; pass it only once")
+    return inputs, {**options, **masks}
+
+
+def expand_list(inputs: Sequence[Any], *others: Any) -> tuple[Any, ...]:
+    """Return a list of query and value, or of query, value and key, or of their shapes.
+
+    Args:
+        inputs: the list.
+        *others: value and key that were passed beside the list; ValueError unless None.
+    """
+    if len(inputs) not in (2, 3):
+        raise ValueError(
+            "query must be a tensor, [query, value] or [query, value, key], got a list of "
+            f"{len(inputs)}"
+        )
+    if any(x is not None for x in others):
+        raise ValueError("value and key are in the list of inputs; pass them only once")
+    return tuple(inputs)
+
+
+def compute_specs(
+    layer: Any,
+    query: Tensor,
+    value: Tensor,
+    key: Tensor | None,
+    query_mask: Tensor | None,
+    initial_state: Callable[[Tensor], State] | None,
+    return_attention_scores: bool,
+) -> Any:
+    """Return the symbolic outputs of an attention layer.
+
+    Args:
+        initial_state: function that returns the state, to also return its spec; or None.
+    """
+    shape = layer.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
+    outputs: list[Any] = [layer.make_symbolic_output(shape, query_mask)]
+    batch, steps = shape[:2]
+    rows = (batch, layer.heads) if layer.heads else (batch,)
+    sources = value.shape[1:-1]  # two axes if the memory is a grid
+    if return_attention_scores:
+        outputs.append(layer.make_symbolic_output((*rows, steps, *sources)))
+    if initial_state is not None:
+        num_sources = None if None in sources else math.prod(sources)
+        like = keras.KerasTensor((*rows, num_sources), dtype="float32")
+        outputs.append(compute_output_spec(initial_state, like))
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
 def check_shapes(query: Shape, value: Shape, key: Shape) -> tuple[Shape, Shape, Shape]:

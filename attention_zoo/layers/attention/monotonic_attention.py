@@ -8,6 +8,7 @@ import keras
 
 from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS, MonotonicAlignment
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.kernels import part_arguments
 from attention_zoo.layers.scores import make_score
 from attention_zoo.ops import whole_number
 
@@ -78,10 +79,10 @@ class MonotonicAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        dtype = kwargs.get("dtype")
+        parts = part_arguments(kwargs)
         reader = (score_bias_init, sigmoid_noise, form, hard_at_inference, seed_of_noise(seed))
-        alignment = MonotonicAlignment(*reader, dtype=dtype)
-        score = stopping_score(score, units, dtype)
+        alignment = MonotonicAlignment(*reader, **parts)
+        score = stopping_score(score, units, parts)
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
@@ -89,10 +90,10 @@ class MonotonicAttention(Attention):
         return {**super().get_config(), **{name: alignment[name] for name in READER_ARGUMENTS}}
 
 
-def stopping_score(score: Any, units: int | None, dtype: Any) -> Any:
+def stopping_score(score: Any, units: int | None, arguments: dict[str, Any]) -> Any:
     """Return the score that selects the position; "additive" is weight-normalized."""
     normalize = True if score == "additive" else None
-    return make_score(score, dtype, units=units, normalize=normalize)
+    return make_score(score, **arguments, units=units, normalize=normalize)
 
 
 def seed_of_noise(seed: int | None) -> int | None:

@@ -10,6 +10,7 @@ from attention_zoo.layers.alignments.mocha import MochaAlignment
 from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.monotonic_attention import seed_of_noise, stopping_score
+from attention_zoo.layers.kernels import part_arguments
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -83,10 +84,10 @@ class MonotonicChunkwiseAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        dtype = kwargs.get("dtype")
+        parts = part_arguments(kwargs)
         reader = (score_bias_init, sigmoid_noise, form, hard_at_inference, seed_of_noise(seed))
-        alignment = MochaAlignment(chunk_size, chunk_score, units, *reader, dtype=dtype)
-        score = stopping_score(score, units, dtype)
+        alignment = MochaAlignment(chunk_size, chunk_score, units, *reader, **parts)
+        score = stopping_score(score, units, parts)
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
 
     def get_config(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
@@ -12,6 +11,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.attention_shapes import check_shapes
 from attention_zoo.layers.attention.steps import Memory, Noise
+from attention_zoo.layers.kernels import as_matrix
 from attention_zoo.layers.positions import make_positions
 from attention_zoo.typing import Shape, State, Tensor
 
@@ -43,6 +43,8 @@ class MultiHeadAttention(Attention):
         positions: name of relative positions (`POSITIONS.names()`), a `RelativePositions`
             instance, or None.
         seed: random seed of the dropout, an integer or None.
+        **kwargs: keywords of kernels and biases as in `keras.layers.Dense`, such as
+            `kernel_regularizer`, and arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: `(B, T, Dq)`. value: `(B, S, Dv)`. key: `(B, S, Dk)`, the value when None.
@@ -147,16 +149,9 @@ class MultiHeadAttention(Attention):
     def _weights(self, name: str, shape: tuple[int, ...], inputs: int = 1) -> tuple[Any, Any]:
         """Add a kernel, whose first `inputs` axes are the input axes, and its bias (or None)."""
 
-        def glorot(shape: tuple[int, ...], dtype: Any) -> Tensor:
-            """Initialize the kernel as a matrix; Keras would treat rank 3 as a convolution."""
-            flat = (math.prod(shape[:inputs]), math.prod(shape[inputs:]))
-            return ops.reshape(keras.initializers.GlorotUniform()(flat, dtype), shape)
-
-        kernel = self.add_weight(shape=shape, initializer=glorot, name=f"{name}_projection")
-        if not self.use_bias:
-            return kernel, None
-        bias = self.add_weight(shape=shape[inputs:], initializer="zeros", name=f"{name}_bias")
-        return kernel, bias
+        glorot = as_matrix(keras.initializers.GlorotUniform(), inputs)
+        kernel = self.add_kernel(f"{name}_projection", shape, glorot, inputs)
+        return kernel, self.add_bias(f"{name}_bias", shape[inputs:]) if self.use_bias else None
 
     def prepare(
         self,
@@ -281,10 +276,5 @@ class MultiHeadAttention(Attention):
         """Repeat each group for its heads: `(B, G, ...)` to `(B, H, ...)`."""
         return x if self._group_size == 1 else ops.repeat(x, self._group_size, axis=1)
 
-    def compute_output_shape(
-        self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
-    ) -> Shape:
-        return (
-            *super().compute_output_shape(query_shape, value_shape, key_shape)[:-1],
-            query_shape[-1],
-        )
+    def output_width(self, query_width: int, value_width: int) -> int:
+        return query_width

@@ -8,12 +8,14 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
+from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, Tensor
 
 
-class SelfAttentionBase(BaseLayer):
+class SelfAttentionBase(KernelLayer):
     """Base class of layers that pass one sequence to `self.attention` as query, value and key.
 
     A subclass creates `attention`, and defines `project` if query, value and key differ.
@@ -159,7 +161,11 @@ class SelfAttention(SelfAttentionBase):
             )
         self.use_projection = use_projection
         self.units = None if units is None else zoo_ops.whole_number("units", units)
-        self.attention = Attention(score, alignment, None, dropout, seed, dtype=self.dtype_policy)
+        parts = (
+            make_score(score, **self.part_arguments),
+            make_alignment(alignment, **self.part_arguments),
+        )
+        self.attention = Attention(*parts, None, dropout, seed, dtype=self.dtype_policy)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
@@ -167,9 +173,9 @@ class SelfAttention(SelfAttentionBase):
         self.query_projection = self.key_projection = self.value_projection = None
         if self.use_projection:
             shape = (self.width, self.units or self.width)
-            self.query_projection = self.add_weight(shape=shape, name="query_projection")
-            self.key_projection = self.add_weight(shape=shape, name="key_projection")
-            self.value_projection = self.add_weight(shape=shape, name="value_projection")
+            self.query_projection = self.add_kernel("query_projection", shape)
+            self.key_projection = self.add_kernel("key_projection", shape)
+            self.value_projection = self.add_kernel("value_projection", shape)
 
     def project(self, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)

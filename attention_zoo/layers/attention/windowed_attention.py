@@ -95,7 +95,7 @@ class WindowedAttention(SelfAttentionBase):
             num_key_value_heads=num_key_value_heads,
             positions=positions,
             seed=seed,
-            dtype=self.dtype_policy,
+            **self.part_arguments,
         )
         pattern = zoo_ops.MaskPattern(False, self.window, self.num_global_tokens)
         self.attention.mask_pattern = pattern

@@ -8,12 +8,12 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CopyHead(BaseLayer):
+class CopyHead(KernelLayer):
     """Pointer-generator output layer: a gated mixture of generating and copying.
 
     `P(w) = p_gen softmax(z)_w + (1 - p_gen) sum_{i: w_i = w} a_i`,
@@ -70,12 +70,10 @@ class CopyHead(BaseLayer):
         self.supports_masking = True
 
     def build(self, context_shape: Shape, state_shape: Shape, inputs_shape: Shape) -> None:
-        shapes = {"context": context_shape, "state": state_shape, "input": inputs_shape}
-        self.kernels = [
-            self.add_weight(shape=(shape[-1], 1), name=f"{name}_kernel")
-            for name, shape in shapes.items()
-        ]
-        self.bias = self.add_weight(shape=(), initializer="zeros", name="bias")
+        self.context_kernel = self.add_kernel("context_kernel", (context_shape[-1], 1))
+        self.state_kernel = self.add_kernel("state_kernel", (state_shape[-1], 1))
+        self.input_kernel = self.add_kernel("input_kernel", (inputs_shape[-1], 1))
+        self.bias = self.add_bias("bias", ())
 
     def call(
         self,
@@ -96,9 +94,10 @@ class CopyHead(BaseLayer):
 
     def gate(self, context: Tensor, state: Tensor, inputs: Tensor) -> Tensor:
         """Return p_gen's logit `h* . w_h + s . w_s + x . w_x + b`, `(B, ...)`, float32 at least."""
+        kernels = (self.context_kernel, self.state_kernel, self.input_kernel)
         terms = [
             zoo_ops.project(ops.cast(x, self.compute_dtype), kernel)
-            for x, kernel in zip((context, state, inputs), self.kernels, strict=True)
+            for x, kernel in zip((context, state, inputs), kernels, strict=True)
         ]
         gate = sum(zoo_ops.at_least_float32(term[..., 0]) for term in terms)
         return gate + ops.cast(self.bias, gate.dtype)

@@ -7,13 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.ops import project
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class Maxout(BaseLayer):
+class Maxout(KernelLayer):
     """Maxout layer: each unit is the maximum of several linear units.
 
     `y_i = max_p (x W + b)_ip`
@@ -57,8 +57,8 @@ class Maxout(BaseLayer):
 
     def build(self, input_shape: Shape) -> None:
         width = self.units * self.pool
-        self.kernel = self.add_weight(shape=(input_shape[-1], width), name="kernel")
-        self.bias = self.add_weight(shape=(width,), initializer="zeros", name="bias")
+        self.kernel = self.add_kernel("kernel", (input_shape[-1], width))
+        self.bias = self.add_bias("bias", (width,))
 
     def call(self, inputs: Tensor) -> Tensor:
         linear = project(inputs, self.kernel) + self.bias

@@ -8,7 +8,8 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.attention.steps import Memory, Noise
-from attention_zoo.layers.base import BaseLayer, serialize
+from attention_zoo.layers.base import serialize
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.recurrent.cell_steps import (
     CellStepper,
     concatenate,
@@ -57,7 +58,7 @@ class StepRecord(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionCell(BaseLayer):
+class AttentionCell(KernelLayer):
     """Keras cell with one or several attentions over one or several memories.
 
     `step_then_attend` (Luong): `h_t = cell([x_t; a_{t-1}])`, `c_t = attend(h_t)`;
@@ -167,7 +168,7 @@ class AttentionCell(BaseLayer):
         self.attention_kernel = None
         if self.attentions and self.attention_layer_size:
             shape = (self.hidden_size + self.context_size, self.attention_layer_size)
-            self.attention_kernel = self.add_weight(shape=shape, name="attention_kernel")
+            self.attention_kernel = self.add_kernel("attention_kernel", shape)
         self.output_size = self.attention_size if self.output_attention else self.hidden_size
 
     @property

@@ -9,7 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.steps import Noise
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.recurrent.attention_cell import (
     AttentionCell,
     CellConstants,
@@ -20,7 +20,7 @@ from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class RecurrentDecoder(BaseLayer):
+class RecurrentDecoder(KernelLayer):
     """Recurrent decoder: runs an attention cell over the target sequence.
 
     Computations that do not depend on the previous step run outside the loop: the projections of
@@ -94,15 +94,14 @@ class RecurrentDecoder(BaseLayer):
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
         if not self.cell.built:
             self.cell.build(inputs_shape, self._list_per_attention(memory_shape, is_shape=True))
-        self.bridges = []
         if self.bridge:
             if initial_state_shape is None or not isinstance(initial_state_shape[-1], int):
                 raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
             for number, size in enumerate(self.state_sizes):
                 shape = (initial_state_shape[-1], size)
-                kernel = self.add_weight(shape, name=f"bridge_kernel_{number}")
-                bias = self.add_weight((size,), "zeros", name=f"bridge_bias_{number}")
-                self.bridges.append((kernel, bias))
+                kernel, bias = f"bridge_kernel_{number}", f"bridge_bias_{number}"
+                setattr(self, kernel, self.add_kernel(kernel, shape))
+                setattr(self, bias, self.add_bias(bias, (size,)))
 
     @property
     def state_sizes(self) -> list[int]:
@@ -160,12 +159,13 @@ class RecurrentDecoder(BaseLayer):
         """Compute all initial states `tanh(vector W + b)` from one vector `(B, D)`."""
         if vector is None or isinstance(vector, (list, tuple)):
             raise ValueError("with bridge, initial_state must be one tensor (batch, features)")
-        expected = (batch, self.bridges[0][0].shape[0])
+        expected = (batch, self.bridge_kernel_0.shape[0])
         zoo_ops.check_shape("initial_state", vector.shape, expected)
         vector = ops.cast(vector, self.compute_dtype)
         states = []
-        for weights in self.bridges:
-            kernel, bias = (ops.cast(weight, vector.dtype) for weight in weights)
+        for number in range(len(self.state_sizes)):
+            kernel = getattr(self, f"bridge_kernel_{number}")
+            bias = ops.cast(getattr(self, f"bridge_bias_{number}"), vector.dtype)
             states.append(ops.tanh(zoo_ops.project(vector, kernel) + bias))
         return states
 

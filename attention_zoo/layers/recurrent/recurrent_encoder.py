@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import Shape, Tensor
 
@@ -20,7 +20,7 @@ RECURRENT = {
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class RecurrentEncoder(BaseLayer):
+class RecurrentEncoder(KernelLayer):
     """Recurrent encoder: returns one memory vector per source position, and the final states.
 
     Args:
@@ -35,6 +35,7 @@ class RecurrentEncoder(BaseLayer):
     Call arguments:
         inputs: `(B, S, E)`.
         mask: `(B, S)`, or None.
+        initial_state: list of states, as returned, or None for zeros.
         training: whether to apply dropout.
 
     Returns:
@@ -66,6 +67,10 @@ class RecurrentEncoder(BaseLayer):
         (`go_backwards` reverses the source).
     """
 
+    # What `keras.layers.Bidirectional` reads: it reverses the outputs of layers that return
+    # sequences, but the memory keeps the order of the source.
+    stateful, return_sequences, return_state, states = False, False, True, None
+
     def __init__(
         self,
         cell: str,
@@ -91,11 +96,11 @@ class RecurrentEncoder(BaseLayer):
         self.supports_masking = True
 
     def _make_layer(self, number: int) -> keras.layers.Layer:
-        layer, name, dtype = RECURRENT[self.cell], f"layer_{number}", self.dtype_policy
-        options = {"return_sequences": True, "return_state": True, "dtype": dtype}
+        layer, name = RECURRENT[self.cell], f"layer_{number}"
+        options = {"return_sequences": True, "return_state": True, **self.part_arguments}
         if self.bidirectional:
             half = layer(self.units // 2, name="direction", **options)
-            return keras.layers.Bidirectional(half, name=name, dtype=dtype)
+            return keras.layers.Bidirectional(half, name=name, dtype=self.dtype_policy)
         return layer(self.units, go_backwards=self.go_backwards, name=name, **options)
 
     def build(self, input_shape: Shape) -> None:
@@ -104,7 +109,11 @@ class RecurrentEncoder(BaseLayer):
             input_shape = (*input_shape[:-1], self.units)
 
     def call(
-        self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        initial_state: list[Tensor] | None = None,
+        training: bool | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         if mask is not None:
             mask = zoo_ops.as_boolean_mask(mask, "mask", tuple(inputs.shape[:2]))
@@ -112,11 +121,23 @@ class RecurrentEncoder(BaseLayer):
         for number, layer in enumerate(self.stack):
             if number:
                 memory = self.drop(memory, training=training)
-            memory, *final_states = layer(memory, mask=mask, training=training)
+            start = self._get_initial_state(initial_state, number)
+            memory, *final_states = layer(memory, initial_state=start, mask=mask, training=training)
             memory = ops.flip(memory, axis=1) if self.go_backwards else memory
             memory = zoo_ops.zero_masked(memory, mask)
             states += self._merge_directions(final_states)
         return zoo_ops.attach_mask(memory, mask), states
+
+    def _get_initial_state(self, states: list[Tensor] | None, number: int) -> list[Tensor] | None:
+        """Return the initial states of a layer, those of the forward direction first."""
+        if states is None:
+            return None
+        count = len(states) // self.num_layers
+        states = states[number * count : (number + 1) * count]
+        if not self.bidirectional:
+            return states
+        halves = [ops.split(state, 2, axis=-1) for state in states]
+        return [half[direction] for direction in range(2) for half in halves]
 
     def _merge_directions(self, final_states: list[Tensor]) -> list[Tensor]:
         """Concatenate the states of both directions."""

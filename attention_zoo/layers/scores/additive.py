@@ -64,14 +64,14 @@ class AdditiveScore(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         units = self.units or query_shape[-1]
-        self.query_kernel = self.weight("query_kernel", (query_shape[-1], units))
-        self.key_kernel = self.weight("key_kernel", (key_shape[-1], units))
-        self.v = self.weight("v", (units,))
+        self.query_kernel = self.add_kernel("query_kernel", (query_shape[-1], units))
+        self.key_kernel = self.add_kernel("key_kernel", (key_shape[-1], units))
+        self.v = self.add_kernel("v", (units,))
         self.gain = self.bias = None
         if self.normalize:
             start = keras.initializers.Constant((1.0 / units) ** 0.5)
             self.gain = self.add_weight(shape=(), initializer=start, name="gain")
-            self.bias = self.weight("bias", (units,), "zeros")
+            self.bias = self.add_bias("bias", (units,))
 
     def project(self, key: Tensor) -> Tensor:
         return project(key, self.key_kernel)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from attention_zoo.layers.base import BaseLayer, deserialize
+from attention_zoo.layers.base import deserialize
+from attention_zoo.layers.kernels import KERNEL_ARGUMENTS, KernelLayer
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Shape, State, Tensor
@@ -16,7 +17,7 @@ from attention_zoo.typing import Shape, State, Tensor
 SCORES = Registry("score")
 
 
-class Score(BaseLayer):
+class Score(KernelLayer):
     """Base class of scores: `(..., T, Dq)` and `(..., S, Dk)` to `(..., T, S)`.
 
     A score is built with the shapes of query and key. `project` projects the keys once;
@@ -42,6 +43,8 @@ class Score(BaseLayer):
     Reference:
         The score function of Luong et al. 2015, arXiv 1508.04025, section 3.1, as a separate layer.
     """
+
+    is_part: ClassVar[bool] = True
 
     is_stateful: ClassVar[bool] = False
     """Whether the scores of a step depend on the weights of earlier steps."""
@@ -108,9 +111,6 @@ class Score(BaseLayer):
                     f"got shape {tuple(x.shape)}"
                 )
 
-    def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
-        return (*query_shape[:-1], key_shape[-2])
-
     def weight(
         self, name: str, shape: tuple[int | None, ...], initializer: str = "glorot_uniform"
     ) -> Any:
@@ -162,11 +162,14 @@ def require_equal_widths(name: str, query_shape: Shape, key_shape: Shape, fix: s
 def make_score(score: Any, dtype: Any = None, **options: Any) -> Score:
     """Return a `Score` from a name (created with `dtype` and options), an instance or its config.
 
+    The options may contain keywords of kernels and biases; an instance does not get them.
+
     Raises:
         ValueError: an unknown name, an option that the score does not have, or options together
             with an instance.
     """
     options = {key: value for key, value in options.items() if value is not None}
+    keywords = {name: options.pop(name) for name in KERNEL_ARGUMENTS if name in options}
     score = deserialize(score)
     if isinstance(score, Score):
         if options:
@@ -180,5 +183,5 @@ def make_score(score: Any, dtype: Any = None, **options: Any) -> Score:
         raise ValueError(
             f"score {score!r} does not accept {', '.join(unknown)}; remove it, or use another score"
         )
-    layer: Score = factory(dtype=dtype, **options)
+    layer: Score = factory(dtype=dtype, **keywords, **options)
     return layer

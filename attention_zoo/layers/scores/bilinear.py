@@ -64,8 +64,8 @@ class BilinearScore(Score):
         self.use_bias = use_bias
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
-        self.kernel = self.weight("kernel", (query_shape[-1], key_shape[-1]))
-        self.bias = self.weight("bias", (), "zeros") if self.use_bias else None
+        self.kernel = self.add_kernel("kernel", (query_shape[-1], key_shape[-1]))
+        self.bias = self.add_bias("bias", ()) if self.use_bias else None
 
     def project(self, key: Tensor) -> Tensor:
         return project(key, ops.transpose(self.kernel))

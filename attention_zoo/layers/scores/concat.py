@@ -63,8 +63,8 @@ class ConcatScore(Score):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self.query_width = query_shape[-1]
         units = self.units or self.query_width
-        self.kernel = self.weight("kernel", (self.query_width + key_shape[-1], units))
-        self.v = self.weight("v", (units,))
+        self.kernel = self.add_kernel("kernel", (self.query_width + key_shape[-1], units))
+        self.v = self.add_kernel("v", (units,))
 
     def project(self, key: Tensor) -> Tensor:
         return project(key, self.kernel[self.query_width :])

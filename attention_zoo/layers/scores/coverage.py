@@ -62,11 +62,11 @@ class CoverageScore(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         units = self.units or query_shape[-1]
-        self.query_kernel = self.weight("query_kernel", (query_shape[-1], units))
-        self.key_kernel = self.weight("key_kernel", (key_shape[-1], units))
-        self.coverage_kernel = self.weight("coverage_kernel", (units,))
-        self.bias = self.weight("bias", (units,), "zeros")
-        self.v = self.weight("v", (units,))
+        self.query_kernel = self.add_kernel("query_kernel", (query_shape[-1], units))
+        self.key_kernel = self.add_kernel("key_kernel", (key_shape[-1], units))
+        self.coverage_kernel = self.add_kernel("coverage_kernel", (units,), num_inputs=0)
+        self.bias = self.add_bias("bias", (units,))
+        self.v = self.add_kernel("v", (units,))
 
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros_like(at_least_float32(like)),)

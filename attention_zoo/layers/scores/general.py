@@ -57,7 +57,7 @@ class GeneralScore(Score):
         self.scale = scale
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
-        self.key_kernel = self.weight("key_kernel", (key_shape[-1], query_shape[-1]))
+        self.key_kernel = self.add_kernel("key_kernel", (key_shape[-1], query_shape[-1]))
         self.gain = self.weight("gain", (), "ones") if self.scale else None
 
     def project(self, key: Tensor) -> Tensor:

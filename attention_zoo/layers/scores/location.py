@@ -70,7 +70,7 @@ class LocationScore(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self._refuse_longer(key_shape[-2])
-        self.kernel = self.weight("kernel", (query_shape[-1], self.max_length))
+        self.kernel = self.add_kernel("kernel", (query_shape[-1], self.max_length))
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         self._refuse_longer(keys.shape[-2])

@@ -82,12 +82,14 @@ class LocationSensitiveScore(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         units = self.units or query_shape[-1]
-        self.query_kernel = self.weight("query_kernel", (query_shape[-1], units))
-        self.key_kernel = self.weight("key_kernel", (key_shape[-1], units))
-        self.location_filters = self.weight("location_filters", (self.kernel_size, 1, self.filters))
-        self.location_kernel = self.weight("location_kernel", (self.filters, units))
-        self.bias = self.weight("bias", (units,), "zeros")
-        self.v = self.weight("v", (units,))
+        self.query_kernel = self.add_kernel("query_kernel", (query_shape[-1], units))
+        self.key_kernel = self.add_kernel("key_kernel", (key_shape[-1], units))
+        self.location_filters = self.add_kernel(
+            "location_filters", (self.kernel_size, 1, self.filters), num_inputs=2
+        )
+        self.location_kernel = self.add_kernel("location_kernel", (self.filters, units))
+        self.bias = self.add_bias("bias", (units,))
+        self.v = self.add_kernel("v", (units,))
 
     def initial_state(self, like: Tensor) -> State:
         return (ops.zeros_like(at_least_float32(like)),)

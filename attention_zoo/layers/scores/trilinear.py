@@ -54,7 +54,7 @@ class TrilinearScore(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         require_equal_widths("trilinear", query_shape, key_shape, 'use score="concat"')
-        self.kernel = self.weight("kernel", (3 * query_shape[-1],))
+        self.kernel = self.add_kernel("kernel", (3 * query_shape[-1],))
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query = at_least_float32(query)

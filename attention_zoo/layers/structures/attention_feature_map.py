@@ -69,7 +69,7 @@ class AttentionFeatureMap(SentencePairLayer):
     def build(self, first_shape: Shape, second_shape: Shape) -> None:
         super().build(first_shape, second_shape)
         self.first_kernel, self.second_kernel = (
-            self.add_weight(shape=(self.max_length, width), name=name)
+            self.add_kernel(name, (self.max_length, width))
             for name, width in zip(("first_kernel", "second_kernel"), self.widths, strict=True)
         )
 

@@ -8,13 +8,15 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
+from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionPooling(BaseLayer):
+class AttentionPooling(KernelLayer):
     """Attention pooling: weighted sum of a sequence, with a learned or a given query.
 
     `pooled = sum_s weights_s x_s`, `weights = align(score(q, x_s) over s)`
@@ -75,8 +77,10 @@ class AttentionPooling(BaseLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        score = make_score(score, **self.part_arguments, units=units)
+        alignment = make_alignment(alignment, **self.part_arguments)
         self.attention = Attention(
-            score, alignment, units, dropout, seed, dtype=self.dtype_policy, name="attention"
+            score, alignment, None, dropout, seed, dtype=self.dtype_policy, name="attention"
         )
 
     def build(self, inputs_shape: Shape, query_shape: Shape | None = None) -> None:

@@ -8,13 +8,13 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.structures.sentence_pair import make_pair_mask, make_pairwise_score
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class CoAttention(BaseLayer):
+class CoAttention(KernelLayer):
     """Co-attention: context-to-query and query-to-context attention (BiDAF).
 
     `s_tj = score(h_t, u_j)`, `u~_t = sum_j softmax_j(s_tj) u_j`,
@@ -64,7 +64,7 @@ class CoAttention(BaseLayer):
 
     def __init__(self, score: Any = "trilinear", units: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.score = make_pairwise_score(score, self.dtype_policy, units=units)
+        self.score = make_pairwise_score(score, **self.part_arguments, units=units)
         self.supports_masking = True
 
     def build(self, context_shape: Shape, query_shape: Shape) -> None:

@@ -10,6 +10,7 @@ from keras import ops
 
 from attention_zoo.layers.alignments import Alignment
 from attention_zoo.layers.attention.attention import Attention
+from attention_zoo.layers.kernels import part_arguments
 from attention_zoo.layers.scores import Score
 from attention_zoo.ops import at_least_float32, project, whole_number
 from attention_zoo.typing import Shape, State, Tensor
@@ -81,9 +82,9 @@ class MixtureWindowAttention(Attention):
     def __init__(
         self, num_components: int = 10, dropout: float = 0.0, seed: int | None = None, **kwargs: Any
     ) -> None:
-        dtype = kwargs.get("dtype")
-        window = _MixtureWindow(num_components, dtype=dtype)
-        super().__init__(_NoScore(dtype=dtype), window, dropout=dropout, seed=seed, **kwargs)
+        parts = part_arguments(kwargs)
+        window = _MixtureWindow(num_components, **parts)
+        super().__init__(_NoScore(**parts), window, dropout=dropout, seed=seed, **kwargs)
         self.num_components = window.num_components
 
 
@@ -110,8 +111,8 @@ class _MixtureWindow(Alignment):
 
     def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
         width = 3 * self.num_components
-        self.kernel = self.add_weight((query_shape[-1], width), "zeros", name="kernel")
-        self.bias = self.add_weight((width,), self._initialize_bias, name="bias")
+        self.kernel = self.add_kernel("kernel", (query_shape[-1], width), "zeros")
+        self.bias = self.add_bias("bias", (width,), self._initialize_bias)
 
     def _initialize_bias(self, shape: Shape, dtype: Any = None) -> Tensor:
         """Initialize components of area `1 / K`, increasing width and a step of one position."""

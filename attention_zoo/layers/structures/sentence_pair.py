@@ -8,12 +8,12 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.typing import Shape, Tensor
 
 
-class SentencePairLayer(BaseLayer):
+class SentencePairLayer(KernelLayer):
     """Layer that computes the attention matrix A of two sentences, and transforms both by it.
 
     A subclass defines `transform`, and `transform_spec` if it changes the shape or the mask.
@@ -40,7 +40,7 @@ class SentencePairLayer(BaseLayer):
 
     def __init__(self, score: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.score = make_pairwise_score(score, self.dtype_policy)
+        self.score = make_pairwise_score(score, **self.part_arguments)
 
     def build(self, first_shape: Shape, second_shape: Shape) -> None:
         self.check_pair(first_shape, second_shape)
@@ -130,9 +130,9 @@ def make_pair_mask(first_mask: Tensor | None, second_mask: Tensor | None) -> Ten
     )
 
 
-def make_pairwise_score(score: Any, dtype: Any, **options: Any) -> Any:
+def make_pairwise_score(score: Any, **options: Any) -> Any:
     """Return a stateless score; raise ValueError for a stateful one."""
-    created = make_score(score, dtype, **options)
+    created = make_score(score, **options)
     if created.is_stateful:
         raise ValueError(
             f"{type(created).__name__} depends on previous attention steps, but this layer scores "

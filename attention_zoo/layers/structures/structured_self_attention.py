@@ -10,13 +10,13 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.ops.alignment_penalties import diversity
 from attention_zoo.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class StructuredSelfAttention(BaseLayer):
+class StructuredSelfAttention(KernelLayer):
     """Structured self-attention: attention pooling with several learned queries.
 
     `A = softmax(W2 tanh(W1 H^T))`, `M = A H`; adds the loss `penalty ||A A^T - I||_F^2`
@@ -74,8 +74,8 @@ class StructuredSelfAttention(BaseLayer):
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "steps", "features"))
         batch, steps, width = inputs_shape
         self.width = width
-        self.key_kernel = self.add_weight(shape=(width, self.units), name="key_kernel")
-        self.queries = self.add_weight(shape=(self.hops, self.units), name="queries")
+        self.key_kernel = self.add_kernel("key_kernel", (width, self.units))
+        self.queries = self.add_kernel("queries", (self.hops, self.units))
         if not self.attention.built:
             query_shape, keys = (batch, self.hops, self.units), (batch, steps, self.units)
             self.attention.build(query_shape, tuple(inputs_shape), keys)

@@ -12,6 +12,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.attention_shapes import broadcast_batch
 from attention_zoo.layers.attention.steps import Memory
+from attention_zoo.layers.kernels import part_arguments
 from attention_zoo.layers.scores.additive import AdditiveScore
 from attention_zoo.typing import Shape, Tensor
 
@@ -76,7 +77,7 @@ class VisualAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = AdditiveScore(units, dtype=kwargs.get("dtype"))
+        score = AdditiveScore(units, **part_arguments(kwargs))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.use_gate = units, use_gate
 
@@ -86,8 +87,8 @@ class VisualAttention(Attention):
         super().build(query_shape, _flatten_shape(value_shape), key_shape)
         self.gate_kernel = self.gate_bias = None
         if self.use_gate:
-            self.gate_kernel = self.add_weight(shape=(query_shape[-1], 1), name="gate_kernel")
-            self.gate_bias = self.add_weight(shape=(1,), initializer="zeros", name="gate_bias")
+            self.gate_kernel = self.add_kernel("gate_kernel", (query_shape[-1], 1))
+            self.gate_bias = self.add_bias("gate_bias", (1,))
 
     def call(
         self,

@@ -67,7 +67,7 @@ class CharacterCNN(CharacterEncoder):
     ) -> None:
         super().__init__(vocabulary_size, embedding_dim, units, dropout, seed, **kwargs)
         self.width = zoo_ops.whole_number("width", width)
-        self.filters = keras.layers.Dense(units, dtype=self.dtype_policy)
+        self.filters = keras.layers.Dense(units, **self.part_arguments)
 
     def build(self, inputs_shape: Shape) -> None:
         super().build(inputs_shape)

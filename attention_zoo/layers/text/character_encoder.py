@@ -8,14 +8,14 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.typing import Shape, Tensor
 
 PAD = 0
 
 
-class CharacterEncoder(BaseLayer):
+class CharacterEncoder(KernelLayer):
     """Base class of layers that map the characters of words to word vectors.
 
     A subclass defines `encode`, and builds the layers of `encode` in `build`. The call takes

@@ -64,7 +64,7 @@ class CharacterLSTM(CharacterEncoder):
         **kwargs: Any,
     ) -> None:
         super().__init__(vocabulary_size, embedding_dim, units, dropout, seed, **kwargs)
-        self.encoder = RecurrentEncoder("lstm", units, bidirectional=True, dtype=self.dtype_policy)
+        self.encoder = RecurrentEncoder("lstm", units, bidirectional=True, **self.part_arguments)
 
     def build(self, inputs_shape: Shape) -> None:
         super().build(inputs_shape)

@@ -10,7 +10,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.attention.self_attention import SelfAttentionBase
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import Residual
@@ -21,7 +21,7 @@ LAYER_OPTIONS = ("activation", "norm", "norm_first", "epsilon", "stochastic_dept
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class TransformerEncoderLayer(BaseLayer):
+class TransformerEncoderLayer(KernelLayer):
     """Transformer encoder layer: self-attention and feed-forward sublayers, each with a residual.
 
     `y = x + attend(norm(x))`, `z = y + feed_forward(norm(y))` with `norm_first`, else
@@ -95,7 +95,7 @@ class TransformerEncoderLayer(BaseLayer):
         self.dropout, self.stochastic_depth = dropout, stochastic_depth
         self.attention_residual = self.make_residual()
         self.feed_forward_residual = self.make_residual()
-        self.feed_forward = FeedForward(self.units, activation, seed=seed, dtype=self.dtype_policy)
+        self.feed_forward = FeedForward(self.units, activation, seed=seed, **self.part_arguments)
         self.attention = attention
         self._is_default_attention = attention is None
         self.supports_masking = True
@@ -211,7 +211,7 @@ def make_multi_head_attention(layer: Any, width: int) -> MultiHeadAttention:
     count = layer.num_heads
     if width % count:
         raise ValueError(f"num_heads must divide the width of the inputs, got {count} for {width}")
-    return MultiHeadAttention(count, width // count, dtype=layer.dtype_policy)
+    return MultiHeadAttention(count, width // count, **layer.part_arguments)
 
 
 def project_keys_and_values(

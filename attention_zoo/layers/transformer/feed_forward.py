@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.base import BaseLayer
+from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.typing import Shape, Tensor
 
@@ -29,7 +29,7 @@ GATED_ACTIVATIONS: dict[str, Any] = {"reglu": "relu", "geglu": "gelu", "swiglu":
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class FeedForward(BaseLayer):
+class FeedForward(KernelLayer):
     """Position-wise feed-forward network, with or without a gate.
 
     `y = act(x W_1 + b_1) W_2 + b_2`; with a gate `y = (act(x W_1 + b_1) (x W_3 + b_3)) W_2 + b_2`
@@ -92,7 +92,7 @@ class FeedForward(BaseLayer):
         self.supports_masking = True
 
     def _make_dense(self, units: int, activation: Any = None) -> keras.layers.Dense:
-        return keras.layers.Dense(units, activation, self.use_bias, dtype=self.dtype_policy)
+        return keras.layers.Dense(units, activation, self.use_bias, **self.part_arguments)
 
     def build(self, inputs_shape: Shape) -> None:
         width = inputs_shape[-1]

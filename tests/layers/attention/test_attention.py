@@ -229,3 +229,53 @@ def test_rows_of_a_shared_memory_have_their_own_dropout_and_mask() -> None:
     mask = np.array([[True, True, False]])
     context = Attention("dot")(shared, np.ones((4, 6, 5), "float32"), query_mask=mask)
     assert implicit_mask(context).shape == (4, 3)
+
+
+def make_layers() -> list[Any]:
+    return [Attention("general"), MultiHeadAttention(2, 4), VisualAttention(4)]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_list_of_inputs_in_functional_models(number: int, tmp_path: Path) -> None:
+    """Implicit masks are used, and the model can be saved and cloned."""
+    tokens, memory = keras.Input((None,), dtype="int32"), keras.Input((None, 6))
+    query = keras.layers.Embedding(9, 5, mask_zero=True)(tokens)
+    layer = make_layers()[number]
+    context, weights = layer([query, memory, memory], return_attention_scores=True)
+    model = keras.Model([tokens, memory], [layer([query, memory]), context, weights])
+    inputs = [np.array([[1, 2, 0], [3, 0, 0]]), normal((2, 4, 6))[0]]
+    outputs = model(inputs)
+    same(outputs[0], outputs[1])
+    assert not array(outputs[0])[inputs[0] == 0].any()
+    model.save(tmp_path / "model.keras")
+    same(keras.models.load_model(tmp_path / "model.keras")(inputs), outputs)
+    copy = keras.models.clone_model(model)
+    copy.set_weights(model.get_weights())
+    same(copy(inputs), outputs)
+
+
+def test_positional_masks_after_a_list() -> None:
+    query, value = normal((2, 3, 4), (2, 5, 4))
+    masks = [np.array([[1, 1, 0], [1, 0, 0]], "bool"), np.arange(5) < np.array([[4], [2]])]
+    theirs = keras.layers.Attention()([query, value], masks)
+    same(Attention("dot")([query, value], masks), Attention("dot")([query, value], mask=masks))
+    close(Attention("dot")([query, value], masks), theirs, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("match", "arguments", "options"),
+    [
+        (r"\[query, value\] or \[query, value, key\], got a list of 1", [["query"]], {}),
+        ("pass them only once", [["query", "value"], None, "key"], {}),
+        ("pass them only once", [["query", "value"]], {"key": "key"}),
+        ("mask must be a list .* got ndarray; or", [["query", "value"]], {"mask": "mask"}),
+        ("contains query_mask", [["query", "value"]], {"mask": ["m", "m"], "query_mask": "m"}),
+    ],
+)
+def test_wrong_lists_are_rejected(match: str, arguments: list[Any], options: dict) -> None:
+    x, mask = normal((2, 3, 4))[0], np.ones((2, 3), "bool")
+    arguments, options = keras.tree.map_structure(
+        lambda name: None if name is None else mask if name[0] == "m" else x, (arguments, options)
+    )
+    with pytest.raises(ValueError, match=match):
+        Attention("dot")(*arguments, **options)

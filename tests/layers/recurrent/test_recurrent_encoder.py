@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import keras
 import numpy as np
 import pytest
-from keras import layers
+from keras import layers, ops
 
 from attention_zoo.layers import RecurrentEncoder
 from attention_zoo.ops import implicit_mask
@@ -92,6 +95,46 @@ def test_directions_are_concatenated_as_in_keras() -> None:
     close(memory, theirs(inputs), 1e-5)
     close(array(state)[:, :3], array(memory)[:, -1, :3], 1e-6)
     close(array(state)[:, 3:], array(memory)[:, 0, 3:], 1e-6)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_inside_keras_bidirectional(cell: str, tmp_path: Path) -> None:
+    """The same as `bidirectional=True`, except that the states of both directions are separate."""
+    _, inputs = encoder("simple")
+    wrapped = layers.Bidirectional(RecurrentEncoder(cell, 3))
+    memory, forward, backward = wrapped(inputs, mask=MASK)
+    assert wrapped.compute_output_shape(inputs.shape)[0] == memory.shape
+    layer = RecurrentEncoder(cell, 6, bidirectional=True)
+    layer(inputs)
+    layer.set_weights(wrapped.get_weights())
+    expected, states = layer(inputs, mask=MASK)
+    close(memory, expected, 1e-6)
+    for pair, state in zip(zip(forward, backward, strict=True), states, strict=True):
+        close(ops.concatenate(pair, axis=-1), state, 1e-6)
+    model = keras.Sequential([keras.Input((None, 4)), wrapped])
+    model.save(tmp_path / "model.keras")
+    same(keras.models.load_model(tmp_path / "model.keras")(inputs), model(inputs))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "simple"])
+def test_initial_state_continues_a_sequence(kind: str) -> None:
+    layer, inputs = encoder(kind)
+    expected, expected_states = layer(inputs)
+    first, middle = layer(inputs[:, :2])
+    second, states = layer(inputs[:, 2:], initial_state=middle)
+    close(ops.concatenate([first, second], axis=1), expected, 1e-6)
+    close(states, expected_states, 1e-6)
+
+
+def test_initial_state_of_both_directions() -> None:
+    """The forward half of the bottom layer continues; the backward half starts at the end."""
+    layer = RecurrentEncoder("lstm", 6, bidirectional=True)
+    _, inputs = encoder("simple")
+    _, middle = layer(inputs[:, :2])
+    memory, _ = layer(inputs[:, 2:], initial_state=middle)
+    close(array(memory)[..., :3], array(layer(inputs)[0])[:, 2:, :3], 1e-6)
+    zeros = [ops.zeros_like(state) for state in middle]
+    same(layer(inputs, initial_state=zeros), layer(inputs))
 
 
 def test_dropout_applies_between_layers() -> None:

@@ -1,0 +1,88 @@
+"""int8 kernels."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from attention_zoo.layers import AdditiveAttention, MultiHeadAttention, RecurrentEncoder
+from tests.layers.running import MODES, array, close, compiled, same
+from tests.layers.test_kernels import CASES, PAIR, X, Y, make_model
+
+QUANTIZED = {
+    name: CASES[name]
+    for name in ("additive", "self", "encoder_layer", "maxout", "visual", "feature_map")
+}
+QUANTIZED["heads"] = (lambda **k: MultiHeadAttention(2, 4, **k), PAIR)
+
+
+def quantize(target: Any, mode: str = "int8") -> list[str]:
+    """Quantize a layer or model; return the warnings of this library."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        target.quantize(mode)
+    return [str(x.message) for x in caught if "quantize(" in str(x.message)]
+
+
+@pytest.mark.parametrize("whole_model", [True, False])
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_int8_is_close_and_saved(name: str, whole_model: bool, tmp_path: Path) -> None:
+    layer, model, tensors = make_model(QUANTIZED[name])
+    expected = model(tensors)
+    assert quantize(model if whole_model else layer) == []
+    got = model(tensors)
+    close(got, expected, 0.05)
+    assert np.abs(array(keras.tree.flatten(got)[0]) - keras.tree.flatten(expected)[0]).max() > 0
+    floats = [x.path for x in layer.weights if x.dtype != "int8" and len(x.shape) > 1]
+    assert all(path.endswith("bias") for path in floats)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    same(loaded(tensors), got)
+    assert [x.dtype for x in loaded.weights] == [x.dtype for x in model.weights]
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_int8_runs_compiled(mode: str) -> None:
+    layer = MultiHeadAttention(2, 4)
+    layer(X, Y)
+    quantize(layer)
+    close(compiled(layer, mode)(X, Y), layer(X, Y), 1e-6)
+
+
+def test_one_warning_names_what_stays_float() -> None:
+    layer = RecurrentEncoder("gru", 4, num_layers=2)
+    layer(X)
+    (message,) = quantize(layer)
+    assert "leaves weights of RecurrentEncoder" in message
+    assert message.count("recurrent_kernel") == 2
+    positions = MultiHeadAttention(2, 4, positions="shaw")
+    inputs = keras.Input((None, 6))
+    (message,) = quantize(keras.Model(inputs, positions(inputs, inputs)))
+    assert "ShawPositions" in message
+    assert "key_table, " in message
+    layer = MultiHeadAttention(2, 4)
+    layer(X, Y)
+    (message,) = quantize(layer, "float8")
+    assert "query_projection" in message
+    assert {x.dtype for x in layer.weights} == {"float32"}
+    assert quantize(layer) == []
+    expected = layer(X, Y)
+    assert quantize(layer) == []
+    same(layer(X, Y), expected)
+
+
+def test_lora_is_merged() -> None:
+    layer = AdditiveAttention(5)
+    layer(X, Y)
+    layer.enable_lora(2, b_initializer="ones")
+    expected = layer(X, Y)
+    quantize(layer)
+    close(layer(X, Y), expected, 0.05)
+    assert not [x for x in layer.weights if "lora" in x.name]
+    with pytest.raises(ValueError, match="without constraint and quantization"):
+        layer.score.enable_lora(2)
