@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from attention_zoo.data.images.graph_orientation import combine_bytes
-from attention_zoo.data.images.images import JPEG, MAX_PIXELS, MAX_SCANS, PNG, SCAN, WEBP
+from attention_zoo.data.images.image_formats import JPEG, MAX_PIXELS, MAX_SCANS, PNG, SCAN, WEBP
 
 _HEAD = 30
 """Number of bytes of a WebP file up to its size; a PNG has more."""

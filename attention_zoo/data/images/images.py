@@ -15,21 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attention_zoo.data.images.image_formats import (
+    JPEG,
+    MAX_BYTES,
+    MAX_PIXELS,
+    MAX_SCANS,
+    PNG,
+    SCAN,
+    WEBP,
+)
+
 Image = NDArray[np.uint8]
 Size = int | tuple[int, int]
 """The side of a square, or (height, width)."""
 
-MAX_PIXELS = 1 << 26
-"""Maximum number of pixels of an image, as in 8192 x 8192. It is checked before decoding."""
-
-MAX_BYTES = 1 << 28
-"""Maximum size of an encoded image in bytes."""
-
-MAX_SCANS = 100
-"""Maximum number of scans of a JPEG. Each scan may process all pixels; photos have about ten."""
-
-JPEG, PNG, WEBP = SIGNATURES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF"
-SCAN = b"\xff\xda"
 _FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
 
 

@@ -18,13 +18,11 @@ from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.base import TASKS, Locations, add_locations, refuse_rules
 from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
+from attention_zoo.tasks.masked_language_modeling.mask_token import MASK, PRIVATE_USE, TOP
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
 
-MASK = "[MASK]"
-"""The mask token in input texts."""
-TOP = 5  # default number of predictions for each mask
 BATCH = 32  # texts in a batch
 
 
@@ -56,10 +54,6 @@ class FillMaskResult(Result):
     """
 
     predictions: tuple[tuple[TokenPrediction, ...], ...]
-
-
-PRIVATE_USE = range(0xE000, 0xF900)
-"""Private-use characters of Unicode; every tokenizer makes each of them a separate piece."""
 
 
 @TASKS.register("masked_language_modeling")
