@@ -16,8 +16,8 @@ def check_paths(key: str, value: Any) -> list[str]:
     paths = [value] if isinstance(value, str) else value
     if not isinstance(paths, Sequence) or not all(isinstance(path, str) for path in paths):
         raise ValueError(
-            f"{key} must be a path or a list of paths, got {value!r}; put quotes around a path that"
-            " looks like a number"
+            f"{key} must be a path or a list of paths, got {value!r}; put quotes around a path of"
+            " digits"
         )
     return list(paths)
 

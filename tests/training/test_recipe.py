@@ -157,7 +157,7 @@ def test_override_recipe_does_not_change_its_argument(tmp_path: Path) -> None:
     ("- data\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
     ("5\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
     ("dates\n", r"small\.yaml: expected a YAML mapping of `key: value` lines"),
-    ("", r"small\.yaml: data\.corpus is missing; name one of dates, [a-z0-9_, ]+, tsv$"),
+    ("", r"small\.yaml: data\.corpus is missing; name one of csv, dates, [a-z0-9_, ]+, tsv$"),
     (PAGE + "format_version: 2\n", r"small\.yaml:\d+ has format_version 2, .* reads up to 1"),
     (
         "data: {corpus: date}\n",
