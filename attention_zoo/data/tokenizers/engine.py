@@ -35,7 +35,7 @@ class EngineTokenizer:
             raise ValueError("encode takes a list of strings, not one string; write encode([text])")
         for i, text in enumerate(texts):
             if not text.isascii():
-                check_unicode(text, i)
+                check_unicode(text, f"text {i}")
         counted, ids = log_progress(texts, "encoding", "texts"), list[list[int]]()
         while chunk := list(islice(counted, CHUNK)):
             rows = self._engine.encode_batch_fast(chunk, add_special_tokens=False)
