@@ -57,9 +57,9 @@ def compiled(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
     if JAX:
         import jax
 
-        def scoped(*tensors: Any) -> Any:
+        def scoped(*tensors: Any, **named: Any) -> Any:
             with keras.StatelessScope():
-                return function(*tensors)
+                return function(*tensors, **named)
 
         return jax.jit(scoped) if mode != "eager" else function
     import tensorflow as tf

@@ -77,7 +77,8 @@ class LocationScore(Score):
         query = at_least_float32(query)
         # With dynamic shapes, `slice` fails if S exceeds max_length; `[:, :S]` would truncate.
         shape = (self.kernel.shape[0], ops.shape(keys)[-2])
-        scores = project(query, ops.slice(self.kernel, (0, 0), shape))
+        kernel = ops.slice(ops.convert_to_tensor(self.kernel), (0, 0), shape)
+        scores = project(query, kernel)
         rows = ops.zeros_like(keys[..., 0], dtype=scores.dtype)
         return scores + rows[..., None, :]  # adds leading axes that only the keys have
 
