@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 
 from attention_zoo.cli.arguments import apply_overrides, split_overrides
 
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write the folder completely or not at all."""
+    """Write the folder completely or not at all, then print how to call the exported model."""
     overrides, folders = split_overrides(arguments.words)
     if len(folders) != 1:
         raise ValueError(
@@ -30,8 +31,10 @@ def run(arguments: argparse.Namespace) -> None:
             " RUN OUT"
         )
     from attention_zoo import tasks
-    from attention_zoo.export import export
+    from attention_zoo.export import export, format_call
 
     task = tasks.load(arguments.run)
     apply_overrides(task, overrides, "export")
-    print(export(task, folders[0], arguments.format))
+    folder = export(task, folders[0], arguments.format)
+    print(f"{folder}; call it without attention_zoo:")
+    print(textwrap.indent(format_call(folder), "  "))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import io
 import json
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -39,16 +39,37 @@ least 1."""
 
 
 def register_model(cls: M) -> M:
-    """Register a model class under its own name, which saved configs contain."""
+    """Register a model class under its own name, which saved configs contain.
+
+    Its constructor then accepts NumPy numbers, which Keras's layers reject as sizes.
+    """
     MODELS.register(cls.__name__)(cls)
+    init = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def init_with_python_numbers(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *_to_python_numbers(args), **_to_python_numbers(kwargs))
+
+    cls.__init__ = init_with_python_numbers  # type: ignore[misc]
     return cls
+
+
+def _to_python_numbers(value: Any) -> Any:
+    """Convert NumPy numbers, also those in lists, tuples and dicts."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {name: _to_python_numbers(item) for name, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_to_python_numbers(item) for item in value)
+    return value
 
 
 def add_presets(cls: type, **configs: Config) -> None:
     """Register presets of a model class; `configs` maps preset names to constructor arguments."""
     for name, config in configs.items():
         # Configs contain nested dicts, so each caller gets a copy.
-        PRESETS.register(name)(partial(copy.deepcopy, (cls, config)))
+        PRESETS.register(name)(functools.partial(copy.deepcopy, (cls, config)))
 
 
 def list_presets() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import time
@@ -75,10 +76,10 @@ class Progress(keras.callbacks.Callback):
         texts |= {
             n: n.removeprefix("val_") for n in logs if n.startswith("val_") and n not in texts
         }
-        values = [f"{text} {logs[name]:.4f}" for name, text in texts.items()]
+        values = [f"{text} {format_loss(logs[name])}" for name, text in texts.items()]
         mark = ["best"] if state.best_step == state.step else []
         if state.diverged:
-            mark = [f"diverged from {state.first_loss:.4f} at the first step"]
+            mark = [f"diverged from {format_loss(state.first_loss)} at the first step"]
         self._write(self._fit([self._format_step(), *values], mark) + "\n")
         self._activity = ""
 
@@ -100,7 +101,7 @@ class Progress(keras.callbacks.Callback):
                 self.stream.flush()
 
     def _format_line(self) -> str:
-        loss = [] if self._loss is None else [f"loss {self._loss:.4f}"]
+        loss = [] if self._loss is None else [f"loss {format_loss(self._loss)}"]
         activity = [self._activity] if self._activity else []
         return self._fit([self._format_step(), *activity, *loss])
 
@@ -134,6 +135,12 @@ class Progress(keras.callbacks.Callback):
             return []
         left = (self.steps - state.step) * state.seconds / state.step
         return [f"{clock.per_second:,.0f} {clock.unit}/s", f"{format_seconds(left)} left"]
+
+
+def format_loss(value: float | None) -> str:
+    """Return a loss or metric with four decimals; large ones with four digits."""
+    value = math.nan if value is None else value
+    return f"{value:.4g}" if abs(value) >= 1e6 else f"{value:.4f}"
 
 
 def format_seconds(seconds: float) -> str:

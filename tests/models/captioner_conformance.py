@@ -21,8 +21,6 @@ from tests.models.generation_conformance import (
 class CaptionerConformance(GenerationConformance):
     """A captioner. Images show the source: one square per token, each of another colour."""
 
-    numpy_numbers = True
-
     def inputs(self, source: np.ndarray = SOURCE, target: np.ndarray = TARGET) -> Any:
         return {"image": make_images(source), "target": target}
 

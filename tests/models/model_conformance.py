@@ -131,8 +131,6 @@ class ModelConformance(ArgumentCase):
     """Options of smaller models for these tests."""
 
     options: ClassVar[dict[str, Any]]
-    numpy_numbers: ClassVar[bool] = False
-    """Whether the constructor accepts NumPy scalars."""
     fill: Any = staticmethod(randomise)
     """Function that sets random weights."""
 
@@ -176,8 +174,7 @@ class ModelConformance(ArgumentCase):
 
     def test_rebuilt_model_computes_the_same(self) -> None:
         """Also in training: noise and dropout masks depend only on the seed."""
-        options = {**self.options, **self.small}
-        options = with_numpy_numbers(options) if self.numpy_numbers else options
+        options = with_numpy_numbers({**self.options, **self.small})
         with mock.patch("random.randint", return_value=7):
             repeated = self.covers.from_config(saved_config(self.make(**options)))
             behaviour = self.behaviour(repeated, training=True)

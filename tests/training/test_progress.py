@@ -10,7 +10,7 @@ import pytest
 
 from attention_zoo.training import progress as module
 from attention_zoo.training.callbacks import Clock
-from attention_zoo.training.progress import Progress, format_seconds
+from attention_zoo.training.progress import Progress, format_loss, format_seconds
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.stopping import StopRequest
 
@@ -78,6 +78,12 @@ def test_remaining_time_in_its_two_largest_units() -> None:
     texts = {0: "0 s", 59.6: "1 min 0 s", 70_860: "19 h 41 min", 3600: "1 h 0 min"}
     texts |= {90_000: "1 d 1 h", 125: "2 min 5 s"}
     assert {seconds: format_seconds(seconds) for seconds in texts} == texts
+
+
+def test_diverged_losses_stay_short() -> None:
+    assert [format_loss(x) for x in (1.5, 10_050.0, 1.5e14, float("nan"))] == [
+        *("1.5000", "10050.0000", "1.5e+14", "nan")
+    ]
 
 
 def test_log_file_gets_a_line_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,11 @@ def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
         checkpoint.check_setting("tie_word_embeddings", expected=True)
     settings, head = _settings(checkpoint), []
     if cls is MaskedLM:
-        settings = merge(BERT, settings, overrides.get("bert", {}))
-        model = MaskedLM(**merge(MaskedLM, {}, {**overrides, "bert": settings}))
+        # As in `MaskedLM.from_preset`, arguments that the class does not have are the BERT's.
+        own = {key: overrides[key] for key in MaskedLM.own_arguments if key in overrides}
+        options = {key: value for key, value in overrides.items() if key not in (*own, "bert")}
+        settings = merge(BERT, settings, {**options, **overrides.get("bert", {})})
+        model = MaskedLM(settings, **own)
         bert, head = model.bert, list(map_head(model))
     else:
         settings["use_pooler"] = POOLER in tensors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,13 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import MultiHeadAttention, RecurrentEncoder
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import Residual
-from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
+from attention_zoo.models.presets import (
+    Config,
+    add_presets,
+    check_options,
+    collect_arguments,
+    register_model,
+)
 from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, self_attend
 from attention_zoo.models.tagging.word_features import WordFeatures
 from attention_zoo.typing import Tensor
@@ -79,11 +86,10 @@ class RecurrentTagger(Tagger):
     ) -> None:
         super().__init__(**kwargs)
         self.init_settings(collect_arguments(locals()))
-        widths = [units] if isinstance(units, int) else list(units)
+        given = units if isinstance(units, list | tuple) else [units]
+        widths = [zoo_ops.whole_number("units", width) for width in given]
         if not widths:
             raise ValueError("units must be a width, or a list of at least one")
-        for width in widths:
-            zoo_ops.whole_number("units", width)
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.features = WordFeatures(self.settings, dropout, **common)
         self.encoders = [
@@ -93,7 +99,8 @@ class RecurrentTagger(Tagger):
         self.self_attention: Any = None
         self.attention_residual: Any = None
         if attention is not None:
-            self.self_attention = MultiHeadAttention(**{"dropout": dropout, **attention, **common})
+            options = {"dropout": dropout, **_check_attention_options(attention)}
+            self.self_attention = MultiHeadAttention(**options, **common)
             self.attention_residual = Residual(norm_first=False, dropout=dropout, **common)
         self.build_head(widths[-1])
 
@@ -127,6 +134,18 @@ class RecurrentTagger(Tagger):
 
 
 # config
+
+
+def _check_attention_options(attention: Any) -> Config:
+    """Return the options; raise ValueError for an unknown or a missing one."""
+    parameters = inspect.signature(MultiHeadAttention).parameters
+    options = check_options("attention", attention, [n for n in parameters if n != "kwargs"])
+    for name, parameter in parameters.items():
+        is_required = parameter.default is parameter.empty and name != "kwargs"
+        if is_required and name not in options:
+            raise ValueError(f"attention needs the option {name!r}")
+    return options
+
 
 BILSTM_CNN = Config(
     embedding_dim=100,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,11 @@ def test_options_fixed_by_the_checkpoint_are_rejected(load: Any) -> None:
 @pytest.mark.parametrize(
     ("family", "cls"), [("bert", models.BERT), ("bert", models.MaskedLM), ("gpt2", models.GPT)]
 )
-def test_options_of_layers_are_changed_one_by_one(family: str, cls: Any) -> None:
-    model = cls.from_preset(GOLDEN / family, layer={"stochastic_depth": 0.1})
+@pytest.mark.parametrize("by_function", [False, True])
+def test_options_of_layers_are_changed_one_by_one(family: str, cls: Any, by_function: bool) -> None:
+    load = partial(models.from_public, cls=cls) if by_function else cls.from_preset
+    model = load(GOLDEN / family, layer={"stochastic_depth": 0.1})
+    assert type(model) is cls
     CHECKS[family](GOLDEN / family, model)
     style = getattr(model, "bert", model).settings["layer"]
     assert style["stochastic_depth"] == 0.1

@@ -155,6 +155,11 @@ def test_parameter_counts_follow_the_papers() -> None:
     ({"head": {"kind": "soft"}}, "unknown tagger's head 'soft'; did you mean 'softmax'"),
     ({"head": {"scheme": "BIO"}}, "head has no option 'scheme'; did you mean 'tag_scheme'"),
     ({"head": "crf"}, r"head must be a dict of options.*, got 'crf' \(known: kind, tag_scheme\)"),
+    ({"units": None}, "units must be an integer of at least 1, got None"),
+    ({"units": [3, None]}, "units must be an integer of at least 1, got None"),
+    ({"attention": {"heads": 2, "key_dim": 3}}, "attention has no option 'heads'; did you mean"),
+    ({"attention": {"num_heads": 2}}, "attention needs the option 'key_dim'"),
+    ({"attention": 2}, "attention must be a dict of options"),
     ({"head": {"tag_scheme": "BIOX"}}, "unknown tag scheme 'BIOX'; did you mean"),
     *(({"units": units}, "units") for units in ([], 0, [7], "wide")),
 )

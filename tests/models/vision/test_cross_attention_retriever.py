@@ -26,7 +26,6 @@ TEXTS = np.array([[4, 5, 6, 7], [9, 8, 0, 0], [5, 0, 0, 0]], "int32")
 
 class TestCrossAttentionRetriever(ExportableModelConformance):
     covers = CrossAttentionRetriever
-    numpy_numbers = True
     options = {
         "vocabulary_size": 11,
         "embedding_dim": 5,

@@ -37,7 +37,6 @@ WALKS = 100_000
 
 class TestRecurrentAttentionModel(ExportableModelConformance):
     covers = RecurrentAttentionModel
-    numpy_numbers = True
     options = {
         "image_shape": [7, 6, 2],
         "classes": 3,
