@@ -114,6 +114,9 @@ class Reinforce(keras.layers.Layer):
     def compute_output_shape(self, *shapes: Shape, **named_shapes: Shape) -> Shape:
         return ()
 
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> keras.KerasTensor:
+        return keras.KerasTensor((), dtype="float32")
+
     def call(
         self,
         reward: Tensor,

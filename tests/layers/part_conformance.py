@@ -134,6 +134,7 @@ class AlignmentConformance(PartConformance):
     registry = ALIGNMENTS
     sections = PART_SECTIONS
     test_output_shape_is_inferred = None  # the state is not a tensor
+    test_inside_time_distributed = None
     test_masks_of_outputs = None  # the mask is that of the sources, not of the rows
     sums_to_one: ClassVar[bool] = True
     at_most_one: ClassVar[bool] = True

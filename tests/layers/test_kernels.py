@@ -22,6 +22,7 @@ from attention_zoo.layers import (
     WindowedAttention,
 )
 from tests.layers.running import array, close, normal, same
+from tests.tiers import mark_full
 
 X, Y = normal((2, 3, 6), (2, 4, 6))
 CHARACTERS = np.array([[[1, 2, 3], [4, 0, 0]]])
@@ -190,7 +191,7 @@ def train(model: keras.Model, tensors: list[np.ndarray]) -> None:
     model.train_on_batch(tensors, target)
 
 
-@pytest.mark.parametrize("name", LORA_CASES)
+@pytest.mark.parametrize("name", [mark_full(x) if x == "encoder_layer" else x for x in LORA_CASES])
 def test_lora_trains_low_rank_updates(name: str, tmp_path: Path) -> None:
     layer, model, tensors = make_model(LORA_CASES[name])
     before, plain = array(model(tensors)), [array(x) for x in layer.weights]

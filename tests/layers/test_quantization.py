@@ -13,10 +13,11 @@ import pytest
 from attention_zoo.layers import AdditiveAttention, MultiHeadAttention, RecurrentEncoder
 from tests.layers.running import MODES, array, close, compiled, same
 from tests.layers.test_kernels import CASES, PAIR, X, Y, make_model
+from tests.tiers import mark_full
 
 QUANTIZED = {
     name: CASES[name]
-    for name in ("additive", "self", "encoder_layer", "maxout", "visual", "feature_map")
+    for name in ("additive", "self", "maxout", "visual", "feature_map", "encoder_layer")
 }
 QUANTIZED["heads"] = (lambda **k: MultiHeadAttention(2, 4, **k), PAIR)
 
@@ -30,7 +31,7 @@ def quantize(target: Any, mode: str = "int8") -> list[str]:
 
 
 @pytest.mark.parametrize("whole_model", [True, False])
-@pytest.mark.parametrize("name", QUANTIZED)
+@pytest.mark.parametrize("name", [mark_full(x) if x == "encoder_layer" else x for x in QUANTIZED])
 def test_int8_is_close_and_saved(name: str, whole_model: bool, tmp_path: Path) -> None:
     layer, model, tensors = make_model(QUANTIZED[name])
     expected = model(tensors)

@@ -35,8 +35,8 @@ class RecurrentEncoder(KernelLayer):
     Call arguments:
         inputs: `(B, S, E)`.
         mask: `(B, S)`, or None.
-        initial_state: list of states, as returned, or None for zeros.
         training: whether to apply dropout.
+        initial_state: list of states, as returned, or None for zeros.
 
     Returns:
         Memory `(B, S, units)`, and the list of final states `(B, units)`: for each layer, bottom
@@ -112,8 +112,8 @@ class RecurrentEncoder(KernelLayer):
         self,
         inputs: Tensor,
         mask: Tensor | None = None,
-        initial_state: list[Tensor] | None = None,
         training: bool | None = None,
+        initial_state: list[Tensor] | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         if mask is not None:
             mask = zoo_ops.as_boolean_mask(mask, "mask", tuple(inputs.shape[:2]))

@@ -22,6 +22,7 @@ class TestAttentionCell(DecoderConformance):
     """Step then attend (Luong et al.), with all options."""
 
     test_output_shape_is_inferred = None  # state and constants are not tensors
+    test_inside_time_distributed = None
 
     covers = AttentionCell
     cell_options = {"attention_layer_size": 5, "attention_activation": "tanh"}
