@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.images.images import SIGNATURES, check_bytes, read_bytes
+from attention_zoo.data.images.formats import SIGNATURES
+from attention_zoo.data.images.images import check_bytes, read_bytes
 
 Files = dict[str, Callable[[], bytes]]
 """Functions that read each file, by its name within the folder or zip."""
