@@ -243,9 +243,10 @@ def mark_invalid_sources(choice: Choice, continuations: Continuations) -> Choice
     The search for the source ends, because comparisons would silently rank NaN below other scores.
     """
     is_running = continuations.log_probs > NEG_INF
-    is_valid = continuations.normaliser[..., 0] < float("inf")
-    is_nan = ops.logical_and(is_running, ops.logical_not(is_valid))
-    is_nan = ops.any(is_nan, axis=1, keepdims=True)
+    normaliser = continuations.normaliser[..., 0]
+    # Not `logical_not(normaliser < inf)`, which TensorFlow's graph optimizer rewrites to `>=`.
+    is_invalid = ops.logical_or(ops.isnan(normaliser), normaliser == float("inf"))
+    is_nan = ops.any(ops.logical_and(is_running, is_invalid), axis=1, keepdims=True)
     return choice._replace(log_probs=ops.where(is_nan, float("nan"), choice.log_probs))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from attention_zoo.data import graph_image
-from attention_zoo.data.images.image_formats import JPEG, PNG, WEBP
+from attention_zoo.data.images.formats import JPEG, PNG, WEBP
 from attention_zoo.export.checks import first_error
 
 UNKNOWN_FORMAT = "the image is not a JPEG, PNG or WebP"

@@ -1,10 +1,11 @@
 """Tasks: models with preprocessing, from raw inputs to results with scores and attention."""
 
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.tasks.base import TASKS, Input, Task
+from attention_zoo.tasks.base import TASKS, Task
 from attention_zoo.tasks.captioning import Caption, Captioning
 from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus
 from attention_zoo.tasks.glimpses import GlimpseResult, Glimpses
+from attention_zoo.tasks.inputs import Input
 from attention_zoo.tasks.language_modeling import Continuation, LanguageModeling
 from attention_zoo.tasks.loading import find_task_folder, load
 from attention_zoo.tasks.masked_language_modeling import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import keras
 
@@ -17,6 +17,7 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
+from attention_zoo.tasks.inputs import Input
 from attention_zoo.tasks.result import Result
 
 FORMAT_VERSION = 1  # the format of task.json
@@ -79,21 +80,6 @@ T = TypeVar("T")
 SEARCH_OPTIONS = tuple(field.name for field in fields(SearchOptions))
 Locations = Sequence[str] | None
 """Location of each input for error messages, such as file:line; None for "source 0" and so on."""
-
-
-@dataclass(frozen=True)
-class Input:
-    """An argument of `Task.predict`.
-
-    Args:
-        name: the name of the argument.
-        kind: "text" or "image": a list with one item for each result; on the command line, one
-            text or one image file per line. "image_index": images to search, encoded by
-            `Task.build_index`; on the command line, a folder.
-    """
-
-    name: str
-    kind: Literal["text", "image", "image_index"] = "text"
 
 
 class Task(ABC):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 from attention_zoo.data.tokenizers.vocabulary import check_unicode
 from attention_zoo.decoding import Rule
@@ -22,6 +23,21 @@ NAN_LOGITS = (
     "the model returned NaN or +inf logits; load an earlier checkpoint, or train it again with a"
     " lower learning rate or gradient clipping"
 )
+
+
+@dataclass(frozen=True)
+class Input:
+    """An argument of `Task.predict`.
+
+    Args:
+        name: the name of the argument.
+        kind: "text" or "image": a list with one item for each result; on the command line, one
+            text or one image file per line. "image_index": images to search, encoded by
+            `Task.build_index`; on the command line, a folder.
+    """
+
+    name: str
+    kind: Literal["text", "image", "image_index"] = "text"
 
 
 def list_inputs(inputs: Any, kind: str, name: str = "predict") -> list[Any]:

@@ -14,6 +14,7 @@ from attention_zoo.decoding import SearchResult, StepOutput
 from tests.decoding.toy_decoders import (
     EDGE_MODES,
     END,
+    MODES,
     ON_TENSORFLOW,
     Tables,
     compile_function,
@@ -54,7 +55,7 @@ METHOD_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("mode", EDGE_MODES)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fill", [np.nan, mark_full(np.inf)])
 @pytest.mark.parametrize("corrupted_step", [0, 2])
 @pytest.mark.parametrize("method", METHOD_OPTIONS)

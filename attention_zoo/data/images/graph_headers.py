@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from attention_zoo.data.images.formats import JPEG, PNG, SCAN, WEBP
 from attention_zoo.data.images.graph_orientation import combine_bytes
-from attention_zoo.data.images.image_formats import JPEG, MAX_PIXELS, MAX_SCANS, PNG, SCAN, WEBP
 
 _HEAD = 30
 """Number of bytes of a WebP file up to its size; a PNG has more."""
 
 Header = tuple[tf.Tensor, tf.Tensor]
-"""The sides of an image, `(2,)` int64, and whether it has an allowed number of scans and frames."""
+"""The sides of an image, `(2,)` int64, and its number of scans or frames."""
 
 
-def make_assertion(encoded: tf.Tensor) -> tf.Operation:
-    """Return an assertion of the checks of `read_image` that need only a few bytes."""
+def make_assertion(encoded: tf.Tensor, max_pixels: int, max_scans: int) -> tf.Operation:
+    """Return an assertion of the checks of `read_image` that need only a few bytes.
+
+    Args:
+        encoded: a scalar string tensor.
+        max_pixels: maximum number of pixels.
+        max_scans: maximum number of scans of a JPEG.
+    """
 
     def starts_with(text: bytes, at: int = 0) -> tf.Tensor:
         return tf.strings.substr(encoded, at, len(text)) == text
@@ -25,11 +31,12 @@ def make_assertion(encoded: tf.Tensor) -> tf.Operation:
     message = ["the image is not a JPEG, PNG or WebP, or its header is truncated"]
     is_known = tf.debugging.Assert(starts_with(JPEG) | ((is_png | is_webp) & is_complete), message)
     with tf.control_dependencies([is_known]):
-        sides, is_simple = tf.case(
+        sides, count = tf.case(
             [(is_png, lambda: _read_png(encoded)), (is_webp, lambda: _read_webp(encoded))],
             default=lambda: _read_jpeg(encoded),
         )
-    is_small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= MAX_PIXELS)
+    is_small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= max_pixels)
+    is_simple = count <= tf.where(starts_with(JPEG), max_scans, 1)
     reason = "the image has no pixels, too many pixels or scans, or is animated"
     return tf.debugging.Assert(is_simple & is_small, [reason])
 
@@ -37,11 +44,11 @@ def make_assertion(encoded: tf.Tensor) -> tf.Operation:
 def _read_jpeg(encoded: tf.Tensor) -> Header:
     shape = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)
     scans = tf.size(tf.strings.split(encoded[None], SCAN).values) - 1
-    return shape[:2], scans <= MAX_SCANS
+    return shape[:2], scans
 
 
 def _read_png(encoded: tf.Tensor) -> Header:
-    return combine_bytes(tf.reshape(_read_bytes(encoded, 16, 8), [2, 4])), tf.constant(True)
+    return combine_bytes(tf.reshape(_read_bytes(encoded, 16, 8), [2, 4])), tf.constant(1)
 
 
 def _read_webp(encoded: tf.Tensor) -> Header:
@@ -61,7 +68,7 @@ def _read_webp(encoded: tf.Tensor) -> Header:
         default=lambda: (read_side(14, 16) % 2**14, read_side(16, 18) % 2**14),
     )
     is_animated = is_extended & (head[8] // 2 % 2 == 1)
-    return tf.stack([height, width]), ~is_animated
+    return tf.stack([height, width]), 1 + tf.cast(is_animated, tf.int32)  # two or more frames
 
 
 def _read_bytes(encoded: tf.Tensor, start: int, count: int) -> tf.Tensor:

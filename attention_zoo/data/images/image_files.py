@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.images.image_formats import SIGNATURES
+from attention_zoo.data.images.formats import SIGNATURES
 from attention_zoo.data.images.images import check_bytes, read_bytes
 
 Files = dict[str, Callable[[], bytes]]

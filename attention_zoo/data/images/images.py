@@ -15,19 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.images.image_formats import (
-    JPEG,
-    MAX_BYTES,
-    MAX_PIXELS,
-    MAX_SCANS,
-    PNG,
-    SCAN,
-    WEBP,
-)
+from attention_zoo.data.images.formats import JPEG, PNG, SCAN, WEBP
 
 Image = NDArray[np.uint8]
 Size = int | tuple[int, int]
 """The side of a square, or (height, width)."""
+
+MAX_PIXELS = 1 << 26
+"""Maximum number of pixels of an image, as in 8192 x 8192. It is checked before decoding."""
+
+MAX_BYTES = 1 << 28
+"""Maximum size of an encoded image in bytes."""
+
+MAX_SCANS = 100
+"""Maximum number of scans of a JPEG. Each scan may process all pixels; photos have about ten."""
 
 _FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
 
@@ -101,7 +102,7 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     from attention_zoo.data.images.graph_orientation import exif_orientation, transpose_upright
 
     sides = parse_size(size)
-    with tf.control_dependencies([make_assertion(encoded)]):
+    with tf.control_dependencies([make_assertion(encoded, MAX_PIXELS, MAX_SCANS)]):
         encoded = tf.identity(encoded)
     image = transpose_upright(_decode(encoded), exif_orientation(encoded))
     return image if sides is None else _resize(image, sides)

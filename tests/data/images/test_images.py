@@ -17,8 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from attention_zoo.data import graph_image, read_image
 from attention_zoo.data.images import graph_orientation, images
 from attention_zoo.data.images.graph_orientation import ORIENTATION_TAG, exif_orientation
-from attention_zoo.data.images.image_formats import MAX_PIXELS, MAX_SCANS
-from attention_zoo.data.images.images import resize_image
+from attention_zoo.data.images.images import MAX_PIXELS, MAX_SCANS, resize_image
 
 RNG = np.random.default_rng(0)
 SMOOTH = np.asarray(Image.fromarray(RNG.integers(0, 256, (4, 5, 3), np.uint8)).resize((31, 17)))
