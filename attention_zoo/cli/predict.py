@@ -1,8 +1,9 @@
-"""Print one prediction for each line of a file or of standard input."""
+"""Print one prediction for each input: lines of a file or of standard input, or images."""
 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,25 +15,57 @@ from attention_zoo.cli.arguments import (
     check_picture,
     split_overrides,
 )
-from attention_zoo.registry import did_you_mean
+from attention_zoo.cli.inputs import (
+    READERS,
+    Item,
+    Layout,
+    find_format,
+    find_images,
+    format_conll,
+    list_images,
+    read_items,
+    split_batches,
+)
 
-CHUNK = 1024  # lines predicted before their results are printed
-IMAGES = (".jpg", ".jpeg", ".png")
+CHUNK = 1024  # inputs predicted before their results are printed
+Answer = tuple[Item, Any]
+"""An input and its result."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run, the input file, the search options and the output options."""
+    """Add the run, the inputs, their format, the search options and the output options."""
     parser.add_argument("run", metavar="RUN", help="a run folder, a zoo entry or hf://owner/name")
     parser.add_argument(
         "words",
         metavar="FILE | key=value",
         nargs="*",
-        help="a file with one text, or one image path, per line (default: standard input), and"
-        " options: search.beam_width=5",
+        help="a file with one text per line (default: standard input), or with texts in a column"
+        " or field (.csv, .tsv, .jsonl), or sentences of a tagger (.conll, .conllu); for images,"
+        " image files, folders and lists of paths; and options: search.beam_width=5",
     )
     parser.add_argument(
-        "--images", metavar="FOLDER", help="the JPEG and PNG images to search, with subfolders"
+        "--format", choices=sorted(READERS), help="the format of the file (default: by its name)"
     )
+    parser.add_argument(
+        "--field",
+        metavar="NAME",
+        help="the column or field of the texts, or the number of a column from 0, without a header"
+        " (default: that of the recipe, or text, source and so on)",
+    )
+    parser.add_argument(
+        "--pretokenized",
+        action="store_true",
+        help="for taggers: texts are words separated by spaces",
+    )
+    parser.add_argument(
+        "--batch-size",
+        metavar="N",
+        type=int,
+        default=CHUNK,
+        help="inputs to predict at a time; those of a pipe are predicted as soon as they arrive"
+        f" (default: {CHUNK})",
+    )
+    parser.add_argument("--images", metavar="FOLDER", help="the images to search, with subfolders")
     parser.add_argument(
         "--attention",
         metavar="PNG",
@@ -49,17 +82,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="accept unknown characters and map them to the unknown token",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="if an input has no prediction, print none; by default, its line is empty",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Check all lines, then predict them in order."""
+    """Print the results in the order of the inputs, then write pictures and the page."""
     overrides, files = split_overrides(arguments.words)
-    if len(files) > 1:
-        raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
-    if arguments.attention:
-        check_picture(Path(arguments.attention))
-    if arguments.html:
-        check_parent(Path(arguments.html))
+    _check_arguments(arguments)
     from attention_zoo import tasks
 
     task = tasks.load(arguments.run)
@@ -67,96 +100,199 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"--html {arguments.html}: task {task.name} has no HTML page; remove --html"
         )
-    searched = [one.name for one in task.inputs if one.kind == "image_index"]
-    images = _find_images(task, arguments.images, bool(searched))
-    apply_overrides(task, overrides, "predict")
-    if arguments.n_best and task.search.n_best == 1:
-        task.search = task.search.override(n_best=task.search.beam_width)
-    name, content = _read(files[0] if files else "-")
-    lines = list(_decode_lines(name, content))
-    locations = [f"{name}:{number}" for number in range(1, len(lines) + 1)]
-    task.check_sources(lines, locations)
-    if not arguments.allow_unknown:
-        _refuse_unknown(task, lines, locations)
-    options: dict[str, Any] = {}
-    if task.has_attention_option:
-        options["attention"] = bool(arguments.attention or arguments.html)
-    options |= {option: task.build_index(images) for option in searched}
-    results: list[Any] = []
-    for start in range(0, len(lines), CHUNK):
-        answers = task.predict(lines[start : start + CHUNK], **options)
-        if arguments.attention and any(answer.attention is None for answer in answers):
+    _apply_overrides(task, overrides, arguments.n_best)
+    task.check_sources([])  # raises if the task cannot predict from lines
+    options, data = _make_options(task, arguments), _read_data_options(arguments.run)
+    items = _read_items(task, files, arguments, data)
+    if arguments.strict:
+        items = _refuse_invalid(task, list(items), arguments.allow_unknown)
+    batches = split_batches(items, arguments.batch_size, is_stream=files in ([], ["-"]))
+    answers: Iterator[Answer] = (
+        answer
+        for batch in batches
+        for answer in _predict(task, batch, options, arguments.allow_unknown)
+    )
+    if arguments.strict:
+        answers = iter(list(_refuse_failed(answers)))
+    print_result = functools.partial(
+        _print,
+        n_best=arguments.n_best or task.search.n_best > 1,
+        has_name=any(Path(name).is_dir() for name in files),
+        tag_column=data["tags"] if isinstance(data.get("tags"), int) else None,
+    )
+    kept, failed, number = [], [], 0
+    for number, (item, result) in enumerate(answers, 1):
+        if arguments.attention and result.ok and result.attention is None:
             raise ValueError(
                 f"--attention {arguments.attention}: this model returns no attention weights;"
                 " remove the option"
             )
-        for number, answer in enumerate(answers, start + 1):
-            _print(answer, number, arguments.n_best)
-            _warn_of_unknown(answer, locations[number - 1])
-            if arguments.attention:
-                _draw(task, answer, Path(arguments.attention), number, len(lines))
-        results += answers if arguments.html else []
+        print_result(item, result, number)
+        _warn_of_unknown(result, item.location)
+        if not result.ok:
+            failed.append(f"{item.location}: {result.error}")
+        elif arguments.attention or arguments.html:
+            kept.append((number, result))
+    if failed:
+        count = f"{len(failed):,} of {number:,} inputs"
+        print(f"skipped {count}; the first: {failed[0]}", file=sys.stderr)
+    for at, result in kept if arguments.attention else ():
+        _draw(task, result, Path(arguments.attention), at, number)
     if arguments.html:
-        task.write_report(results, arguments.html)
+        task.write_report([result for _, result in kept], arguments.html)
 
 
-def _find_images(task: Any, folder: str | None, needs_images: bool) -> list[Path]:
-    """Return the images to search; empty for a task that searches none."""
-    if folder is None:
-        if needs_images:
-            raise ValueError(f"task {task.name} needs images to search; add --images FOLDER")
-        return []
-    if not needs_images:
+def _check_arguments(arguments: argparse.Namespace) -> None:
+    """Raise ValueError for options that are invalid for every task."""
+    if arguments.attention:
+        check_picture(Path(arguments.attention))
+    if arguments.html:
+        check_parent(Path(arguments.html))
+    if arguments.batch_size < 1:
+        raise ValueError(f"--batch-size must be at least 1, got {arguments.batch_size}")
+
+
+def _apply_overrides(task: Any, overrides: list[str], show_n_best: bool) -> None:
+    """Apply the overrides; `search.n_best` alone raises `search.beam_width` as well."""
+    keys = dict(text.partition("=")[::2] for text in overrides)
+    task.check_used(key.removeprefix("search.") for key in keys if key.startswith("search."))
+    count, search = keys.get("search.n_best", ""), task.search
+    is_wider = count.isdecimal() and int(count) > search.beam_width
+    if is_wider and "search.beam_width" not in keys and search.method != "contrastive":
+        overrides = [f"search.beam_width={count}", *overrides]
+    apply_overrides(task, overrides, "predict")
+    if show_n_best and task.search.n_best == 1:
+        task.search = task.search.override(n_best=task.search.beam_width)
+
+
+def _make_options(task: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `predict` beside the inputs."""
+    options: dict[str, Any] = {}
+    if task.has_attention_option:
+        options["attention"] = bool(arguments.attention or arguments.html)
+    searched = [one.name for one in task.inputs if one.kind == "image_index"]
+    folder = arguments.images
+    if searched and folder is None:
+        raise ValueError(f"task {task.name} needs images to search; add --images FOLDER")
+    if folder is not None and not searched:
         raise ValueError(
             f"--images {folder}: task {task.name} does not search images; remove the option"
         )
-    if not Path(folder).is_dir():
+    if folder is not None and not Path(folder).is_dir():
         raise ValueError(f"--images {folder}: no such folder")
-    images = [path for path in Path(folder).rglob("*") if path.suffix.lower() in IMAGES]
-    if not images:
-        raise ValueError(
-            f"--images {folder}: no file ends in {', '.join(IMAGES)}; pass a folder of images"
-        )
-    return sorted(images)
+    if searched:
+        index = task.build_index(find_images(folder, f"--images {folder}"))
+        options |= dict.fromkeys(searched, index)
+    return options
 
 
-def _read(name: str) -> tuple[str, bytes]:
-    if name == "-":
-        return "stdin", sys.stdin.buffer.read()
-    try:
-        return name, Path(name).read_bytes()
-    except FileNotFoundError:
-        near = did_you_mean(name, [str(path) for path in Path(name).parent.glob("*")])
-        raise ValueError(f"{name}: no such file{near}") from None
+def _read_data_options(run: str) -> dict[str, Any]:
+    """Return the options of the corpus that a run was trained on; empty if they are not known."""
+    import yaml
+
+    path = Path(run) / "recipe.yaml"
+    content = yaml.safe_load(path.read_text("utf-8")) if path.is_file() else {}
+    data = content.get("data") if isinstance(content, dict) else None
+    return data if isinstance(data, dict) else {}
 
 
-def _decode_lines(name: str, content: bytes) -> Iterator[str]:
-    """Yield the lines of UTF-8 text; only a line feed ends a line."""
-    from attention_zoo.data.reading import decode_utf8
+def _read_items(
+    task: Any, files: list[str], arguments: argparse.Namespace, data: dict[str, Any]
+) -> Iterator[Item]:
+    """Return the inputs."""
+    if task.inputs[0].kind == "image":
+        return list_images(files or ["-"])
+    if len(files) > 1:
+        raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
+    name = files[0] if files else "-"
+    form = arguments.format or find_format(name)
+    if not task.takes_words and (arguments.pretokenized or form == "conll"):
+        option = "--pretokenized" if arguments.pretokenized else f"{name}: format conll"
+        raise ValueError(f"{option}: task {task.name} takes texts, not words")
+    words = data.get("words")
+    return read_items(
+        name,
+        Layout(
+            form,
+            arguments.field or _find_default_field(form, data),
+            words if isinstance(words, int) else 0,
+            arguments.pretokenized,
+        ),
+    )
 
-    if not content:
-        raise ValueError(f"{name}: is empty; give one text a line")
-    raw = content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
-    for number, line in enumerate(raw, 1):
-        yield decode_utf8(f"{name}:{number}", line.removesuffix(b"\r"))
+
+def _find_default_field(form: str, data: dict[str, Any]) -> str | None:
+    """Return the field of the texts in the recipe of the run, if it read the same format."""
+    field = data.get("source") or data.get("text")
+    return field if data.get("corpus") == form and isinstance(field, str) else None
 
 
-def _refuse_unknown(task: Any, lines: Sequence[str], locations: Sequence[str]) -> None:
-    for line, location in zip(lines, locations, strict=True):
-        unknown = task.find_unknown_characters(line)
-        if unknown:
-            shown = ", ".join(map(repr, unknown[:5]))
-            raise ValueError(
-                f"{location}: unknown characters {shown}; remove them, or map them to the unknown"
-                " token with --allow-unknown"
-            )
+def _predict(
+    task: Any, items: Sequence[Item], options: dict[str, Any], allow_unknown: bool
+) -> Iterator[Answer]:
+    """Yield the items with their results."""
+    errors = [item.error or ("" if allow_unknown else _check_known(task, item)) for item in items]
+    values = [item.value for item, error in zip(items, errors, strict=True) if not error]
+    results = iter(task.predict(values, on_error="skip", **options) if values else ())
+    for item, error in zip(items, errors, strict=True):
+        yield item, task.result_class.failed(error) if error else next(results)
 
 
-def _print(answer: Any, number: int, n_best: bool) -> None:
-    """Print each prediction on one line; a line feed inside it is printed as `\\n`."""
-    for result in (answer, *answer.alternatives) if n_best else (answer,):
-        prefix = f"{number}\t{result.score:.4f}\t" if n_best else ""
-        print(prefix + result.text.replace("\r", "\\r").replace("\n", "\\n"), flush=True)
+def _check_known(task: Any, item: Item) -> str:
+    """Return an error if the vocabulary lacks characters of a text; else ""."""
+    text = item.value if isinstance(item.value, str) else " ".join(item.value)
+    if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        return ""  # `predict` rejects it
+    unknown = task.find_unknown_characters(text)
+    if not unknown:
+        return ""
+    shown = ", ".join(map(repr, unknown[:5]))
+    return (
+        f"unknown characters {shown}; remove them, or map them to the unknown token with"
+        " --allow-unknown"
+    )
+
+
+def _refuse_invalid(task: Any, items: list[Item], allow_unknown: bool) -> Iterator[Item]:
+    """Return the items; raise ValueError for the first that is invalid, before any is predicted."""
+    for item in items:
+        error = item.error or ("" if allow_unknown else _check_known(task, item))
+        if error:
+            raise ValueError(f"{item.location}: {error}")
+        if task.inputs[0].kind == "text":  # images are large: they are checked as they are read
+            task.check_sources([item.value], [item.location])
+    return iter(items)
+
+
+def _refuse_failed(answers: Iterator[Answer]) -> Iterator[Answer]:
+    """Yield the answers; raise ValueError for the first without a prediction."""
+    for item, result in answers:
+        if not result.ok:
+            raise ValueError(f"{item.location}: {result.error}")
+        yield item, result
+
+
+def _print(
+    item: Item, result: Any, number: int, n_best: bool, has_name: bool, tag_column: int | None
+) -> None:
+    """Print each prediction on one line; a line feed inside it is printed as `\\n`.
+
+    Args:
+        item: the input; a sentence of a CoNLL file is printed with its tags.
+        result: its result.
+        number: its number, from 1.
+        n_best: print the alternatives too, each with its number and score.
+        has_name: whether lines begin with the path of the image.
+        tag_column: see `format_conll`.
+    """
+    if item.sentence:
+        print(format_conll(item, result.tags, tag_column), flush=True)
+        return
+    n_best = n_best and result.ok
+    for one in (result, *result.alternatives) if n_best else (result,):
+        prefix = f"{item.location}\t" if has_name else ""
+        prefix += f"{number}\t{one.score:.4f}\t" if n_best else ""
+        print(prefix + one.text.replace("\r", "\\r").replace("\n", "\\n"), flush=True)
 
 
 def _warn_of_unknown(answer: Any, location: str) -> None:

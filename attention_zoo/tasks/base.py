@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -15,9 +15,9 @@ import keras
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.decoding.rules import as_rules
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
+from attention_zoo.tasks.result import Result
 
 FORMAT_VERSION = 1  # the format of task.json
 ENTRY_POINTS = "attention_zoo.tasks"
@@ -60,6 +60,7 @@ class TaskRegistry(Registry):
 
 TASKS = TaskRegistry("task")
 T = TypeVar("T")
+SEARCH_OPTIONS = tuple(field.name for field in fields(SearchOptions))
 Locations = Sequence[str] | None
 """Location of each input for error messages, such as file:line; None for "source 0" and so on."""
 
@@ -100,8 +101,12 @@ class Task(ABC):
         tokenizer_names: attributes that hold tokenizers, and the folders that they are saved to.
         tokenizer_kind: the tokenizer kind if a recipe names none.
         has_attention_option: whether `predict` takes the argument `attention`.
+        takes_words: whether `predict` takes lists of words as well as texts.
         uses_beam_search: whether `search.n_best` may not exceed `search.beam_width`; False for
             tasks without beam search, where setting `n_best` alone is enough.
+        used_search_options: names of the search options that have an effect; `predict` and
+            `evaluate` reject others.
+        result_class: the class of the results of `predict`.
         card_metrics: the metrics on a model card, and their column headings.
         model: the model.
         search: default search options of `predict`.
@@ -117,7 +122,10 @@ class Task(ABC):
     tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
     tokenizer_kind: ClassVar[str] = "subword"
     has_attention_option: ClassVar[bool] = False
+    takes_words: ClassVar[bool] = False
     uses_beam_search: ClassVar[bool] = True
+    used_search_options: ClassVar[tuple[str, ...]] = SEARCH_OPTIONS
+    result_class: ClassVar[type[Result]] = Result
     card_metrics: ClassVar[Mapping[str, str]] = {}
     model: Any
     search: SearchOptions = SearchOptions()
@@ -190,8 +198,44 @@ class Task(ABC):
         """Return one `Result` for each input, in order.
 
         Args:
-            *inputs: see `inputs`; each is a list.
-            **options: fields of `SearchOptions` for this call, and options of the task.
+            *inputs: see `inputs`; each is a list or another iterable, which is consumed once.
+            **options: fields of `SearchOptions` for this call, and options of the task. With
+                `on_error="skip"`, an input without a prediction does not raise: its result has
+                `ok=False` and an `error`. See `inputs.predict_rows`, which implements this.
+        """
+
+    def override_search(self, **changes: Any) -> SearchOptions:
+        """Return the search options with changes.
+
+        Raises:
+            ValueError: if an option is unknown, invalid or has no effect in this task.
+        """
+        self.check_used(changes)
+        count = changes.get("n_best")
+        if not self.uses_beam_search and isinstance(count, int) and count > self.search.beam_width:
+            changes = {"beam_width": count} | changes  # the limit of `n_best`
+        return self.search.override(**changes)
+
+    def check_used(self, names: Iterable[str]) -> None:
+        """Raise ValueError for a search option that has no effect in this task."""
+        used = self.used_search_options
+        for name in names:
+            if name in SEARCH_OPTIONS and name not in used:
+                raise ValueError(
+                    f"search option {name} has no effect in task {self.name}; remove it (used:"
+                    f" {', '.join(used)})"
+                )
+
+    def warm_up(  # noqa: B027 (tasks without a compiled search need no warm-up)
+        self, batch_sizes: Sequence[int] = (1, 2), lengths: Sequence[int] = (8, 16)
+    ) -> None:
+        """Compile `predict` for common shapes, so that the first prediction is as fast as others.
+
+        By default, nothing is compiled. Without XLA, two shapes compile all others.
+
+        Args:
+            batch_sizes: numbers of inputs.
+            lengths: lengths of inputs, in tokens.
         """
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
@@ -324,29 +368,6 @@ def add_locations(
 ) -> zip[tuple[str, T]]:
     """Return pairs `(location, item)`; without locations, "source 0" and so on."""
     return zip(locations or [f"{noun} {row}" for row in range(len(items))], items, strict=True)
-
-
-def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return the rules; raise ValueError for a rule that depends on the sources of a batch.
-
-    A task regroups its inputs into batches, so a rule with one row per source would be applied to
-    the wrong sources.
-    """
-    given = as_rules(rules)
-    for rule in given:
-        if rule.is_per_source:
-            raise ValueError(
-                f"rules: {type(rule).__name__} depends on the sources of a batch; use rules that "
-                "are the same for all sources, or search with `task.model.search`"
-            )
-    return given
-
-
-def refuse_rules(rules: Iterable[Rule], task: str) -> None:
-    """Raise ValueError if rules are given to a task without search."""
-    rules = tuple(rules)
-    if rules:
-        raise ValueError(f"task {task} has no search, but got {len(rules)} rules. Remove them.")
 
 
 def read_task_file(folder: str | Path) -> dict[str, Any]:

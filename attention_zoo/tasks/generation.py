@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.decoding import SearchOptions, SearchResult
+from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.base import Task
-from attention_zoo.tasks.result import R, rank_results
+from attention_zoo.tasks.inputs import NAN_LOGITS
+from attention_zoo.tasks.result import rank_results
+from attention_zoo.tasks.text_inputs import list_shapes
 
 Hypothesis = tuple[list[int], NDArray[np.floating] | None, dict[str, Any]]
 """Token ids `(T,)` without the end token, attention weights or None, and fields of `Result`."""
@@ -36,25 +39,40 @@ class GenerationTask(Task):
 
     def search_options(self, **overrides: Any) -> SearchOptions:
         """Return the search options with overrides and the default maximum length."""
-        options = self.search.override(**overrides)
+        options = self.override_search(**overrides)
         limits = options.max_length, options.max_length_ratio
         if self.max_length_attribute is None or limits != (None, None):
             return options
         return options.override(max_length=vars(self)[self.max_length_attribute])
 
-    def _rank(self, results: Iterable[R], scores: Any, location: str) -> R:
+    def warm_up(
+        self, batch_sizes: Sequence[int] = (1, 2), lengths: Sequence[int] = (8, 16)
+    ) -> None:
+        """Compile the search for sources of these shapes; see `Task.warm_up`."""
+        options = self.search_options()
+        for size, length in list_shapes(batch_sizes, lengths):
+            self._run_search(self._make_source(size, length), options)
+
+    @abstractmethod
+    def _make_source(self, size: int, length: int) -> NDArray[Any]:
+        """Return a batch of any sources of this length."""
+
+    def _run_search(
+        self, source: NDArray[Any], options: SearchOptions, rules: Sequence[Rule] = ()
+    ) -> SearchResult:
+        """Return the hypotheses of a batch of sources."""
+        result: SearchResult = self.model.compiled_search(source, options, rules=rules)
+        return result
+
+    def _rank(self, results: Iterable[Any], scores: Any) -> Any:
         """Return the first result, with the others as `alternatives`.
 
-        Raises:
-            ValueError: the search found no result; any of its `scores`, `(n,)`, is NaN.
+        The result has `ok=False` if there is none, or any of their `scores`, `(n,)`, is NaN.
         """
         if np.isnan(scores).any():
-            raise ValueError(
-                f"{location}: the model returned NaN or +inf logits; load an earlier checkpoint, "
-                "or train it again with a lower learning rate or gradient clipping"
-            )
-        missing = f"{location}: the search found no {self.output_noun}; relax the search options"
-        return rank_results(results, missing)
+            return self.result_class.failed(NAN_LOGITS)
+        missing = f"the search found no {self.output_noun}; relax the search options"
+        return rank_results(self.result_class, results, missing)
 
 
 def read_hypotheses(result: SearchResult, row: int) -> Iterator[Hypothesis]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from attention_zoo.data import read_image
 from attention_zoo.tasks.base import Input, Locations, Task, add_locations
+from attention_zoo.tasks.inputs import list_inputs, predict_rows
 
-Image = str | Path | bytes | NDArray[np.uint8]
+Image = Any
+"""A path, encoded bytes, a Pillow image or an array; see `data.read_image`."""
 
 
 class ImageTask(Task):
@@ -42,21 +44,51 @@ class ImageTask(Task):
         """Read images as `(N, H, W, C)`; `names` are for error messages."""
         return np.stack([self._read_image(*pair) for pair in zip(images, names, strict=True)])
 
-    def _read_batches(self, images: Any, batch_size: int) -> Iterator[NDArray[np.uint8]]:
-        """Read the images of `predict` in batches."""
-        if is_single_image(images):
-            raise ValueError("predict takes a list of images; write predict([image])")
-        names = name_images(images)
+    def _predict_images(
+        self,
+        images: Iterable[Image],
+        batch_size: int,
+        on_error: str,
+        predict_batch: Callable[[NDArray[np.uint8]], Iterable[Any]],
+    ) -> list[Any]:
+        """Return one result for each image, in order; images are read batch by batch.
+
+        Args:
+            images: images, or one array `(N, H, W, C)`.
+            batch_size: maximum number of images in a batch.
+            on_error: see `inputs.predict_rows`.
+            predict_batch: returns the results of images `(B, H, W, C)`.
+        """
+        images = list_images(images, "predict")
+        names, results = name_images(images), []
         for start in range(0, len(images), batch_size):
-            part = slice(start, start + batch_size)
-            yield self._read_images(images[part], names[part])
+            batch = slice(start, start + batch_size)
+
+            def read(rows: list[int], part: slice = batch) -> list[NDArray[np.uint8]]:
+                pairs = list(zip(images[part], names[part], strict=True))
+                return [self._read_image(*pairs[row]) for row in rows]
+
+            def predict(_: list[int], read: list[NDArray[np.uint8]]) -> Iterable[Any]:
+                return predict_batch(np.stack(read))
+
+            count = len(images[batch])
+            arguments = count, on_error, self.result_class, read, predict, names[batch]
+            results += predict_rows(*arguments)
+        return results
 
 
-def is_single_image(images: Any) -> bool:
-    """Return whether the argument is one image instead of a list or an array `(N, H, W, C)`."""
-    if isinstance(images, np.ndarray) or keras.ops.is_tensor(images):
-        return len(images.shape) in (2, 3)
-    return isinstance(images, str | Path | bytes)
+def list_images(images: Any, name: str) -> list[Any]:
+    """Return images as a list; raise ValueError for one image instead of a list or `(N, H, W, C)`.
+
+    `name` is the function, for the message.
+    """
+    from PIL.Image import Image as PillowImage
+
+    if keras.ops.is_tensor(images):
+        images = keras.ops.convert_to_numpy(images)
+    is_image = isinstance(images, Path | PillowImage)
+    is_image |= isinstance(images, np.ndarray) and images.ndim in (2, 3)
+    return list_inputs(None if is_image else images, "image", name)
 
 
 def name_images(images: Sequence[Image]) -> list[str]:

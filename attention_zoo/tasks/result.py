@@ -24,6 +24,9 @@ class Result:
         unknown: positions of unknown tokens in `source_tokens`.
         truncated: True if the search reached the length limit before the end token.
         alternatives: the next best predictions for the same input, best first.
+        ok: False if the input has no prediction, with `predict(..., on_error="skip")`; the text is
+            then empty and the score -inf.
+        error: why it has none.
     """
 
     text: str
@@ -34,6 +37,13 @@ class Result:
     unknown: tuple[int, ...] = ()
     truncated: bool = False
     alternatives: tuple[Self, ...] = ()
+    ok: bool = True
+    error: str = ""
+
+    @classmethod
+    def failed(cls, error: str) -> Self:
+        """Return the result for an input that has no prediction."""
+        return cls(text="", score=float("-inf"), ok=False, error=error)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as values that `json.dumps` takes; arrays become nested lists."""
@@ -41,16 +51,22 @@ class Result:
         return content
 
 
-def rank_results(results: Iterable[R], missing: str = "an input has no result") -> R:
+def make_empty_image() -> np.ndarray:
+    """Return the image of a failed result, `(0, 0, 3)`."""
+    return np.zeros((0, 0, 3), np.uint8)
+
+
+def rank_results(result_class: type[R], results: Iterable[R], missing: str = "no result") -> R:
     """Return the first of the results, best first, with the others as its alternatives.
 
     Args:
+        result_class: the class of the results.
         results: the results for one input.
-        missing: error message if there are none.
+        missing: error of the result that is returned if there are none.
     """
     ranked = tuple(results)
     if not ranked:
-        raise ValueError(missing)
+        return result_class.failed(missing)
     return replace(ranked[0], alternatives=ranked[1:])
 
 

@@ -12,6 +12,7 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import Locations, Task, add_locations
 from attention_zoo.tasks.building import check_model
+from attention_zoo.tasks.inputs import check_text
 from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.text_inputs import find_unknown_characters
 
@@ -112,9 +113,9 @@ class SingleTextTask(Task):
             locations: location of each text for error messages; by default "source 0" and so on.
 
         Raises:
-            ValueError: if a text is too long.
+            ValueError: if a text is not a str, or too long.
         """
-        encoded = self._encode_texts(texts)
+        encoded = self._encode_texts([check_text(*x) for x in add_locations(texts, locations)])
         for location, ids in add_locations(encoded, locations):
             if len(ids) + self.num_special_tokens > self.longest:
                 length = f"{len(ids)} tokens and {self.special_tokens}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -48,6 +50,15 @@ def group_by_width(
     ]
 
 
+def list_shapes(batch_sizes: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int]]:
+    """Return all pairs of a batch size and a length, in the order for a warm-up.
+
+    The first pairs differ in both: TensorFlow then traces the second one for unknown sizes of both.
+    """
+    pairs = zip(batch_sizes, lengths, strict=False)
+    return list(dict.fromkeys([*pairs, *itertools.product(batch_sizes, lengths)]))
+
+
 def round_batch_size(count: int, batch_size: int) -> int:
     """Return the padded size of a batch: a power of two, at most `batch_size`."""
     return min(batch_size, 2 ** (count - 1).bit_length())
@@ -84,7 +95,9 @@ def find_unknown(ids: Sequence[int], unknown: int = UNKNOWN) -> tuple[int, ...]:
 
 def find_unknown_characters(tokenizer: Tokenizer | PublicTokenizer, text: str) -> list[str]:
     """Return the characters of a text that no token of the vocabulary contains."""
-    vocabulary = tokenizer.vocabulary if isinstance(tokenizer, Tokenizer) else ()
+    vocabulary: Sequence[str] = ()
+    if isinstance(tokenizer, Tokenizer):
+        vocabulary, text = tokenizer.vocabulary, unicodedata.normalize("NFC", text)
     known = set("".join(vocabulary[len(SPECIAL_TOKENS) :]))
     shown = text.lower() if tokenizer.lowercase else text
     strange = [c for c in dict.fromkeys(shown) if not c.isspace() and c not in known]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import PairBatches, TextPairs
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.generation import GenerationTask
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS
@@ -80,3 +81,9 @@ class TextPairTask(GenerationTask):
             for row, (source, target) in enumerate(zip(*sides, strict=True), begin):
                 if 0 < len(source) <= most_source and 0 < len(target) <= most_target:
                     yield row, np.array(source, np.int32), np.array(target, np.int32)
+
+    # Prediction.
+
+    def _make_source(self, size: int, length: int) -> Ids:
+        """Return a batch of any sources of this length."""
+        return np.full((size, min(length, self.max_source_length)), UNKNOWN, "int32")

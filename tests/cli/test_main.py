@@ -238,7 +238,7 @@ def test_glimpses_from_a_folder_of_images_to_a_plot_of_the_path(
     whole = Path("images/light/d.png").read_bytes()
     for raw, message in (
         (whole[:-9], "images/light/d.png: the PNG data is damaged or truncated; download it again"),
-        (b"", "images/light/d.png: is empty; give a JPEG or PNG image"),
+        (b"", "images/light/d.png: is empty; give a JPEG, PNG or WebP image"),
     ):
         Path("images/light/d.png").write_bytes(raw)
         assert message in refused(capsys, "train", "recipe.yaml", "run=run")
@@ -263,7 +263,7 @@ def test_glimpses_from_a_folder_of_images_to_a_plot_of_the_path(
             path = Path(name)
             assert path.with_stem(f"{path.stem}-{number}").read_bytes().startswith(begin)
     Path("paths.txt").write_text("images/dark/a.png\nimages/dark/f.png\n")
-    message = refused(capsys, "predict", "run", "paths.txt")
+    message = refused(capsys, "predict", "run", "paths.txt", "--strict")
     assert message.endswith("paths.txt:2: images/dark/f.png: No such file or directory\n")
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from attention_zoo import models, tasks
+from attention_zoo.cli import predict as command
 from attention_zoo.data import generate_dates, train_tokenizer
 from tests.cli.test_main import Capture, output, refused, run
 from tests.tasks import captioners, retrievers
@@ -70,11 +76,14 @@ def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
     ("content", "words", "message"),
     [
         (b"", "", "in.txt: is empty; give one text a line"),
-        (b"on\n\non\n", "", "in.txt:2: the text is empty"),
-        (b"on\non \xff\n", "", "in.txt:2: not valid UTF-8 at byte 4; convert"),
-        (b"on\n" + b"on " * 300, "", "in.txt:2: 300 tokens, the limit is 256"),
-        (b"on on on", "data.max_source_length=2", "in.txt:1: 3 tokens, the limit is 2"),
-        ("on\non ☃".encode(), "", "in.txt:2: unknown characters '☃'; remove"),
+        (b"on\n\non\n", "--strict", "in.txt:2: the text is empty"),
+        (b"on\non \xff\n", "--strict", "in.txt:2: not valid UTF-8 at byte 4; convert"),
+        (b"on\n" + b"on " * 300, "--strict", "in.txt:2: 300 tokens, the limit is 256"),
+        (b"on on on", "data.max_source_length=2 --strict", "in.txt:1: 3 tokens, the limit is 2"),
+        ("on\non ☃".encode(), "--strict", "in.txt:2: unknown characters '☃'; remove"),
+        (b"on", "--batch-size 0", "--batch-size must be at least 1, got 0"),
+        (b"on", "--pretokenized", "--pretokenized: task translation takes texts, not words"),
+        (b"on", "--format conll", "in.txt: format conll: task translation takes texts, not words"),
         (b"on", "search.beam=2", "search.beam=2: unknown key 'search.beam'"),
         (b"on", "search.beam_width=x", "search.beam_width=x: search.beam_width: Value"),
         (b"on", "search.banned_tokens=[99999]", "error: banned_tokens must be ids from 0 to"),
@@ -90,6 +99,135 @@ def test_errors(content: bytes, words: str, message: str, tmp_path: Path, capsys
     code, out, err = predict(capsys, tmp_path, content, *words.split())
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+def test_bad_line_has_an_empty_line(tmp_path: Path, capsys: Capture) -> None:
+    code, out, err = predict(capsys, tmp_path, b"on\n\non\n", "search.max_length=1")
+    lines = out.split("\n")
+    assert (code, lines[1], len(lines)) == (0, "", 4)
+    assert lines[0] == lines[2]
+    message = f"skipped 1 of 3 inputs; the first: {tmp_path / 'in.txt'}:2: the text is empty. Rem"
+    assert err.startswith(message)
+
+
+@pytest.mark.full
+def test_bad_lines_are_skipped(tmp_path: Path, capsys: Capture) -> None:
+    """Each has an empty line of output, and does not affect the others."""
+    lines = [LINES[0].encode(), b"", b"on \xff", b"on " * 300, "on \u2603".encode(), b"on"]
+    expected = predict(capsys, tmp_path, b"\n".join([lines[0], lines[5]]))
+    assert expected[0] == 0
+    first, last = expected[1].splitlines()
+    for options in ((), ("--batch-size", "1")):
+        code, out, err = predict(capsys, tmp_path, b"\n".join(lines), *options)
+        assert (code, out.split("\n")) == (0, [first, "", "", "", "", last, ""])
+        where = f"{tmp_path / 'in.txt'}:2"
+        assert f"skipped 4 of 6 inputs; the first: {where}: the text is empty. Remove it" in err
+        assert err.count("skipped") == 1
+    code, out, err = predict(capsys, tmp_path, lines[4], "--allow-unknown")
+    assert (code, len(out.splitlines())) == (0, 1)
+
+
+@pytest.mark.full
+def test_n_best_of_the_search_is_printed(tmp_path: Path, capsys: Capture) -> None:
+    code, out, err = predict(capsys, tmp_path, LINES[0].encode(), "search.n_best=3")
+    assert code == 0, err
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["1"] * 3
+    message = refused(capsys, "predict", small_run(), tmp_path / "in.txt", "search.temperature=2")
+    assert "temperature applies to method 'sampling' only" in message
+
+
+@pytest.mark.full
+def test_lines_of_a_pipe_are_answered_as_they_arrive(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second line arrives when the first one was answered."""
+    answered, print_answer = threading.Event(), command._print
+    in_time = []
+
+    def read() -> Iterator[bytes]:
+        yield b"on\n"
+        in_time.append(answered.wait(timeout=60))
+        yield b"on on\n"
+
+    def record(*arguments: Any, **options: Any) -> None:
+        print_answer(*arguments, **options)
+        answered.set()
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=read()))
+    monkeypatch.setattr(command, "_print", record)
+    code, out, _ = run(capsys, "predict", small_run())
+    assert (code, out.count("\n"), in_time) == (0, 2, [True])
+
+
+@pytest.mark.full
+def test_fields_of_files(tmp_path: Path, capsys: Capture) -> None:
+    """The results are those of the texts in the files, which `train` reads too."""
+    texts = LINES[:2]
+    _, expected, _ = predict(capsys, tmp_path, "\n".join(texts).encode())
+    files = {
+        "in.jsonl": "".join(json.dumps({"id": 1, "source": text}) + "\n" for text in texts),
+        "in.tsv": "id\tsource\n" + "".join(f"1\t{text}\n" for text in texts),
+        "in.csv": "id,source\n" + "".join(f'1,"{text}"\n' for text in texts),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        assert run(capsys, "predict", small_run(), tmp_path / name)[:2] == (0, expected)
+
+
+def make_tagger(folder: Path) -> None:
+    tokenizer = train_tokenizer("whitespace", ["a b"], 10)
+    model = models.RecurrentTagger(6, ["O", "X"], embedding_dim=4, units=4)
+    tasks.Tagging(model, tokenizer).save(folder)
+
+
+@pytest.mark.full
+def test_words_of_a_tagger(tmp_path: Path, capsys: Capture, monkeypatch: Any) -> None:
+    make_tagger(tmp_path / "task")
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("a, b\n")
+    Path("in.conll").write_text("a X\n, O\nb O\n\nb X\n")
+    split, whole = (
+        output(capsys, "predict", "task", "in.txt", "--allow-unknown", *words).split()
+        for words in ((), ("--pretokenized",))
+    )
+    assert [word.rsplit("/", 1)[0] for word in split] == ["a", ",", "b"]
+    assert [word.rsplit("/", 1)[0] for word in whole] == ["a,", "b"]
+    lines = output(capsys, "predict", "task", "in.conll", "--allow-unknown").split("\n")
+    tags = [word.rsplit("/", 1)[1] for word in split]
+    assert lines[:4] == [f"a X {tags[0]}", f", O {tags[1]}", f"b O {tags[2]}", ""]
+    assert lines[4].startswith("b X ")
+    assert lines[5:] == ["", ""]
+    assert "search option beam_width" not in refused(
+        capsys, "predict", "task", "in.txt", "search.beam_width=0"
+    )
+    message = refused(capsys, "predict", "task", "in.txt", "search.min_length=3")
+    assert "search option min_length has no effect in task tagging; remove it (used: " in message
+
+
+@pytest.mark.full
+def test_images_and_folders_are_inputs_of_a_captioner(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = captioners.make_untrained_task()
+    task.save(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    Path("all/more").mkdir(parents=True)
+    names = ["all/b.png", "all/more/a.webp"]
+    for number, name in enumerate(names):
+        kind = "PNG" if name.endswith("png") else "WEBP"
+        Path(name).write_bytes(captioners.encoded(captioners.picture(number), kind))
+    Path("all/cut.jpg").write_bytes(b"\xff\xd8\xff")
+    expected = [result.text for result in task.predict(names, min_length=3)]
+    words = ["predict", "run", "search.min_length=3"]
+    assert output(capsys, *words, *names).splitlines() == expected
+    code, out, err = run(capsys, *words, "all")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("skipped 1 of 3 inputs; the first: all/cut.jpg: the JPEG data is damaged")
+    assert out.splitlines() == [
+        f"{names[0]}\t{expected[0]}",
+        "all/cut.jpg\t",
+        f"{names[1]}\t{expected[1]}",
+    ]
 
 
 def test_missing_file_raises(tmp_path: Path, capsys: Capture) -> None:
@@ -125,7 +263,7 @@ def test_summaries_have_a_page_and_plots(tmp_path: Path, capsys: Capture) -> Non
     (tmp_path / "in.txt").write_text("a fire in Nemo hurts Sarno .\nno fire\n")
     options = ["--html", tmp_path / "out.html", "--attention", tmp_path / "out.png"]
     words = ["predict", tmp_path / "run", tmp_path / "in.txt", *options, "data.max_target_length=3"]
-    assert "in.txt:1: 7 tokens, the limit is 6;" in refused(capsys, *words)
+    assert "in.txt:1: 7 tokens, the limit is 6;" in refused(capsys, *words, "--strict")
     assert (
         output(capsys, *words, "data.truncate_source=true", "search.min_length=3").count("\n") == 2
     )
@@ -176,7 +314,8 @@ def test_lines_of_a_captioner_are_image_paths(
         ("", "in.txt:2: is empty; give the path of an image"),
     ):
         Path("in.txt").write_text(f"c.jpg\n{line}\n")
-        assert refused(capsys, "predict", "run", "in.txt").endswith(f" error: {message}\n")
+        refusal = refused(capsys, "predict", "run", "in.txt", "--strict")
+        assert refusal.endswith(f" error: {message}\n")
 
 
 @pytest.mark.full
@@ -212,7 +351,7 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
         (["run", "in.txt"], "task retrieval needs images to search; add --images FOLDER"),
         (["run", "in.txt", "--images", "no"], "--images no: no such folder"),
         (["run", "in.txt", "--images", "none"], "--images none: no file ends in .jpg, "),
-        (["run", "blank.txt", "--images", "all"], "blank.txt:1: has no words, got ''"),
+        (["run", "blank.txt", "--images", "all", "--strict"], "blank.txt:1: has no words, got ''"),
         (["captioner", "in.txt", "--images", "all"], "--images all: task captioning does not sear"),
     ):
         assert refused(capsys, "predict", *words).startswith(f"attention-zoo: error: {message}")

@@ -86,7 +86,7 @@ def test_unknown_words_of_a_prompt_are_reported() -> None:
     (
         ["a cat", " ".join(["cat"] * 15)],
         {"max_length": 20},
-        "^source 1: 16 tokens, and its continuation may have 20, but the model has 32 .* most 17",
+        "^source 1: the prompt has 16 tokens and its continuation may have 20, .*=32.* most 17",
     ),
     (["a cat"], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
 )
@@ -146,7 +146,7 @@ def test_released_model_continues_the_end_of_text_token() -> None:
     assert answer.prompt == "<|endoftext|>"
     assert len(answer.tokens) == 3
     assert answer.text
-    with pytest.raises(ValueError, match="text 0 is not valid Unicode"):
+    with pytest.raises(ValueError, match="source 0: the text is not valid Unicode"):
         task.predict(["\ud800"])
 
 
@@ -183,7 +183,7 @@ def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> 
     answers = output(capsys, *words, "search.max_length=3").splitlines()
     expected = tasks.load(run).predict(["a dog", "", "the cat saw"], max_length=3)
     assert answers == [answer.text for answer in expected]
-    message = refused(capsys, *words, "data.max_length=2")
+    message = refused(capsys, *words, "data.max_length=2", "--strict")
     assert "in.txt:1: 2 tokens and the start token, the limit is 2" in message
     result = training.fit(tmp_path / "recipe.yaml", [f"run={run}"])
     assert result.step == 20
@@ -195,8 +195,8 @@ def test_prompt_over_the_limit_raises_before_any_output(
     monkeypatch.setattr(predict, "CHUNK", 1)
     make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a\nthe\na cat saw a dog\n")
-    words = ["predict", tmp_path / "task", tmp_path / "in.txt", "search.max_length=28"]
-    message = "in.txt:3: 6 tokens, and its continuation may have 28, but the model has 32 posit"
+    words = ["predict", tmp_path / "task", tmp_path / "in.txt", "search.max_length=28", "--strict"]
+    message = "in.txt:3: the prompt has 6 tokens and its continuation may have 28, but the model"
     assert message in refused(capsys, *words)
 
 
@@ -206,7 +206,7 @@ def test_line_feeds_in_a_continuation_are_escaped(
     make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a\nthe\n")
 
-    def predict_two_lines(task: Any, texts: list[str]) -> list[Continuation]:
+    def predict_two_lines(task: Any, texts: list[str], **options: Any) -> list[Continuation]:
         """Return texts with a line feed, which a byte-level tokenizer can generate."""
         return [
             Continuation(text="one\ntwo", score=0.0, token_scores=(), prompt=text) for text in texts

@@ -234,7 +234,7 @@ def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> 
     want = tasks.load(run).predict([f"a {MASK}", f"the {MASK} saw {MASK}"])
     assert answers == [answer.text for answer in want]
     assert output(capsys, *words, "--n-best").count("\n") == 2 * 5
-    message = refused(capsys, *words, "data.max_length=3")
+    message = refused(capsys, *words, "data.max_length=3", "--strict")
     assert "in.txt:1: 2 tokens and the start and end tokens, the limit is 3" in message
 
 
@@ -280,5 +280,5 @@ def test_line_without_a_mask_raises_before_any_output(
     monkeypatch.setattr(predict, "CHUNK", 1)
     make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text(f"a {MASK}\nthe {MASK}\na cat\n")
-    message = refused(capsys, "predict", tmp_path / "task", tmp_path / "in.txt")
+    message = refused(capsys, "predict", tmp_path / "task", tmp_path / "in.txt", "--strict")
     assert message.endswith("in.txt:3: has no [MASK]; put it at each token to predict\n")

@@ -180,7 +180,7 @@ def test_the_command_line_requests_attention_only_to_show_it(
     monkeypatch.setattr(tasks, "load", lambda folder: task)
     output(capsys, "predict", "run", file)
     output(capsys, "predict", "run", file, "--html", tmp_path / "page.html")
-    assert requests == [{"attention": False}, {"attention": True}]
+    assert [one["attention"] for one in requests] == [False, True]
 
 
 def test_marked_words() -> None:
@@ -201,7 +201,7 @@ def test_invalid_marks_raise() -> None:
             None,
             "marks: the model takes marked words; pass their indices for each of the 1 sentences",
         ),
-        ([[7]], "marks: source 0 has words 0 to 6, got 7"),
+        ([[7]], "^source 0: marks must be from 0 to 6, got 7"),
         ([], "for each of the 1 sentences"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -342,7 +342,7 @@ def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> 
     assert [text for _, _, text in found[::2]] == [answer.text for answer in expected]
     assert len(found) == 6
     assert "SENDER" in (tmp_path / "page.html").read_text()
-    assert "in.txt:1: " in refused(capsys, "predict", run, file, "data.max_length=9")
+    assert "in.txt:1: " in refused(capsys, "predict", run, file, "data.max_length=9", "--strict")
 
 
 def test_fine_tuning_keeps_weights_tokenizers_and_tags(tmp_path: Path) -> None:

@@ -51,17 +51,22 @@ def test_invalid_prefixes_raise() -> None:
     invalid: dict[str, Any] = {
         "^prefixes must have one text for each of the 4 texts, got 1$": ["one"],
         r"^prefixes must be a list of texts, got a str\. Write": "four",
-        r"^each prefix must be a str, got None\. Write '' for none": [None] * 4,
+        r"^source 0: the prefix: expected a str, got None$": [None] * 4,
+        r"^source 1: the prefix has words .* vocabulary: 'Zanzibar', 'zwei'\. Rem": [
+            "",
+            "Zanzibar ein zwei",
+        ]
+        * 2,
     }
     for message, wrong in invalid.items():
         with pytest.raises(ValueError, match=message):
             translator().predict(SOURCES, prefixes=wrong)
     texts = [" ".join(["cat"] * 12), "a cat"]  # not searched together
     for at, prefixes in enumerate((["ein Hund sah", ""], ["", "ein Hund sah"])):
-        with pytest.raises(ValueError, match=f"^prefix of source {at} has a token at position 2"):
+        with pytest.raises(ValueError, match=f"^source {at}: the prefix has a token at position 2"):
             translator().predict(texts, prefixes=prefixes, max_length=2)
     with pytest.raises(
-        ValueError, match=r"^the prefix of source 1 has 3 tokens, but the length limit"
+        ValueError, match=r"^source 1: the prefix has 3 tokens, but the length limit"
     ):
         translator().predict(texts, prefixes=["der", "ein Hund sah"], max_length_ratio=1)
 
@@ -133,7 +138,7 @@ def test_unknown_characters() -> None:
     (
         ["a cat"],
         {"prefixes": ["ein Hund sah"], "max_length": 2},
-        "^prefix of source 0 has a token at position 2 but max_length is 2",
+        "^source 0: the prefix has a token at position 2 but max_length is 2",
     ),
 )
 def test_invalid_input_raises(texts: Any, options: Any) -> None:

@@ -74,7 +74,7 @@ def split_words(text: str) -> list[Word]:
         ValueError: the text is invalid Unicode (a lone surrogate).
     """
     if not text.isascii():
-        check_unicode(text, 0)
+        check_unicode(text, "text 0")
     return [Word(word, *span) for word, span in _make_pre_tokenizer().pre_tokenize_str(text)]
 
 

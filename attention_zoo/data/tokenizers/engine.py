@@ -30,7 +30,7 @@ class EngineTokenizer:
             raise ValueError("encode takes a list of strings, not one string; write encode([text])")
         for i, text in enumerate(texts):
             if not text.isascii():
-                check_unicode(text, i)
+                check_unicode(text, f"text {i}")
         rows = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
         return [row.ids for row in rows]
 

@@ -4,6 +4,8 @@ A tokenizer is defined by its kind, its vocabulary and one option (`lowercase`);
 learned or stored. Each step is an RE2 regular expression or a longest-match-first search, so that
 core TensorFlow ops can compute the same ids inside an exported graph:
 
+0. The text is normalized to Unicode NFC, so that a letter with an accent is one character, however
+   it was typed.
 1. Each run of white space (`WHITE_SPACE`) becomes one mark `▁`; marks at both ends are removed.
 2. With `lowercase`, each character is lowercased independently of its neighbours.
 3. All kinds except "character": a mark is put before a text, unless it begins with a CJK character,
@@ -14,8 +16,6 @@ core TensorFlow ops can compute the same ids inside an exported graph:
    a piece. For "whitespace", a piece is a run between white space, of any length.
 5. Pieces are looked up in the vocabulary. For "subword", a piece is split longest match first, and
    is `<unk>` if the vocabulary does not cover all of it.
-
-No Unicode normalisation is done (core TensorFlow has none), so characters are preserved.
 """
 
 from __future__ import annotations
@@ -148,8 +148,9 @@ class Tokenizer(EngineTokenizer):
 
     @classmethod
     def make_pipeline(cls, lowercase: bool) -> tokenizers.Tokenizer:
-        """Return the engine of steps 1 to 4, with a placeholder model."""
+        """Return the engine of steps 0 to 4, with a placeholder model."""
         steps: list[Any] = [
+            normalizers.NFC(),
             normalizers.Replace(Regex(f"[{WHITE_SPACE}]+"), MARK),
             normalizers.Replace(Regex(rf"\A{MARK}|{MARK}\z"), ""),
         ]
@@ -264,7 +265,7 @@ def train_tokenizer(
             f" tokens, got {vocabulary_size}"
         )
     for i, text in enumerate(texts):
-        check_unicode(text, i)
+        check_unicode(text, f"text {i}")
     if not any(text.strip(f"{MARK} \n") for text in texts):
         raise ValueError("no text to learn a vocabulary from; give at least one line with words")
     tokenizer: Tokenizer = cls(cls.learn(texts, vocabulary_size, lowercase), lowercase)

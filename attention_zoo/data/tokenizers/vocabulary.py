@@ -57,12 +57,12 @@ def write_vocabulary(path: Path, tokens: Iterable[str]) -> None:
     path.write_bytes("".join(f"{token}\n" for token in tokens).encode("utf-8"))
 
 
-def check_unicode(text: str, index: int) -> None:
+def check_unicode(text: str, location: str) -> None:
     """Raise ValueError if a text has a lone surrogate, which cannot be encoded."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"text {index} is not valid Unicode: a lone surrogate at character {error.start};"
+            f"{location} is not valid Unicode: a lone surrogate at character {error.start};"
             " remove it or decode the input as UTF-8"
         ) from None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from attention_zoo.tasks.result import Result
+from attention_zoo.tasks.result import Result, make_empty_image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,5 +24,5 @@ class Caption(Result):
         truncated, alternatives: see `Result`.
     """
 
-    token_scores: tuple[float, ...]
-    image: np.ndarray
+    token_scores: tuple[float, ...] = ()
+    image: np.ndarray = field(default_factory=make_empty_image)

@@ -14,11 +14,12 @@ from attention_zoo.data import CaptionBatches, CaptionedImages
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchResult
 from attention_zoo.metrics import caption_scores, exact_match
-from attention_zoo.tasks.base import TASKS, check_rules
+from attention_zoo.tasks.base import SEARCH_OPTIONS, TASKS
 from attention_zoo.tasks.captioning.result import Caption
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
 from attention_zoo.tasks.image_texts import ImageTextTask, score_boxes
 from attention_zoo.tasks.images import Image
+from attention_zoo.tasks.inputs import check_rules
 from attention_zoo.tasks.text_inputs import round_batch_size
 
 
@@ -43,6 +44,8 @@ class Captioning(GenerationTask, ImageTextTask):
     name: ClassVar[str] = "captioning"
     metric_names: ClassVar[tuple[str, ...]] = ("bleu4", "cider", "rouge_l", "exact_match")
     output_noun: ClassVar[str] = "caption"
+    result_class = Caption
+    used_search_options = tuple(name for name in SEARCH_OPTIONS if name != "replace_unknown")
     max_length_attribute: ClassVar[str | None] = "max_target_length"
     card_metrics: ClassVar[Mapping[str, str]] = {
         "search": "search",
@@ -63,17 +66,19 @@ class Captioning(GenerationTask, ImageTextTask):
 
     def predict(
         self,
-        images: Sequence[Image] | NDArray[np.uint8],
+        images: Iterable[Image],
         *,
         rules: Sequence[Rule] = (),
+        on_error: str = "raise",
         **search_overrides: Any,
     ) -> list[Caption]:
         """Caption each image, in order; a result does not depend on the other images.
 
         Args:
-            images: paths, encoded images or arrays `(H, W, 3)`, see `data.read_image`; or one array
-                `(N, H, W, 3)`.
+            images: paths, encoded images, Pillow images or arrays `(H, W, 3)`, see
+                `data.read_image`; or one array `(N, H, W, 3)`.
             rules: additional decoding rules (`decoding.Rule`), the same for all images.
+            on_error: "raise", or "skip": see `Task.predict`.
             **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
@@ -82,15 +87,19 @@ class Captioning(GenerationTask, ImageTextTask):
         """
         rules = check_rules(rules)
         options = self.search_options(**search_overrides)
-        results: list[Caption] = []
-        for batch in self._read_batches(images, options.batch_size):
+
+        def caption(batch: NDArray[np.uint8]) -> Iterator[Caption]:
             size = round_batch_size(len(batch), options.batch_size)
             filled = np.concatenate([batch, np.repeat(batch[:1], size - len(batch), axis=0)])
-            result = self.model.compiled_search(filled, options, rules=rules)
+            result = self._run_search(filled, options, rules)
             for row, image in enumerate(batch):
-                captions = self._make_results(image, result, row)
-                results.append(self._rank(captions, result.scores[row], f"image {len(results)}"))
-        return results
+                yield self._rank(self._make_results(image, result, row), result.scores[row])
+
+        return self._predict_images(images, options.batch_size, on_error, caption)
+
+    def _make_source(self, size: int, length: int) -> NDArray[np.uint8]:
+        """Return a batch of black images."""
+        return np.zeros((size, self.image_size, self.image_size, 3), np.uint8)
 
     def _make_results(
         self, image: NDArray[np.uint8], result: SearchResult, row: int

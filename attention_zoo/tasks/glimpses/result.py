@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from attention_zoo.tasks.result import Result
+from attention_zoo.tasks.result import Result, make_empty_image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ class GlimpseResult(Result):
         probabilities: the probability of each class, by name.
     """
 
-    patches: np.ndarray
-    image: np.ndarray
-    probabilities: dict[str, float]
+    patches: np.ndarray = field(default_factory=lambda: np.zeros((0, 1, 1, 1, 3), np.float32))
+    image: np.ndarray = field(default_factory=make_empty_image)
+    probabilities: dict[str, float] = field(default_factory=dict)
 
     @property
     def locations(self) -> np.ndarray | None:

@@ -16,12 +16,13 @@ from attention_zoo.data import LabelledBatches, LabelledImages
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import exact_match
 from attention_zoo.registry import Registry, check_known
-from attention_zoo.tasks.base import TASKS, refuse_rules
+from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import build_model, check_model, naming_preset
 from attention_zoo.tasks.glimpses.corpora import LABELLED_IMAGES
 from attention_zoo.tasks.glimpses.grey import to_grey
 from attention_zoo.tasks.glimpses.result import GlimpseResult
 from attention_zoo.tasks.images import Image, ImageTask
+from attention_zoo.tasks.inputs import NAN_LOGITS, refuse_rules
 
 
 @TASKS.register("glimpses")
@@ -46,6 +47,8 @@ class Glimpses(ImageTask):
     limits: ClassVar[tuple[str, ...]] = ("image_size",)
     tokenizer_names: ClassVar[tuple[str, ...]] = ()
     uses_beam_search: ClassVar[bool] = False
+    used_search_options = ("batch_size",)
+    result_class = GlimpseResult
     card_metrics: ClassVar[Mapping[str, str]] = {"images": "images", "error": "error, %"}
 
     def __init__(
@@ -92,23 +95,28 @@ class Glimpses(ImageTask):
 
     # Prediction.
 
-    def predict(self, images: Sequence[Image], **search_overrides: Any) -> list[GlimpseResult]:
+    def predict(
+        self, images: Iterable[Image], *, on_error: str = "raise", **search_overrides: Any
+    ) -> list[GlimpseResult]:
         """Classify each image, in order; a result does not depend on the other images.
 
         Args:
-            images: paths, encoded images or arrays, see `data.read_image`, or one array `(N, H, W,
-                C)`; colour images are converted to grey if the model takes one channel.
+            images: paths, encoded images, Pillow images or arrays, see `data.read_image`, or one
+                array `(N, H, W, C)`; colour images are converted to grey if the model takes one
+                channel.
+            on_error: "raise", or "skip": see `Task.predict`.
             **search_overrides: `batch_size` for this call.
 
         Raises:
             ValueError: if an image cannot be read, or an option is unknown.
         """
-        size = self.search.override(**search_overrides).batch_size
-        results: list[GlimpseResult] = []
-        for batch in self._read_batches(images, size):
+        size = self.override_search(**search_overrides).batch_size
+
+        def classify(batch: NDArray[np.uint8]) -> Iterable[GlimpseResult]:
             path = map(ops.convert_to_numpy, self.model.glimpse_path(batch))
-            results += map(self._make_result, batch, *path)
-        return results
+            return map(self._make_result, batch, *path)
+
+        return self._predict_images(images, size, on_error, classify)
 
     def _read_image(self, image: Image, name: str) -> NDArray[np.uint8]:
         """Read an image with the size and the channels of the model's input."""
@@ -118,6 +126,8 @@ class Glimpses(ImageTask):
     def _make_result(
         self, image: np.ndarray, locations: np.ndarray, patches: np.ndarray, logits: np.ndarray
     ) -> GlimpseResult:
+        if np.isnan(logits).any():
+            return GlimpseResult.failed(NAN_LOGITS)
         shares = np.exp(logits[-1].astype("float64") - logits[-1].max())
         shares /= shares.sum()
         best = int(logits[-1].argmax())

@@ -9,15 +9,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 from keras import ops
+from numpy.typing import NDArray
 
 from attention_zoo import models
 from attention_zoo.data import LineBatches, TextLines
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
-from attention_zoo.tasks.base import TASKS, Locations, add_locations, check_rules
+from attention_zoo.tasks.base import SEARCH_OPTIONS, TASKS, Locations, add_locations
 from attention_zoo.tasks.building import build_task
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
+from attention_zoo.tasks.inputs import check_rules, list_inputs, name_rows, predict_rows
 from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import (
@@ -44,8 +46,8 @@ class Continuation(Result):
         unknown, truncated, alternatives: see `Result`.
     """
 
-    token_scores: tuple[float, ...]
-    prompt: str
+    token_scores: tuple[float, ...] = ()
+    prompt: str = ""
 
 
 @TASKS.register("language_modeling")
@@ -75,6 +77,8 @@ class LanguageModeling(GenerationTask, SingleTextTask):
 
     model_class = models.GPT
     output_noun = "continuation"
+    result_class = Continuation
+    used_search_options = tuple(name for name in SEARCH_OPTIONS if name != "replace_unknown")
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextLines) -> Any:
@@ -95,13 +99,22 @@ class LanguageModeling(GenerationTask, SingleTextTask):
     # Prediction.
 
     def predict(
-        self, texts: Sequence[str], *, rules: Sequence[Rule] = (), **search_overrides: Any
+        self,
+        texts: Iterable[str],
+        *,
+        rules: Sequence[Rule] = (),
+        on_error: str = "raise",
+        **search_overrides: Any,
     ) -> list[Continuation]:
         """Continue each text, in order; a result does not depend on the other texts.
+
+        Without `max_length` and `max_length_ratio`, a continuation has at most as many tokens as
+        the model has positions left.
 
         Args:
             texts: prompts; "" generates from the start token alone.
             rules: additional decoding rules (`decoding.Rule`), the same for all texts.
+            on_error: "raise", or "skip": see `Task.predict`.
             **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
@@ -109,19 +122,22 @@ class LanguageModeling(GenerationTask, SingleTextTask):
                 length; an option is unknown or conflicts with another; or the search finds no
                 continuation.
         """
-        if isinstance(texts, str):
-            raise ValueError("predict takes a list of texts; write predict([text])")
-        rules = check_rules(rules)
+        texts, rules = list_inputs(texts, "text"), check_rules(rules)
         options = self.search_options(**search_overrides)
-        prompts = self._encode_prompts(texts, options)
 
-        def continue_batch(rows: list[int], source: np.ndarray) -> Iterator[Continuation]:
-            result = self.model.compiled_search(source, options, rules=rules)
-            for index, row in enumerate(rows):
-                results = self._make_results(prompts[row][1:], result, index)
-                yield self._rank(results, result.scores[index], f"source {row}")
+        def prepare(rows: list[int]) -> list[list[int]]:
+            return self._encode_prompts([texts[row] for row in rows], options, name_rows(rows))
 
-        return predict_by_width(prompts, options.batch_size, continue_batch)
+        def continue_prompts(rows: list[int], prompts: list[list[int]]) -> list[Continuation]:
+            def continue_batch(part: list[int], source: np.ndarray) -> Iterator[Continuation]:
+                result = self._run_search(source, options, rules)
+                for index, row in enumerate(part):
+                    results = self._make_results(prompts[row][1:], result, index)
+                    yield self._rank(results, result.scores[index])
+
+            return predict_by_width(prompts, options.batch_size, continue_batch)
+
+        return predict_rows(len(texts), on_error, self.result_class, prepare, continue_prompts)
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
@@ -133,14 +149,14 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         """Return ids with the start token; ValueError if a continuation may not fit the model."""
         prompts = [[START, *ids] for ids in self.encode_sources(texts, locations)]
         for location, ids in add_locations(prompts, locations):
-            limit = options.limit(len(ids))
-            if len(ids) + limit - 1 > self.max_positions:
-                raise ValueError(
-                    f"{location}: {len(ids)} tokens, and its continuation may have {limit}, but the"
-                    f" model has {self.max_positions} positions; shorten it, or set max_length to"
-                    f" at most {self.max_positions - len(ids) + 1}"
-                )
+            self.model.check_positions(f"{location}: the prompt", len(ids), options)
         return prompts
+
+    def _make_source(self, size: int, length: int) -> NDArray[np.int32]:
+        """Return a batch of any prompts of this length."""
+        source = np.full((size, min(length, self.longest)), UNKNOWN, "int32")
+        source[:, 0] = START
+        return source
 
     def _make_results(
         self, prompt: list[int], result: SearchResult, at: int
@@ -172,7 +188,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
             character) and `unknown` (tokens that are not in the vocabulary; their label is the
             unknown token).
         """
-        options = self.search.override(**search_overrides)
+        options = self.override_search(**search_overrides)
         lines = self.encode_sources(examples.texts, examples.locations())
         total_loss = correct = 0.0
         for rows, width in group_by_width([[START, *ids] for ids in lines], options.batch_size):

@@ -18,6 +18,7 @@ from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.tasks.base import TASKS, Locations, add_locations, refuse_rules
 from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
+from attention_zoo.tasks.inputs import NAN_LOGITS, list_inputs, name_rows, predict_rows
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
@@ -25,7 +26,7 @@ from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_ba
 MASK = "[MASK]"
 """The mask token in input texts."""
 TOP = 5  # default number of predictions for each mask
-BATCH = 32  # texts in a batch
+BATCH = 32  # texts in a batch of `evaluate`
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class FillMaskResult(Result):
         alternatives: the text with the second best token at every mask, then the third, and so on.
     """
 
-    predictions: tuple[tuple[TokenPrediction, ...], ...]
+    predictions: tuple[tuple[TokenPrediction, ...], ...] = ()
 
 
 PRIVATE_USE = range(0xE000, 0xF900)
@@ -72,7 +73,7 @@ class MaskedLanguageModeling(SingleTextTask):
     Args:
         model: a `models.MaskedLM`.
         tokenizer: `data.Tokenizer`, or a public one.
-        search: kept for the command line; there is no search.
+        search: only `n_best` and `batch_size` are used; there is no search.
         max_length: maximum number of tokens of a text, start and end tokens included. Training
             drops longer texts; `predict` and `evaluate` reject them.
 
@@ -83,6 +84,8 @@ class MaskedLanguageModeling(SingleTextTask):
     name: ClassVar[str] = "masked_language_modeling"
     metric_names: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
     uses_beam_search: ClassVar[bool] = False
+    used_search_options = ("beam_width", "n_best", "batch_size")
+    result_class = FillMaskResult
     card_metrics: ClassVar[Mapping[str, str]] = {
         "lines": "lines",
         "masked": "masked tokens",
@@ -143,33 +146,52 @@ class MaskedLanguageModeling(SingleTextTask):
     # Prediction.
 
     def predict(
-        self, texts: Sequence[str], *, top: int = TOP, **search_overrides: Any
+        self,
+        texts: Iterable[str],
+        *,
+        top: int | None = None,
+        on_error: str = "raise",
+        **search_overrides: Any,
     ) -> list[FillMaskResult]:
         """Fill the masks of each text, in order; a result does not depend on the other texts.
 
         Args:
             texts: texts that each contain `[MASK]`.
-            top: number of tokens to predict for each mask.
-            **search_overrides: validated only; there is no search.
+            top: number of tokens to predict for each mask; None for `n_best`, or 5 if that is 1.
+            on_error: "raise", or "skip": see `Task.predict`.
+            **search_overrides: `n_best` and `batch_size` for this call.
 
         Raises:
             ValueError: if a text has no mask or is too long, or `top` is out of range.
         """
-        if isinstance(texts, str):
-            raise ValueError("predict takes a list of texts; write predict([text])")
-        self.search.override(**search_overrides)
+        texts = list_inputs(texts, "text")
+        options = self.override_search(**search_overrides)
+        if top is None:
+            top = options.n_best if options.n_best > 1 else TOP
         if not 0 < top <= len(self.candidate_tokens):
             raise ValueError(f"top must be from 1 to {len(self.candidate_tokens)}, got {top}")
-        rows = self._encode_masked(texts)
-        results: dict[int, FillMaskResult] = {}
-        for group, width in group_by_width(rows, BATCH):
-            width = min(width, self.max_positions)
-            tokens = pad_batch([rows[row] for row in group], len(group), width)
-            masks = tokens == self.mask
-            log_probs = np.split(self._log_probs(tokens, masks), masks.sum(1).cumsum()[:-1])
-            for row, of_masks in zip(group, log_probs, strict=True):
-                results[row] = rank_results(self._make_results(rows[row], of_masks, top))
-        return [results[row] for row in range(len(rows))]
+
+        def prepare(rows: list[int]) -> list[list[int]]:
+            return self._encode_masked([texts[row] for row in rows], name_rows(rows))
+
+        def fill(_: list[int], encoded: list[list[int]]) -> list[FillMaskResult]:
+            results: dict[int, FillMaskResult] = {}
+            for group, width in group_by_width(encoded, options.batch_size):
+                width = min(width, self.max_positions)
+                tokens = pad_batch([encoded[row] for row in group], len(group), width)
+                masks = tokens == self.mask
+                log_probs = np.split(self._log_probs(tokens, masks), masks.sum(1).cumsum()[:-1])
+                for row, of_masks in zip(group, log_probs, strict=True):
+                    results[row] = self._rank(encoded[row], of_masks, top)
+            return [results[row] for row in range(len(encoded))]
+
+        return predict_rows(len(texts), on_error, self.result_class, prepare, fill)
+
+    def _rank(self, ids: list[int], log_probs: np.ndarray, top: int) -> FillMaskResult:
+        """Return the filled text with alternatives, from log probabilities at the masks."""
+        if np.isnan(log_probs).any():
+            return FillMaskResult.failed(NAN_LOGITS)
+        return rank_results(FillMaskResult, self._make_results(ids, log_probs, top))
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
@@ -252,7 +274,7 @@ class MaskedLanguageModeling(SingleTextTask):
             `lines`, `masked` (number of tokens to predict), `masked_accuracy` (their accuracy, 0 to
             100) and `perplexity` (per predicted token).
         """
-        self.search.override(**search_overrides)
+        self.override_search(**search_overrides)
         locations = examples.locations()
         lines = self.encode_sources(examples.texts, locations)
         for location, ids in zip(locations, lines, strict=True):

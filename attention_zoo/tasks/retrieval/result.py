@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.tasks.result import Result
+from attention_zoo.tasks.result import Result, make_empty_image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,9 @@ class RetrievalResult(Result):
         alternatives: the next best images of the same text, best first.
     """
 
-    number: int
-    source: str
-    image: np.ndarray
+    number: int = -1
+    source: str = ""
+    image: np.ndarray = field(default_factory=make_empty_image)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,19 @@ from numpy.typing import NDArray
 
 from attention_zoo import models
 from attention_zoo.data import CaptionedImages
-from attention_zoo.decoding import Rule
+from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import recall_at_k
-from attention_zoo.ops import at_least_float32, whole_number
-from attention_zoo.tasks.base import TASKS, Input, Locations, add_locations, refuse_rules
+from attention_zoo.ops import at_least_float32
+from attention_zoo.tasks.base import TASKS, Input, Locations, add_locations
 from attention_zoo.tasks.image_texts import ImageTextTask, Tokens, flatten_captions, score_boxes
-from attention_zoo.tasks.images import Image, is_single_image, name_images
+from attention_zoo.tasks.images import Image, list_images, name_images
+from attention_zoo.tasks.inputs import (
+    check_text,
+    list_inputs,
+    name_rows,
+    predict_rows,
+    refuse_rules,
+)
 from attention_zoo.tasks.result import rank_results
 from attention_zoo.tasks.retrieval.result import ImageIndex, RetrievalResult
 from attention_zoo.tasks.text_inputs import (
@@ -30,6 +37,10 @@ from attention_zoo.tasks.text_inputs import (
 
 RECALL_KS = (1, 5, 10)
 """The k of recall at k."""
+
+NAN_FEATURES = (
+    "the model returned NaN features; load an earlier checkpoint, and build the index again"
+)
 
 
 @TASKS.register("retrieval")
@@ -56,6 +67,8 @@ class Retrieval(ImageTextTask):
 
     inputs: ClassVar[tuple[Input, ...]] = (Input("texts"), Input("index", "image_index"))
     uses_beam_search: ClassVar[bool] = False
+    used_search_options = ("beam_width", "n_best", "batch_size")
+    result_class = RetrievalResult
     card_metrics: ClassVar[Mapping[str, str]] = {
         "images": "images",
         "texts": "texts",
@@ -85,12 +98,13 @@ class Retrieval(ImageTextTask):
     # Prediction.
 
     def build_index(
-        self, images: Sequence[Image] | CaptionedImages, names: Sequence[str] | None = None
+        self, images: Iterable[Image] | CaptionedImages, names: Sequence[str] | None = None
     ) -> ImageIndex:
         """Encode images for `predict`, with the current weights of the model.
 
         Args:
-            images: paths, encoded images or arrays `(H, W, 3)`, see `data.read_image`; or a corpus.
+            images: paths, encoded images, Pillow images or arrays `(H, W, 3)`, see
+                `data.read_image`; or a corpus.
             names: name of each image. By default those of the corpus, or the image's path, or
                 "image" and its number from 0.
 
@@ -99,9 +113,8 @@ class Retrieval(ImageTextTask):
         """
         if isinstance(images, CaptionedImages):
             names, images = names or images.names, list(images.images)
-        if is_single_image(images):
-            raise ValueError("build_index takes a list of images; write build_index([image])")
-        if not len(images):
+        images = list_images(images, "build_index")
+        if not images:
             raise ValueError("images is empty; give at least one image")
         default_names = name_images(images)
         names = default_names if names is None else names
@@ -112,10 +125,10 @@ class Retrieval(ImageTextTask):
 
     def predict(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         index: ImageIndex | None = None,
-        n_best: int | None = None,
+        on_error: str = "raise",
         **search_overrides: Any,
     ) -> list[RetrievalResult]:
         """Retrieve images for each text, in order; a result does not depend on the other texts.
@@ -123,37 +136,56 @@ class Retrieval(ImageTextTask):
         Args:
             texts: query texts.
             index: the images, as returned by `build_index`. Encode them again after training.
-            n_best: number of images to retrieve; the best one has the others as `alternatives`. By
-                default `search.n_best`; at most the number of images in the index.
-            **search_overrides: `batch_size` for this call.
+            on_error: "raise", or "skip": see `Task.predict`.
+            **search_overrides: for this call, `batch_size` and `n_best`, the number of images to
+                retrieve (at most that of the index); the best one has the others as
+                `alternatives`.
 
         Raises:
             ValueError: if there is no index, a text has no tokens, or an option is unknown.
         """
-        if isinstance(texts, str):
-            raise ValueError("predict takes a list of texts; write predict([text], index=index)")
+        texts = list_inputs(texts, "text")
         if not isinstance(index, ImageIndex):
             raise ValueError(
                 "index must be the result of task.build_index(images), got"
                 f" {type(index).__name__}; call predict(texts, index=task.build_index(images)), or"
                 " pass --images to attention-zoo predict"
             )
-        texts, options = list(texts), self.search.override(**search_overrides)
-        count = options.n_best if n_best is None else n_best
-        whole_number("n_best", count)
-        ids = self._encode_texts(texts)
-        results: dict[int, RetrievalResult] = {}
+        options = self.override_search(**search_overrides)
+
+        def prepare(rows: list[int]) -> list[Tokens]:
+            return self._encode_texts([texts[row] for row in rows], name_rows(rows, "text"))
+
+        def retrieve(rows: list[int], ids: list[Tokens]) -> list[RetrievalResult]:
+            found = self._retrieve([texts[row] for row in rows], ids, index, options)
+            results = dict(found)
+            return [results[row] for row in range(len(rows))]
+
+        names = name_rows(range(len(texts)), "text")
+        return predict_rows(len(texts), on_error, self.result_class, prepare, retrieve, names)
+
+    def _retrieve(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[Tokens],
+        index: ImageIndex,
+        options: SearchOptions,
+    ) -> Iterator[tuple[int, RetrievalResult]]:
+        """Yield the row and the result of each text, encoded as `ids`."""
         for rows, encoded in self._encode_groups(ids, options.batch_size):
             scores = self._similarities(index.regions, encoded)
-            best = np.argsort(-scores, axis=0, kind="stable")[:count]
+            best = np.argsort(-scores, axis=0, kind="stable")[: options.n_best]
             attention = [self._attention_weights(index.regions[n], encoded) for n in best]
+            is_nan = np.isnan(index.regions).any() | _find_nan(encoded)
             for i, row in enumerate(rows):
+                if is_nan[i]:
+                    yield row, RetrievalResult.failed(NAN_FEATURES)
+                    continue
                 retrieved = (
                     self._make_result(texts[row], ids[row], index, n, scores[n, i], weights[i])
                     for n, weights in zip(best[:, i], attention, strict=True)
                 )
-                results[row] = rank_results(retrieved)
-        return [results[row] for row in range(len(texts))]
+                yield row, rank_results(RetrievalResult, retrieved)
 
     def similarities(self, index: ImageIndex, texts: Sequence[str]) -> NDArray[np.float32]:
         """Compute similarities `(I, N)` of all I images of an index with N texts."""
@@ -173,6 +205,7 @@ class Retrieval(ImageTextTask):
 
     def _encode_texts(self, texts: Sequence[str], locations: Locations = None) -> list[Tokens]:
         """Return the token ids of texts; raise ValueError for a text without tokens."""
+        texts = [check_text(*pair) for pair in add_locations(texts, locations, "text")]
         encoded = self.tokenizer.encode(texts)
         for (location, text), ids in zip(
             add_locations(texts, locations, "text"), encoded, strict=True
@@ -243,7 +276,7 @@ class Retrieval(ImageTextTask):
             `mass_in_boxes`, the mean attention mass inside the box of the object that a word names,
             and `area_of_boxes`, the same for uniform attention.
         """
-        self.search.override(**search_overrides)
+        self.override_search(**search_overrides)
         owner, texts = flatten_captions(examples)
         index = self.build_index(examples)
         recall = recall_at_k(self.similarities(index, texts), owner, RECALL_KS)
@@ -293,3 +326,10 @@ class Retrieval(ImageTextTask):
 
         refuse_rules(rules, self.name)
         return RetrievalModule(self)
+
+
+def _find_nan(texts: Any) -> NDArray[np.bool_]:
+    """Return whether each encoded text has NaN features, `(B,)`; similarities may hide them."""
+    words, mask = texts
+    is_nan = ops.logical_and(ops.isnan(words), mask[..., None])
+    return np.asarray(ops.convert_to_numpy(ops.any(is_nan, axis=(1, 2))))

@@ -35,9 +35,9 @@ class Summary(Result):
         truncated, alternatives: see `Result`.
     """
 
-    token_scores: tuple[float, ...]
-    copied: tuple[float, ...]
-    origins: tuple[int, ...]
+    token_scores: tuple[float, ...] = ()
+    copied: tuple[float, ...] = ()
+    origins: tuple[int, ...] = ()
     source_truncated: bool = False
 
 

@@ -13,10 +13,11 @@ from attention_zoo import models
 from attention_zoo.data import TextPairs, Tokenizer, encode_for_copying
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
-from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.tasks.base import TASKS, Locations, add_locations, check_rules
+from attention_zoo.decoding import Rule, SearchOptions, SearchResult
+from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
+from attention_zoo.tasks.inputs import check_rules, check_text, list_inputs, name_rows, predict_rows
 from attention_zoo.tasks.scoring import score_summaries
 from attention_zoo.tasks.summarization.result import Summary, origins
 from attention_zoo.tasks.text_inputs import (
@@ -64,6 +65,7 @@ class Summarization(TextPairTask):
 
     name: ClassVar[str] = "summarization"
     output_noun: ClassVar[str] = "summary"
+    result_class = Summary
     max_length_attribute: ClassVar[str | None] = "max_target_length"
     metric_names: ClassVar[tuple[str, ...]] = ("rouge1", "rouge2", "rougeL", "exact_match")
     boolean_options: ClassVar[tuple[str, ...]] = ("truncate_source",)
@@ -124,13 +126,19 @@ class Summarization(TextPairTask):
     # Prediction.
 
     def predict(
-        self, texts: Sequence[str], *, rules: Sequence[Rule] = (), **search_overrides: Any
+        self,
+        texts: Iterable[str],
+        *,
+        rules: Sequence[Rule] = (),
+        on_error: str = "raise",
+        **search_overrides: Any,
     ) -> list[Summary]:
         """Summarize each text, in order; a result does not depend on the other texts.
 
         Args:
             texts: texts to summarize.
             rules: additional decoding rules (`decoding.Rule`), the same for all texts.
+            on_error: "raise", or "skip": see `Task.predict`.
             **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
@@ -138,28 +146,43 @@ class Summarization(TextPairTask):
                 `truncate_source`; an option is unknown or conflicts with another; or the search
                 finds no summary.
         """
-        if isinstance(texts, str):
-            raise ValueError("predict takes a list of texts; write predict([text])")
-        rules = check_rules(rules)
+        texts, rules = list_inputs(texts, "text"), check_rules(rules)
         options = self.search_options(**search_overrides)
-        articles = self.articles(texts)
 
-        def summarize(rows: list[int], source: np.ndarray) -> Iterator[Summary]:
-            result = self.model.compiled_search(source, options, rules=rules)
-            shape = result.tokens.shape
-            sources, tokens = np.repeat(source, shape[1], axis=0), result.tokens
-            trace = self.model.compiled_trace(sources, tokens.reshape(-1, shape[2]))
-            result = result._replace(attention=np.reshape(trace.attention, (*shape, -1)))
-            copied = np.reshape(trace.copied, shape)
-            for index, row in enumerate(rows):
-                results = (
-                    self._make_result(articles[row], hypothesis, copied[index, n], options)
-                    for n, hypothesis in enumerate(read_hypotheses(result, index))
-                )
-                yield self._rank(results, result.scores[index], f"source {row}")
+        def prepare(rows: list[int]) -> list[Article]:
+            return self.articles([texts[row] for row in rows], name_rows(rows))
 
-        ids = [article.ids for article in articles]
-        return predict_by_width(ids, options.batch_size, summarize, WIDTH)
+        def summarize(_: list[int], articles: list[Article]) -> list[Summary]:
+            def summarize_batch(part: list[int], source: np.ndarray) -> Iterator[Summary]:
+                result, copied = self._search_and_trace(source, options, rules)
+                for index, row in enumerate(part):
+                    results = (
+                        self._make_result(articles[row], hypothesis, copied[index, n], options)
+                        for n, hypothesis in enumerate(read_hypotheses(result, index))
+                    )
+                    yield self._rank(results, result.scores[index])
+
+            ids = [article.ids for article in articles]
+            return predict_by_width(ids, options.batch_size, summarize_batch, WIDTH)
+
+        return predict_rows(len(texts), on_error, self.result_class, prepare, summarize)
+
+    def _run_search(
+        self, source: np.ndarray, options: SearchOptions, rules: Sequence[Rule] = ()
+    ) -> SearchResult:
+        """Return the hypotheses of a batch of sources, with traced attention."""
+        return self._search_and_trace(source, options, rules)[0]
+
+    def _search_and_trace(
+        self, source: np.ndarray, options: SearchOptions, rules: Sequence[Rule]
+    ) -> tuple[SearchResult, np.ndarray]:
+        """Return the hypotheses, and the copy probability of each token `(B, n, L)`."""
+        result = super()._run_search(source, options, rules)
+        shape = result.tokens.shape
+        sources, tokens = np.repeat(source, shape[1], axis=0), result.tokens
+        trace = self.model.compiled_trace(sources, tokens.reshape(-1, shape[2]))
+        result = result._replace(attention=np.reshape(trace.attention, (*shape, -1)))
+        return result, np.reshape(trace.copied, shape)
 
     def articles(self, texts: Sequence[str], locations: Locations = None) -> list[Article]:
         """Encode texts for the model.
@@ -171,6 +194,7 @@ class Summarization(TextPairTask):
         Raises:
             ValueError: if a text is empty, or too long without `truncate_source`.
         """
+        texts = [check_text(*pair) for pair in add_locations(texts, locations)]
         lengths = [len(ids) for ids in self.tokenizer.encode(texts)]
         for location, length in add_locations(lengths, locations):
             if not length:

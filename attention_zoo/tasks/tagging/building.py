@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attention_zoo import models
+from attention_zoo.data import Tokenizer
 from attention_zoo.tasks.building import build_model
 
 MAX_CHARACTERS = 1000
@@ -45,3 +46,30 @@ def takes_characters(section: dict[str, Any]) -> bool:
     if "characters" in section or section.get("preset") not in models.list_presets():
         return section.get("characters") is not None
     return models.preset_config(section["preset"]).get("characters") is not None
+
+
+def check_tokenizers(model: Any, tokenizer: Any, characters: Any) -> None:
+    """Raise ValueError if the tokenizers do not fit the inputs of a tagger."""
+    options = model.characters
+    if options is None and characters is not None:
+        raise ValueError("characters must be None for a model that takes no characters")
+    if options is not None and characters is None:
+        raise ValueError("characters must be a tokenizer for a model that takes characters")
+    sizes = [(tokenizer, model.vocabulary_size, "tokens")]
+    if characters is not None:
+        sizes.append((characters, options["vocabulary_size"], "characters"))
+        required = (tokenizer, "whitespace"), (characters, "character")
+        for own, kind in required:
+            is_tokenizer = isinstance(own, Tokenizer)
+            given = own.kind if is_tokenizer else type(own).__name__
+            if given != kind:
+                raise ValueError(
+                    "a model that takes characters needs tokenizers of the kinds whitespace"
+                    f" (tokens) and character (characters), got {given} instead of {kind}"
+                )
+    for own, known, what in sizes:
+        if own.vocabulary_size > known:
+            raise ValueError(
+                f"the tokenizer has {own.vocabulary_size} {what}, but the model's"
+                f" vocabulary has {known}; use at least as many"
+            )

@@ -12,6 +12,7 @@ from keras import ops
 
 from attention_zoo.metrics import read_spans
 from attention_zoo.ops.linear_chain import log_partition, unpack
+from attention_zoo.tasks.inputs import NAN_LOGITS
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.tagging.words import Source
 from attention_zoo.typing import Tensor
@@ -56,11 +57,11 @@ class TaggingResult(Result):
             has no self-attention or weights were not requested.
     """
 
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-    offsets: tuple[tuple[int, int], ...]
-    spans: tuple[TaggedSpan, ...]
-    probabilities: tuple[float, ...]
+    words: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    offsets: tuple[tuple[int, int], ...] = ()
+    spans: tuple[TaggedSpan, ...] = ()
+    probabilities: tuple[float, ...] = ()
 
 
 class TaggerInference(keras.Model):
@@ -90,10 +91,15 @@ class TaggerInference(keras.Model):
         return {name: ops.convert_to_numpy(output) for name, output in self(tensors).items()}
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return `tags (B, N, W)`, their log probabilities `scores (B, N)`, and other outputs."""
+        """Return `tags (B, N, W)`, their log probabilities `scores (B, N)`, and other outputs.
+
+        The scores are NaN if a potential is NaN: comparisons of the Viterbi algorithm ignore it.
+        """
         potentials = self.tagger(inputs, training=False)
         tags, scores = self.tagger.decode(potentials, self.count)
-        predicted = {"tags": tags, "scores": scores - log_partition(unpack(potentials))[:, None]}
+        scores = scores - log_partition(unpack(potentials))[:, None]
+        is_nan = ops.any(ops.isnan(potentials), axis=(1, 2))
+        predicted = {"tags": tags, "scores": ops.where(is_nan[:, None], float("nan"), scores)}
         if self.use_marginals:
             predicted["marginals"] = self.tagger.marginals(potentials)
         weights = self.tagger.attention(inputs) if self.use_attention else None
@@ -111,9 +117,12 @@ def make_result(
         names: tag names.
         scheme: tag scheme of spans, or None.
 
-    Raises:
-        ValueError: if the model's scheme allows no tag sequence of this length.
+    Returns:
+        The result; with `ok=False` if a score is NaN, or the model's scheme allows no tag sequence
+        of this length.
     """
+    if np.isnan(outputs["scores"]).any():
+        return TaggingResult.failed(NAN_LOGITS)
     size = len(source.words)
     results = (
         _make_hypothesis(source, outputs, rank, names, scheme)
@@ -121,7 +130,7 @@ def make_result(
         if np.isfinite(score)  # else fewer than N sequences exist
     )
     missing = f"{source.text!r}: no tag sequence for its {size} words is valid in the tag scheme"
-    return rank_results(results, missing)
+    return rank_results(TaggingResult, results, missing)
 
 
 def _make_hypothesis(

@@ -22,10 +22,22 @@ from attention_zoo.data import (
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS, Locations, add_locations, read_task_file, refuse_rules
+from attention_zoo.tasks.base import TASKS, Locations, add_locations, read_task_file
 from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
+from attention_zoo.tasks.inputs import (
+    NAN_LOGITS,
+    list_inputs,
+    name_rows,
+    predict_rows,
+    refuse_rules,
+)
 from attention_zoo.tasks.single_text import SingleTextTask
-from attention_zoo.tasks.tagging.building import MAX_CHARACTERS, build_tagger, takes_characters
+from attention_zoo.tasks.tagging.building import (
+    MAX_CHARACTERS,
+    build_tagger,
+    check_tokenizers,
+    takes_characters,
+)
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
 from attention_zoo.tasks.tagging.result import TaggerInference, TaggingResult, make_result
 from attention_zoo.tasks.tagging.scoring import score_tags
@@ -35,6 +47,7 @@ from attention_zoo.tasks.tagging.words import (
     WordEncoder,
     Words,
     index_tags,
+    list_marks,
     mark_words,
     split_source,
 )
@@ -42,6 +55,7 @@ from attention_zoo.tasks.text_inputs import (
     BUCKET,
     find_unknown_characters,
     group_by_width,
+    list_shapes,
     round_batch_size,
 )
 
@@ -77,7 +91,10 @@ class Tagging(SingleTextTask):
     model_class = models.Tagger
     tokenizer_kind: ClassVar[str] = "whitespace"
     has_attention_option: ClassVar[bool] = True
+    takes_words: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
+    used_search_options = ("beam_width", "n_best", "batch_size")
+    result_class = TaggingResult
     card_metrics: ClassVar[Mapping[str, str]] = {
         "sentences": "sentences",
         "words": "words",
@@ -98,37 +115,11 @@ class Tagging(SingleTextTask):
         super().__init__(model, tokenizer, search, max_length)
         self.characters, self.scheme = characters, scheme
         self._encoder = WordEncoder(tokenizer, characters)
-        self._check_tokenizers()
+        check_tokenizers(self.model, tokenizer, characters)
         if scheme is not None:
             read_spans(self.tags, scheme)  # raises ValueError for tags outside the scheme
         self._calls = 0
         self._inferences: dict[tuple[Any, ...], TaggerInference] = {}
-
-    def _check_tokenizers(self) -> None:
-        """Raise ValueError if the tokenizers do not fit the inputs of the model."""
-        options = self.model.characters
-        if options is None and self.characters is not None:
-            raise ValueError("characters must be None for a model that takes no characters")
-        if options is not None and self.characters is None:
-            raise ValueError("characters must be a tokenizer for a model that takes characters")
-        sizes = [(self.tokenizer, self.model.vocabulary_size, "tokens")]
-        if self.characters is not None:
-            sizes.append((self.characters, options["vocabulary_size"], "characters"))
-            required = (self.tokenizer, "whitespace"), (self.characters, "character")
-            for tokenizer, kind in required:
-                is_tokenizer = isinstance(tokenizer, Tokenizer)
-                given = tokenizer.kind if is_tokenizer else type(tokenizer).__name__
-                if given != kind:
-                    raise ValueError(
-                        "a model that takes characters needs tokenizers of the kinds whitespace"
-                        f" (tokens) and character (characters), got {given} instead of {kind}"
-                    )
-        for tokenizer, known, what in sizes:
-            if tokenizer.vocabulary_size > known:
-                raise ValueError(
-                    f"the tokenizer has {tokenizer.vocabulary_size} {what}, but the model's"
-                    f" vocabulary has {known}; use at least as many"
-                )
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TaggedSentences) -> Self:
@@ -201,10 +192,11 @@ class Tagging(SingleTextTask):
 
     def predict(
         self,
-        texts: Sequence[str | Words],
+        texts: Iterable[str | Words],
         *,
-        marks: Marked = None,
+        marks: Iterable[Sequence[int]] | None = None,
         attention: bool = True,
+        on_error: str = "raise",
         **search_overrides: Any,
     ) -> list[TaggingResult]:
         """Tag each sentence, in order; a result does not depend on the other sentences.
@@ -214,21 +206,42 @@ class Tagging(SingleTextTask):
             marks: for each sentence, the indices of its marked words, from 0. For models that take
                 marks, such as the predicates of semantic role labelling.
             attention: also return attention weights, if the model has self-attention.
+            on_error: "raise", or "skip": see `Task.predict`.
             **search_overrides: `n_best` and `batch_size` for this call.
 
         Raises:
             ValueError: if a sentence is empty or too long, marks are missing or out of range, or an
                 option is unknown.
         """
-        if isinstance(texts, str):
-            raise ValueError("predict takes a list of sentences; write predict([text])")
-        options = self.search.override(**search_overrides)
-        sources = self._encode_sources(texts, None, marks)
+        texts = list_inputs(texts, "text")
+        options, marked = (
+            self.override_search(**search_overrides),
+            list_marks(marks, len(texts), self._takes_marks),
+        )
         self._calls += 1
-        encoded = [source.encoded for source in sources]
-        outputs = self._run_inference(encoded, options, self._calls > OFTEN, attention=attention)
-        results = {n: make_result(sources[n], x, self.tags, self.scheme) for n, x in outputs}
-        return [results[row] for row in range(len(sources))]
+
+        def prepare(rows: list[int]) -> list[Source]:
+            of_rows = None if marked is None else [marked[row] for row in rows]
+            return self._encode_sources([texts[row] for row in rows], name_rows(rows), of_rows)
+
+        def tag(_: list[int], sources: list[Source]) -> list[TaggingResult]:
+            encoded = [source.encoded for source in sources]
+            outputs = self._run_inference(
+                encoded, options, self._calls > OFTEN, attention=attention
+            )
+            results = {n: make_result(sources[n], x, self.tags, self.scheme) for n, x in outputs}
+            return [results[row] for row in range(len(sources))]
+
+        return predict_rows(len(texts), on_error, self.result_class, prepare, tag)
+
+    def warm_up(
+        self, batch_sizes: Sequence[int] = (1, 2), lengths: Sequence[int] = (8, 16)
+    ) -> None:
+        """Compile the model for sentences of these shapes; see `Task.warm_up`."""
+        self._calls = OFTEN  # from now on, predictions are compiled
+        for size, length in list_shapes(batch_sizes, lengths):
+            words = [["a"] * min(length, self.max_length)] * size
+            self.predict(words, marks=[[]] * size if self._takes_marks else None)
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; see `Task.check_sources`."""
@@ -247,9 +260,10 @@ class Tagging(SingleTextTask):
         self, texts: Sequence[Any], locations: Locations = None, marks: Marked = None
     ) -> list[Source]:
         """Split and encode texts; raise ValueError for a text that cannot be tagged."""
-        split = [split_source(text, location) for location, text in add_locations(texts, locations)]
+        locations = locations or name_rows(range(len(texts)))
+        split = [split_source(*pair) for pair in zip(texts, locations, strict=True)]
         words = [[word.text for word in of_text] for _, of_text in split]
-        encoded = self._encoder.encode(words, mark_words(words, marks, self._takes_marks))
+        encoded = self._encoder.encode(words, mark_words(words, marks, locations))
         self._refuse_long(encoded, locations)
         pairs = zip(split, encoded, strict=True)
         return [self._encoder.make_source(*text_and_words, one) for text_and_words, one in pairs]
@@ -310,12 +324,14 @@ class Tagging(SingleTextTask):
         Raises:
             ValueError: if a sentence is too long, or a tag is unknown (file:line).
         """
-        options = self.search.override(**search_overrides).override(n_best=1)
+        options = self.override_search(**search_overrides).override(n_best=1)
         index_tags(examples, self.tags)
         encoded = self._encode_examples(examples)
         self._refuse_long(encoded, examples.locations())
         names, predicted = self.tags, [()] * len(encoded)
         for row, outputs in self._run_inference(encoded, options, marginals=False):
+            if np.isnan(outputs["scores"]).any():
+                raise ValueError(f"{examples.locations()[row]}: {NAN_LOGITS}")
             length = len(encoded[row].starts)
             predicted[row] = tuple(names[tag] for tag in outputs["tags"][0, :length])
         counts = {

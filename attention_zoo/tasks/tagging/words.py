@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from attention_zoo.data import EncodedWords, TaggedSentences, Tokenizer, Word, s
 from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks.inputs import check_text
 from attention_zoo.tasks.text_inputs import find_unknown
 
 Words = Sequence[str]
@@ -97,19 +98,21 @@ class WordEncoder:
 
 
 def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
-    """Return a text and its words with character offsets; raise ValueError if it has none.
+    """Return a text and its words with character offsets; raise ValueError if it is invalid.
 
     Args:
         text: a sentence, to be split by `data.split_words`, or a list of words.
         location: location of the text for error messages.
     """
-    if isinstance(text, str):
-        words = split_words(text)
+    if isinstance(text, str | bytes) or not isinstance(text, Iterable):
+        words = split_words(check_text(location, text))
     else:
+        text = list(text)
         for number, word in enumerate(text):
             if not isinstance(word, str) or not word.strip():
                 message = f"word {number} must be a non-blank string, got {word!r}"
                 raise ValueError(f"{location}: {message}")
+            check_text(f"{location}: word {number}", word)
         starts = accumulate((len(word) + 1 for word in text), initial=0)
         pairs = zip(text, starts, strict=False)  # the last start has no word
         words = [Word(word, start, start + len(word)) for word, start in pairs]
@@ -119,25 +122,33 @@ def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
     return text, words
 
 
-def mark_words(
-    sentences: Sequence[Words], marks: Marked, takes_marks: bool
-) -> list[list[bool]] | None:
-    """Return booleans for the indices of marked words; raise ValueError for invalid marks."""
+def list_marks(marks: Iterable[Sequence[int]] | None, count: int, takes_marks: bool) -> Marked:
+    """Return the marks of each of `count` sentences; ValueError if they are missing or needless."""
     if not takes_marks and marks is not None:
         raise ValueError("marks must be None for a model that takes no marks; remove the argument")
     if not takes_marks:
         return None
-    if marks is None or len(marks) != len(sentences):
+    listed = None if marks is None else list(marks)
+    if listed is None or len(listed) != count:
         raise ValueError(
             "marks: the model takes marked words; pass their indices for each of the"
-            f" {len(sentences)} sentences"
+            f" {count} sentences"
         )
+    return listed
+
+
+def mark_words(
+    sentences: Sequence[Words], marks: Marked, locations: Sequence[str]
+) -> list[list[bool]] | None:
+    """Return booleans for the indices of marked words; raise ValueError for invalid marks."""
+    if marks is None:
+        return None
     marked = []
-    for row, (words, numbers) in enumerate(zip(sentences, marks, strict=True)):
+    for location, words, numbers in zip(locations, sentences, marks, strict=True):
         last = len(words) - 1
         for number in numbers:
             if not 0 <= number <= last:
-                raise ValueError(f"marks: source {row} has words 0 to {last}, got {number}")
+                raise ValueError(f"{location}: marks must be from 0 to {last}, got {number}")
         marked.append([number in numbers for number in range(len(words))])
     return marked
 

@@ -8,14 +8,16 @@ from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
 from attention_zoo.data import TextPairs, Tokenizer
-from attention_zoo.data.tokenizers.vocabulary import END, PAD
-from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, UNKNOWN
+from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
-from attention_zoo.tasks.base import TASKS, Locations, add_locations, check_rules
+from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import TokenizerOptions, build_model, train_recipe_tokenizer
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
+from attention_zoo.tasks.inputs import check_rules, check_text, list_inputs, name_rows, predict_rows
 from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.scoring import score_translations
 from attention_zoo.tasks.text_inputs import (
@@ -42,7 +44,7 @@ class TranslationResult(Result):
         unknown, truncated, alternatives: see `Result`.
     """
 
-    token_scores: tuple[float, ...]
+    token_scores: tuple[float, ...] = ()
 
 
 @TASKS.register("translation")
@@ -59,6 +61,7 @@ class Translation(TextPairTask):
 
     name: ClassVar[str] = "translation"
     output_noun: ClassVar[str] = "translation"
+    result_class = TranslationResult
     metric_names: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
     tokenizer_names: ClassVar[tuple[str, ...]] = ("source_tokenizer", "target_tokenizer")
     card_metrics: ClassVar[Mapping[str, str]] = {
@@ -113,10 +116,11 @@ class Translation(TextPairTask):
 
     def predict(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         rules: Sequence[Rule] = (),
+        on_error: str = "raise",
         **search_overrides: Any,
     ) -> list[TranslationResult]:
         """Translate each text, in order; a result does not depend on the other texts.
@@ -125,67 +129,98 @@ class Translation(TextPairTask):
             texts: sentences in the source language.
             prefixes: target prefix of each translation, "" for none; None for no prefixes.
             rules: additional decoding rules (`decoding.Rule`), the same for all texts.
+            on_error: "raise", or "skip": see `Task.predict`.
             **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
             ValueError: if a text is empty or longer than `max_source_length` tokens; the number of
-                prefixes differs from the number of texts; a prefix conflicts with the options; an
-                option is unknown or conflicts with another; or the search finds no translation.
+                prefixes differs from the number of texts; a prefix has unknown words or conflicts
+                with the options; an option is unknown or conflicts with another; or the search
+                finds no translation.
         """
-        if isinstance(texts, str):
-            raise ValueError("predict takes a list of sentences; write predict([text])")
-        texts, rules = list(texts), check_rules(rules)
+        texts, rules = list_inputs(texts, "text"), check_rules(rules)
         options = self.search_options(**search_overrides)
-        sources = self.encode_sources(texts)
-        prefix_ids = self._encode_prefixes(prefixes, sources, options)
+        starts = self._list_prefixes(prefixes, len(texts))
 
-        def translate(rows: list[int], source: np.ndarray) -> Iterator[TranslationResult]:
-            batch_prefixes = [prefix_ids[row] for row in rows]
-            width = round_up(max(map(len, batch_prefixes)))
-            prefix = pad_batch(batch_prefixes, len(source), width) if width else None
-            result = self.model.compiled_search(source, options, prefix=prefix, rules=rules)
-            for index, row in enumerate(rows):
-                hypotheses = read_hypotheses(result, index)
-                results = self._make_results(texts[row], sources[row], hypotheses, options)
-                yield self._rank(results, result.scores[index], f"source {row}")
+        def prepare(rows: list[int]) -> tuple[list[list[int]], list[list[int]]]:
+            sources = self.encode_sources([texts[row] for row in rows], name_rows(rows))
+            return sources, self._encode_prefixes(starts, rows, sources, options)
 
-        return predict_by_width(sources, options.batch_size, translate)
+        def translate(rows: list[int], encoded: Any) -> list[TranslationResult]:
+            sources, prefix_ids = encoded
 
-    def _encode_prefixes(
-        self, prefixes: Sequence[str] | None, sources: list[list[int]], options: SearchOptions
-    ) -> list[list[int]]:
-        """Return the token ids of prefixes.
+            def translate_batch(part: list[int], source: np.ndarray) -> Iterator[TranslationResult]:
+                prefix = _pad_prefixes([prefix_ids[row] for row in part], len(source))
+                result = self._run_search(source, options, rules, prefix)
+                for index, row in enumerate(part):
+                    found = read_hypotheses(result, index)
+                    results = self._make_results(texts[rows[row]], sources[row], found, options)
+                    yield self._rank(results, result.scores[index])
 
-        Raises:
-            ValueError: if the number of prefixes differs from the number of sources, or a prefix
-                conflicts with the options or the length limit.
-        """
+            return predict_by_width(sources, options.batch_size, translate_batch)
+
+        return predict_rows(len(texts), on_error, self.result_class, prepare, translate)
+
+    def _list_prefixes(self, prefixes: Iterable[str] | None, count: int) -> list[str]:
+        """Return one prefix for each text; ValueError if there are more or fewer."""
         if prefixes is None:
-            return [[]] * len(sources)
+            return [""] * count
         if isinstance(prefixes, str):
             raise ValueError("prefixes must be a list of texts, got a str. Write prefixes=[text].")
         prefixes = list(prefixes)
-        if len(prefixes) != len(sources):
+        if len(prefixes) != count:
             raise ValueError(
-                f"prefixes must have one text for each of the {len(sources)} texts, got"
-                f" {len(prefixes)}"
+                f"prefixes must have one text for each of the {count} texts, got {len(prefixes)}"
             )
-        for text in prefixes:
-            if not isinstance(text, str):
-                raise ValueError(f"each prefix must be a str, got {text!r}. Write '' for none.")
-        encoded = self.target_tokenizer.encode(prefixes)
-        if not any(encoded):
-            return encoded
-        batch = pad_batch(encoded, len(encoded), max(map(len, encoded)))
-        check_prefix(batch, options, Vocabulary(self.target_tokenizer.vocabulary_size, END, PAD))
-        for row, (prefix, source) in enumerate(zip(encoded, sources, strict=True)):
-            limit = options.limit(len(source))
+        return prefixes
+
+    def _encode_prefixes(
+        self,
+        prefixes: list[str],
+        rows: list[int],
+        sources: list[list[int]],
+        options: SearchOptions,
+    ) -> list[list[int]]:
+        """Return the token ids of the prefixes of some rows.
+
+        Raises:
+            ValueError: if a prefix has unknown words, or conflicts with the options or the length
+                limit.
+        """
+        texts = [check_text(f"source {row}: the prefix", prefixes[row]) for row in rows]
+        encoded = self.target_tokenizer.encode(texts)
+        vocabulary = Vocabulary(self.target_tokenizer.vocabulary_size, END, PAD)
+        for row, prefix, source in zip(rows, encoded, sources, strict=True):
+            if not prefix:
+                continue
+            name, limit = f"source {row}: the prefix", options.limit(len(source))
+            if UNKNOWN in prefix:
+                surfaces = self.target_tokenizer.surfaces(prefixes[row])
+                words = [surfaces[at].removeprefix(MARK) for at in find_unknown(prefix)]
+                raise ValueError(
+                    f"{name} has words that are not in the target vocabulary:"
+                    f" {', '.join(map(repr, words))}. Remove or replace them."
+                )
+            check_prefix(np.array([prefix]), options, vocabulary, [name])
             if len(prefix) > limit:
                 raise ValueError(
-                    f"the prefix of source {row} has {len(prefix)} tokens, but the length limit is"
-                    f" {limit}. Shorten the prefix or raise max_length."
+                    f"{name} has {len(prefix)} tokens, but the length limit is {limit}. Shorten the"
+                    " prefix or raise max_length."
                 )
         return encoded
+
+    def _run_search(
+        self,
+        source: NDArray[Any],
+        options: SearchOptions,
+        rules: Sequence[Rule] = (),
+        prefix: NDArray[np.int32] | None = None,
+    ) -> SearchResult:
+        """Return the hypotheses of a batch of sources, with a prefix for each, or None."""
+        result: SearchResult = self.model.compiled_search(
+            source, options, prefix=prefix, rules=rules
+        )
+        return result
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
@@ -201,6 +236,7 @@ class Translation(TextPairTask):
         Raises:
             ValueError: if a text is empty or too long.
         """
+        texts = [check_text(*pair) for pair in add_locations(texts, locations)]
         encoded = self.source_tokenizer.encode(texts)
         for location, ids in add_locations(encoded, locations):
             if not ids:
@@ -260,3 +296,9 @@ class Translation(TextPairTask):
         from attention_zoo.tasks.translation.export import TranslationModule
 
         return TranslationModule(self, check_rules(rules))
+
+
+def _pad_prefixes(prefixes: list[list[int]], size: int) -> NDArray[np.int32] | None:
+    """Pad the prefixes of a batch to `(size, P)`; return None if all are empty."""
+    width = round_up(max(map(len, prefixes)))
+    return pad_batch(prefixes, size, width) if width else None

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 import time
+import unicodedata
 from functools import cache
 
 import pytest
@@ -257,6 +258,17 @@ def test_encoding_is_fast():
     assert subword.decode(encoded[-1]) == sources[-1]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_decomposed_texts_are_composed(kind: str) -> None:
+    """Also in training, so that the vocabularies are equal."""
+    lines = ["dîner à Łódź", "한국어 é"]
+    decomposed = [unicodedata.normalize("NFD", line) for line in lines]
+    tokenizer, other = (train_tokenizer(kind, texts, 60) for texts in (lines, decomposed))
+    assert tokenizer.vocabulary == other.vocabulary
+    assert tokenizer.encode(decomposed) == tokenizer.encode(lines)
+    assert tokenizer.surfaces(decomposed[0]) == tokenizer.surfaces(lines[0])
+
+
 def test_tensorflow_ops_split_equally():
     """Steps 1, 3 and 4 in RE2 split every text like the tokenizer."""
     import tensorflow as tf
@@ -268,7 +280,8 @@ def test_tensorflow_ops_split_equally():
     texts = (
         LINES + ["".join(rng.choices(characters, k=40)) for _ in range(300)] + ["ab" * 200, "", " "]
     )
-    text = tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", MARK)
+    composed = [unicodedata.normalize("NFC", text) for text in texts]  # step 0
+    text = tf.strings.regex_replace(composed, f"[{WHITE_SPACE}]+", MARK)
     text = tf.strings.regex_replace(text, rf"\A{MARK}|{MARK}\z", "")
     text = tf.strings.regex_replace(text, rf"\A([^{CJK}])", rf"{MARK}\1")
     pieces = tf.strings.split(tf.strings.regex_replace(text, f"({WORD_PATTERN})", "\\1\n"), "\n")

@@ -1,0 +1,128 @@
+"""Arguments of `Task.predict`: lists of inputs, decoding rules, and inputs without prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attention_zoo.data.tokenizers.vocabulary import check_unicode
+from attention_zoo.decoding import Rule
+from attention_zoo.decoding.rules import as_rules
+from attention_zoo.ops.arguments import format_value
+from attention_zoo.registry import check_known
+from attention_zoo.tasks.result import Result
+
+P = TypeVar("P")
+R = TypeVar("R", bound=Result)
+
+ON_ERROR = ("raise", "skip")
+"""Values of the argument `on_error` of `Task.predict`."""
+
+NAN_LOGITS = (
+    "the model returned NaN or +inf logits; load an earlier checkpoint, or train it again with a"
+    " lower learning rate or gradient clipping"
+)
+
+
+def list_inputs(inputs: Any, kind: str, name: str = "predict") -> list[Any]:
+    """Return the inputs of `predict` as a list; an iterator is consumed once.
+
+    Args:
+        inputs: any iterable, except a single input.
+        kind: "text" or "image".
+        name: the function, for the error message.
+    """
+    if isinstance(inputs, str | bytes | Mapping) or not isinstance(inputs, Iterable):
+        raise ValueError(f"{name} takes a list of {kind}s; write {name}([{kind}])")
+    return list(inputs)
+
+
+def check_text(location: str, text: Any) -> str:
+    """Return the text; raise ValueError unless it is a str of valid Unicode."""
+    if not isinstance(text, str):
+        fix = "; decode it, such as text.decode('utf-8')" if isinstance(text, bytes) else ""
+        raise ValueError(f"{location}: expected a str, got {format_value(text)}{fix}")
+    if not text.isascii():
+        check_unicode(text, f"{location}: the text")
+    return text
+
+
+def name_rows(rows: Iterable[int], noun: str = "source") -> list[str]:
+    """Return the names of rows in error messages."""
+    return [f"{noun} {row}" for row in rows]
+
+
+def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules; raise ValueError for a rule that depends on the sources of a batch.
+
+    A task regroups its inputs into batches, so a rule with one row per source would be applied to
+    the wrong sources.
+    """
+    given = as_rules(rules)
+    for rule in given:
+        if rule.is_per_source:
+            raise ValueError(
+                f"rules: {type(rule).__name__} depends on the sources of a batch; use rules that "
+                "are the same for all sources, or search with `task.model.search`"
+            )
+    return given
+
+
+def refuse_rules(rules: Iterable[Rule], task: str) -> None:
+    """Raise ValueError if rules are given to a task without search."""
+    rules = tuple(rules)
+    if rules:
+        raise ValueError(f"task {task} has no search, but got {len(rules)} rules. Remove them.")
+
+
+def predict_rows(
+    count: int,
+    on_error: str,
+    result_class: type[R],
+    prepare: Callable[[list[int]], P],
+    predict: Callable[[list[int], P], Iterable[R]],
+    names: Sequence[str] | None = None,
+) -> list[R]:
+    """Return one result for each of `count` inputs, in order.
+
+    Args:
+        count: number of inputs.
+        on_error: "raise" a ValueError for the first input without a prediction, or "skip" such
+            inputs: their results have `ok=False` and an `error`, and do not affect the others.
+        result_class: the class of the results.
+        prepare: encodes the inputs of some rows; raises ValueError if one is invalid.
+        predict: returns the results of some rows, from what `prepare` returned for them.
+        names: what the inputs are called in error messages; "source 0" and so on by default.
+    """
+    check_known("on_error: unknown value", [on_error], ON_ERROR)
+    rows, results = list(range(count)), {}
+    names = names or name_rows(rows)
+    try:
+        prepared = prepare(rows)
+    except ValueError:
+        if on_error == "raise":
+            raise
+        results = _find_invalid(names, result_class, prepare)
+        rows = [row for row in rows if row not in results]
+        prepared = prepare(rows)
+    if rows:  # else there is nothing to pad a batch with
+        results.update(zip(rows, predict(rows, prepared), strict=True))
+    ordered = [results[row] for row in range(count)]
+    if on_error == "raise":
+        for name, result in zip(names, ordered, strict=True):
+            if not result.ok:
+                raise ValueError(f"{name}: {result.error}")
+    return ordered
+
+
+def _find_invalid(
+    names: Sequence[str], result_class: type[R], prepare: Callable[[list[int]], Any]
+) -> dict[int, R]:
+    """Return a failed result for each row that `prepare` rejects."""
+    failed = {}
+    for row, name in enumerate(names):
+        try:
+            prepare([row])
+        except ValueError as error:
+            failed[row] = result_class.failed(str(error).removeprefix(f"{name}: "))
+    return failed
