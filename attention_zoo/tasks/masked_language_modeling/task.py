@@ -16,9 +16,15 @@ from attention_zoo.data import MaskedBatches, MaskingIds, TextLines, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
-from attention_zoo.tasks.base import TASKS, Locations, add_locations, refuse_rules
+from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
-from attention_zoo.tasks.inputs import NAN_LOGITS, list_inputs, name_rows, predict_rows
+from attention_zoo.tasks.inputs import (
+    NAN_LOGITS,
+    list_inputs,
+    name_rows,
+    predict_rows,
+    refuse_rules,
+)
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
