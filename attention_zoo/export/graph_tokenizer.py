@@ -103,7 +103,7 @@ class GraphTokenizer(tf.Module):
         return tokens, tokens.with_values(strings)
 
     def _normalize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Return normalized code points `(B, C)`, from text in NFC.
+        """Return the code points `(B, C)` of texts in NFC, with lowercase letters and marks.
 
         Each run of white space becomes one mark. Marks at both ends are removed, then a mark is put
         in front if the tokenizer does so.

@@ -25,13 +25,11 @@ from attention_zoo.tasks.inputs import (
     predict_rows,
     refuse_rules,
 )
+from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, TOP
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
 
-MASK = "[MASK]"
-"""The mask token in input texts."""
-TOP = 5  # default number of predictions for each mask
 BATCH = 32  # texts in a batch of `evaluate`
 
 
@@ -63,10 +61,6 @@ class FillMaskResult(Result):
     """
 
     predictions: tuple[tuple[TokenPrediction, ...], ...] = ()
-
-
-PRIVATE_USE = range(0xE000, 0xF900)
-"""Private-use characters of Unicode; every tokenizer makes each of them a separate piece."""
 
 
 @TASKS.register("masked_language_modeling")
