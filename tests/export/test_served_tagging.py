@@ -185,6 +185,7 @@ def test_more_tokens_than_positions_are_an_error() -> None:
     ]
 
 
+@pytest.mark.full
 def test_the_n_best_tag_sequences_are_exported() -> None:
     own = task("subwords")
     own = Tagging(
