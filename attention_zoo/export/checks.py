@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from attention_zoo.data.tokenizers.vocabulary import MARK, UNKNOWN
 
+NAN_LOGITS = "the model returned NaN or +inf logits; export an earlier checkpoint"
 EMPTY = "the text is empty. Remove it or write a sentence."
 
 FILLS = {
@@ -59,19 +60,25 @@ def serve_valid_rows(
     Args:
         errors: message of each row `(B,)`, "" for a valid row.
         serve: returns the outputs `(G, ..)` of the G valid rows from their indices `(G,)`. They may
-            include `error`, for errors that only the computation shows.
+            include `error`, for errors that only the computation shows; `scores` that are NaN are
+            such an error, too.
 
     Returns:
         The outputs of all rows `(B, ..)`, `ok` (B,) and `error` (B,) strings. In a row that is not
         valid, `scores` and `similarities` are -inf, indices (`origins`, `image_indices`) -1, other
         numbers 0 and strings "".
     """
-    is_valid = errors == ""
-    outputs = dict(serve(tf.where(is_valid)[:, 0]))
-    outputs = spread_rows(outputs, is_valid)
-    late = outputs.pop("error", tf.zeros_like(errors))
-    errors = tf.where(is_valid, late, errors)
-    return {**outputs, "ok": errors == "", "error": errors}
+    rows = tf.where(errors == "")
+    outputs = dict(serve(rows[:, 0]))
+    late = outputs.pop("error", tf.zeros_like(rows[:, 0], tf.string))
+    checks = [(late != "", late)]
+    if "scores" in outputs:
+        axes = list(range(1, outputs["scores"].shape.rank))
+        checks.insert(0, (tf.reduce_any(tf.math.is_nan(outputs["scores"]), axes), NAN_LOGITS))
+    late = first_error(*checks)
+    outputs = {name: tf.boolean_mask(x, late == "") for name, x in outputs.items()}
+    errors = tf.tensor_scatter_nd_update(errors, rows, late)
+    return {**spread_rows(outputs, errors == ""), "ok": errors == "", "error": errors}
 
 
 def spread_rows(outputs: Mapping[str, tf.Tensor], is_valid: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -64,10 +64,7 @@ class GraphTokenizer(tf.Module):
             raise ValueError(
                 f"tokenizer {kind.__name__} has no export (known: {', '.join(TOKENIZERS.names())})"
             )
-        engine = tokenizer.make_pipeline(tokenizer.lowercase)
-        self._to_nfc = None
-        if engine.normalizer.normalize_str("e\u0301") == "\xe9":
-            self._to_nfc = GraphNormalizer()
+        self._to_nfc = GraphNormalizer()
         vocabulary = tokenizer.vocabulary
         self._ids = make_table(vocabulary, np.arange(len(vocabulary)), UNKNOWN)
         large, small = _list_lowercase()
@@ -106,13 +103,12 @@ class GraphTokenizer(tf.Module):
         return tokens, tokens.with_values(strings)
 
     def _normalize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Return normalized code points `(B, C)`.
+        """Return the code points `(B, C)` of texts in NFC, with lowercase letters and marks.
 
         Each run of white space becomes one mark. Marks at both ends are removed, then a mark is put
         in front if the tokenizer does so.
         """
-        if self._to_nfc is not None:
-            texts = self._to_nfc(texts)
+        texts = self._to_nfc(texts)
         if self._lower is not None:
             characters = tf.strings.unicode_split(texts, "UTF-8")
             small = self._lower.lookup(characters.flat_values)

@@ -13,9 +13,8 @@ import tensorflow as tf
 
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.export.checks import Check, first_error
+from attention_zoo.export.checks import first_error
 
-NAN_LOGITS = "the model returned NaN or +inf logits; export an earlier checkpoint"
 NO_LIMIT = np.iinfo("int32").max
 
 Inputs = Mapping[str, tf.TensorSpec]
@@ -203,15 +202,13 @@ class SearchModule(TaskModule):
         prefix = pad_ragged(tf.concat([targets, ends], axis=1))
         options = SearchOptions(max_length=tf.shape(prefix)[1])
         result = self._model_search(source, options, prefix=prefix)
-        scores = result.scores[:, 0]
         if labels is None:
             labels = targets.with_flat_values(self.tokenizer.labels(targets.flat_values))
         return {
-            "scores": tf.where(tf.math.is_nan(scores), float("-inf"), scores),
+            "scores": result.scores[:, 0],
             "token_scores": result.token_scores[:, 0],
             "tokens": labels.to_tensor(""),
             "lengths": tf.cast(targets.row_lengths(), "int32"),
-            "error": first_error(self._check_nan(result)),
         }
 
     def format_hypotheses(
@@ -243,13 +240,12 @@ class SearchModule(TaskModule):
         longest = tf.maximum(tf.reduce_max(result.lengths), 0)
         ids = result.tokens[:, :, :longest]
         generated = tf.sequence_mask(lengths, longest)
-        is_nan = tf.math.is_nan(result.scores)
         missing = f"the search found no {self._noun}; relax the search options"
         outputs = {
-            "scores": tf.where(is_nan, float("-inf"), result.scores),
+            "scores": result.scores,
             "lengths": lengths,
             "finished": result.finished,
-            "error": first_error(self._check_nan(result), (result.lengths[:, 0] == 0, missing)),
+            "error": first_error((result.lengths[:, 0] == 0, missing)),
         }
         outputs["token_scores"] = result.token_scores[:, :, :longest]  # 0 after the end
         if result.attention is not None:
@@ -266,7 +262,3 @@ class SearchModule(TaskModule):
         outputs["text"] = self.tokenizer.text(tf.where(generated, surfaces, ""))
         outputs["tokens"] = tf.where(generated, labels, "")
         return outputs
-
-    @staticmethod
-    def _check_nan(result: Any) -> Check:
-        return tf.reduce_any(tf.math.is_nan(result.scores), axis=1), NAN_LOGITS

@@ -260,6 +260,7 @@ def test_invalid_weights_are_an_error() -> None:
     assert (answers["text"], answers["scores"]) == ([[""]], [[-np.inf]])
 
 
+@pytest.mark.full
 def test_failed_export_leaves_no_folder(tmp_path: Path) -> None:
     task = translator("seq2seq_initial_small")
     (tmp_path / "there").mkdir()

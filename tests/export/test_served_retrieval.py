@@ -121,6 +121,7 @@ def test_an_invalid_image_is_not_retrieved(exported_outputs: ExportedOutputs) ->
         assert_same(valid, task("words attend"), IMAGES[:1], TEXTS, 1e-4)
 
 
+@pytest.mark.full
 def test_encoded_images_are_ranked_as_the_task_ranks_them() -> None:
     own = task("words attend")
     module = own.export_module()

@@ -185,17 +185,18 @@ def test_more_tokens_than_positions_are_an_error() -> None:
     ]
 
 
+@pytest.mark.full
 def test_the_n_best_tag_sequences_are_exported() -> None:
     own = task("subwords")
     own = Tagging(
         own.model, own.tokenizer, None, SearchOptions(n_best=3, beam_width=3), scheme="BIOES"
     )
-    texts = [*TEXTS[:2], " ", TEXTS[2]]
+    texts = [TEXTS[0], " ", TEXTS[2]]
     answers, shapes = run_exported_eagerly(own.export_module(), texts)
-    assert answers["ok"] == [True, True, False, True]
-    assert shapes["tags"] == [4, 3, *shapes["words"][1:]]
-    valid = {name: [rows[0], rows[1], rows[3]] for name, rows in answers.items()}
-    wants = own.predict([texts[0], texts[1], texts[3]])
+    assert answers["ok"] == [True, False, True]
+    assert shapes["tags"] == [3, 3, *shapes["words"][1:]]
+    valid = {name: rows[::2] for name, rows in answers.items()}
+    wants = own.predict(texts[::2])
     shared = ("words", "offsets", "lengths", "ok", "error")
     for rank in range(3):
         of_rank = {

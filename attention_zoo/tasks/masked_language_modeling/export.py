@@ -12,7 +12,7 @@ from attention_zoo.data.tokenizers.vocabulary import PAD, UNKNOWN
 from attention_zoo.export.checks import check_long, first_error, serve_valid_rows
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.modules import TaskModule, pad_ragged
-from attention_zoo.tasks.masked_language_modeling.mask_token import MASK, PRIVATE_USE, TOP
+from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, TOP
 
 NO_MASK = f"the text has no {MASK}; put it at each token to predict"
 

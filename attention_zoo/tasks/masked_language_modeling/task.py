@@ -25,7 +25,7 @@ from attention_zoo.tasks.inputs import (
     predict_rows,
     refuse_rules,
 )
-from attention_zoo.tasks.masked_language_modeling.mask_token import MASK, PRIVATE_USE, TOP
+from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, TOP
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
