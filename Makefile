@@ -82,6 +82,7 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/training_loop.py
 	$(BIN)/python benchmarks/long_attention.py
 	$(BIN)/python benchmarks/serving_shapes.py
+	$(BIN)/python benchmarks/xla.py
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \
 	.venv-transformers/ready .venv-pytorch_crf/ready

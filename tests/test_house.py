@@ -149,6 +149,18 @@ def thin_docstrings(tree: ast.Module) -> list[str]:
     return problems
 
 
+def other_random_numbers(tree: ast.Module) -> list[str]:
+    """Calls whose random numbers differ with and without XLA, unlike those of `ops.random`."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    names = [(call.lineno, ast.unparse(call.func)) for call in calls]
+    other = r"keras\.random\.(?!SeedGenerator).*|(keras\.)?layers\.\w*Dropout\w*"
+    return [
+        f"{line} {name}: use attention_zoo.ops.random, or Dropout of attention_zoo"
+        for line, name in names
+        if re.fullmatch(other, name)
+    ]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _parsed_once() -> None:
     for path in sources("attention_zoo"):
@@ -172,6 +184,7 @@ MODULE_CHECKS: dict[Check, str] = {
     ladders: "attention_zoo",
     unfinished: "attention_zoo",
     thin_docstrings: "attention_zoo/layers",
+    other_random_numbers: "attention_zoo",
 }
 
 BAD_MODULES: list[tuple[Check, str]] = [
@@ -192,6 +205,8 @@ BAD_MODULES: list[tuple[Check, str]] = [
     (unfinished, "class A:\n def f(self) -> None: ..."),
     (thin_docstrings, "class A:\n '''Args: Returns: Masking:'''\n def call(self, x): return x"),
     (thin_docstrings, "class A:\n def score(self, x): return x"),
+    (other_random_numbers, "noise = keras.random.normal((2, 3), seed=seed)"),
+    (other_random_numbers, "drop = layers.Dropout(0.1)"),
 ]
 
 GOOD_MODULES: list[tuple[Check, str]] = [
@@ -203,6 +218,7 @@ GOOD_MODULES: list[tuple[Check, str]] = [
     (unfinished, "class A(Protocol):\n def f(self): ..."),
     (thin_docstrings, "class A:\n '''Args: Returns: Masking: Reference:'''\n def call(self): x()"),
     (thin_docstrings, "class _A:\n def call(self): x()"),
+    (other_random_numbers, "seed = keras.random.SeedGenerator(1)\ndrop = Dropout(0.1)"),
 ]
 
 

@@ -11,7 +11,7 @@ from attention_zoo.layers import POSITIONS, MultiHeadAttention
 from attention_zoo.layers.positions import make_positions
 from attention_zoo.layers.transformer.encoder_layer import LAYER_OPTIONS
 from attention_zoo.models.presets import Config, check_options
-from attention_zoo.ops import to_front
+from attention_zoo.ops import static_size, to_front
 from attention_zoo.registry import check_known
 from attention_zoo.typing import Tensor
 
@@ -71,7 +71,7 @@ def make_self_attention(
 
 def check_length(tokens: Tensor, max_length: int) -> None:
     """Raise ValueError for sequences `(B, T)` longer than `max_length`."""
-    length = tokens.shape[1]
+    length = static_size(tokens.shape[1])
     if length is not None and length > max_length:
         raise ValueError(
             f"sequence length {length} of tokens exceeds max_length={max_length}. Truncate the "

@@ -1,14 +1,19 @@
-"""Pure functions on tensors: no weights, no state, any Keras backend."""
+"""Pure functions on tensors: no weights, no state, every supported Keras backend."""
+
+import keras
 
 from attention_zoo.ops.alignment_penalties import PENALTIES, mean_penalty
 from attention_zoo.ops.arguments import (
     check_shape,
     finite_number,
+    is_symbolic,
     number,
     rate,
     sizes_or,
+    static_size,
     whole_number,
 )
+from attention_zoo.ops.backend import check_backend
 from attention_zoo.ops.blocked_top_k import blocked_top_k
 from attention_zoo.ops.blockwise import blockwise_attention, dropout_mask
 from attention_zoo.ops.copied_cross_entropy import (
@@ -71,7 +76,9 @@ from attention_zoo.ops.smoothed_cross_entropy import (
 )
 from attention_zoo.ops.sparse_softmax import entmax, hardmax, sparsemax, top_k_mask
 from attention_zoo.ops.tag_schemes import TAG_SCHEMES, TagConstraints, TagScheme, tag_constraints
-from attention_zoo.ops.windows import Window, gather_positions, scatter_window
+from attention_zoo.ops.windows import Window, gather_positions, scatter_window, take_first
+
+check_backend(keras.backend.backend())
 
 __all__ = [
     "FULL_ATTENTION",
@@ -110,6 +117,7 @@ __all__ = [
     "gather_positions",
     "hardmax",
     "implicit_mask",
+    "is_symbolic",
     "linear_recurrence",
     "linear_slopes",
     "log_partition",
@@ -140,8 +148,10 @@ __all__ = [
     "sliding_windows",
     "smoothed_cross_entropy",
     "sparsemax",
+    "static_size",
     "stretch",
     "tag_constraints",
+    "take_first",
     "to_end",
     "to_front",
     "top_k_mask",

@@ -7,6 +7,8 @@ import operator
 from numbers import Integral, Real
 from typing import Any
 
+from keras import ops
+
 from attention_zoo.typing import Shape
 
 
@@ -74,6 +76,19 @@ def check_shape(name: str, shape: Shape, expected: Shape) -> None:
         names = [str(size) if isinstance(size, (Integral, str)) else "any" for size in sizes]
         names += ["..."] * is_open
         raise ValueError(f"{name} must be ({', '.join(names)}), got shape {shape}")
+
+
+def static_size(size: Any) -> int | None:
+    """Return the size of an axis, or None if it is dynamic: a tensor, or symbolic (on JAX)."""
+    return int(size) if isinstance(size, Integral) else None
+
+
+def is_symbolic(size: Any) -> bool:
+    """Whether the size of an axis is symbolic: JAX then traces without sizes.
+
+    Symbolic sizes can be added and multiplied, but most comparisons raise an error.
+    """
+    return not (size is None or isinstance(size, Integral) or ops.is_tensor(size))
 
 
 def sizes_or(names: tuple[str, ...], shape: Shape) -> Shape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from keras import ops
 
+from attention_zoo.ops.arguments import is_symbolic
 from attention_zoo.typing import Tensor
 
 
@@ -93,6 +94,8 @@ def stretch(x: Tensor, steps: Tensor, sources: Tensor) -> Tensor:
         `(..., T + S + 1)`, for the distances -T .. S, as `skew` takes them.
     """
     max_distance, ends = x.shape[-1] // 2, ops.shape(x)[:-1]
+    if is_symbolic(steps) or is_symbolic(sources):
+        return ops.take(x, _clip_all_distances(max_distance, steps, sources), axis=-1)
     first = _positive(max_distance - steps)
     last = x.shape[-1] - _positive(max_distance - sources)
     before = ops.broadcast_to(x[..., :1], (*ends, _positive(steps - max_distance)))
@@ -111,6 +114,9 @@ def shrink(x: Tensor, max_distance: int, steps: Tensor, sources: Tensor) -> Tens
         `(..., 2 n + 1)`, for the distances -n .. n.
     """
     rows = ops.shape(x)[:-1]
+    if is_symbolic(steps) or is_symbolic(sources):
+        columns = _clip_all_distances(max_distance, steps, sources)
+        return ops.matmul(x, ops.one_hot(columns, 2 * max_distance + 1, dtype=x.dtype))
     missing = _positive(max_distance - steps), _positive(max_distance - sources)
     first, last = _positive(steps - max_distance), steps + 1 + max_distance - missing[1]
 
@@ -122,6 +128,12 @@ def shrink(x: Tensor, max_distance: int, steps: Tensor, sources: Tensor) -> Tens
     before = ops.sum(_slice_columns(x, 0, first), axis=-1, keepdims=True)
     after = ops.sum(_slice_columns(x, last, steps + sources + 1 - last), axis=-1, keepdims=True)
     return inner + ops.concatenate([before, zeros(2 * max_distance - 1), after], axis=-1)
+
+
+def _clip_all_distances(max_distance: int, steps: Tensor, sources: Tensor) -> Tensor:
+    """Return the column among the distances -n .. n of each of the distances -T .. S."""
+    distances = ops.arange(steps + sources + 1, dtype="int32") - steps
+    return ops.clip(distances, -max_distance, max_distance) + max_distance
 
 
 def _slice_columns(x: Tensor, first: Tensor, count: Tensor) -> Tensor:

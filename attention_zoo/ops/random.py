@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,6 +69,28 @@ def sample_keep_mask(seed: Any, rate: float, shape: Sizes, start: Sizes | None =
     """
     limit = ops.cast(min(round(rate * 2**32), 2**32 - 1), "uint32")
     return random_bits((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape, start)[0] >= limit
+
+
+def sample_uniform(seed: Any, shape: Sizes) -> Any:
+    """Return random numbers in (0, 1), both ends excluded, as `(*shape)` float32.
+
+    Unlike `keras.random.uniform`, the same seed gives the same numbers with and without XLA.
+
+    Args:
+        seed: two integers.
+        shape: shape of the numbers.
+    """
+    return uniform((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape)[0]
+
+
+def sample_normal(seed: Any, shape: Sizes) -> Any:
+    """Return standard normal noise; arguments, shape and dtype as in `sample_uniform`."""
+    return math.sqrt(2) * ops.erfinv(2 * sample_uniform(seed, shape) - 1)
+
+
+def sample_gumbel(seed: Any, shape: Sizes) -> Any:
+    """Return standard Gumbel noise; arguments, shape and dtype as in `sample_uniform`."""
+    return gumbel((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape)[0]
 
 
 def gumbel(counters: Sequence, keys: Any, shape: Sizes) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from attention_zoo.ops.arguments import static_size
 from attention_zoo.typing import Tensor
 
 Nest = Any
@@ -77,7 +78,7 @@ def linear_recurrence(decay: Tensor, inflow: Tensor, parallel: bool = True) -> T
 
 def _compute_recurrence(decay: Tensor, inflow: Tensor, parallel: bool) -> Tensor:
     length = inflow.shape[-1]
-    if length is None or not parallel:
+    if static_size(length) is None or not parallel:
         return _compute_sequentially(decay, inflow)
     span = 1  # inflow_j: what `span` entries up to j add to y_j; decay_j: product of decays
     while span < length:

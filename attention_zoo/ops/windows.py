@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from keras import ops
 
+from attention_zoo.ops.arguments import is_symbolic
 from attention_zoo.typing import Tensor
 
 
@@ -55,6 +56,19 @@ def gather_positions(x: Tensor, positions: Tensor, batch_dims: int) -> Tensor:
     if 0 in tuple(x.shape[: batch_dims + 1]):
         return zeros()
     return gather() if x.shape[batch_dims] else ops.cond(length > 0, gather, zeros)
+
+
+def take_first(x: Tensor, size: Tensor, axis: int) -> Tensor:
+    """Return the first `size` entries of an axis.
+
+    With dynamic shapes, a size beyond the axis raises an error (on TensorFlow) or gives NaN (on
+    JAX); `x[:size]` would truncate.
+    """
+    x = ops.convert_to_tensor(x)
+    if is_symbolic(size):
+        return ops.take(x, ops.arange(size, dtype="int32"), axis=axis)
+    sizes = [size if n == axis else length for n, length in enumerate(ops.shape(x))]
+    return ops.slice(x, [0] * len(sizes), sizes)
 
 
 def scatter_window(weights: Tensor, window: Window, length: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from tests.layers.attention_case import (
     garbage,
     numbers,
 )
-from tests.layers.layer_conformance import LayerConformance
+from tests.layers.layer_conformance import LayerConformance, WithTrainingArgument
 from tests.layers.mask_conformance import MaskConformance
 from tests.layers.masking_rules import masking_rule
 from tests.layers.running import (
@@ -340,6 +340,19 @@ class StepConformance(AttentionCase):
             one, row = self.one_head((one, row))
             close(one, context[:, t], 1e-6)
             close(row, weights[:, t], 1e-6)
+
+    @pytest.mark.every_backend
+    def test_steps_work_inside_a_layer_with_dynamic_shapes(self) -> None:
+        def attend_once(layer: Any, query: Any, value: Any, key: Any) -> Any:
+            memory = layer.prepare(value, key)
+            return layer.attend(query[:, 0], memory, layer.initial_state(memory))
+
+        layer, tensors = self.make_random(), self.tensors()
+        inputs = [keras.Input((None, x.shape[-1])) for x in tensors]
+        outer = WithTrainingArgument(attend_once, layer)
+        model = keras.Model(inputs, keras.tree.flatten(outer(inputs)))
+        expected = keras.tree.flatten(attend_once(layer, *tensors))
+        close(model(list(tensors)), expected, 1e-6)
 
     def test_hypotheses_do_not_affect_each_other(self) -> None:
         layer, (query, value, key) = self.make_random(), self.tensors()

@@ -68,6 +68,10 @@ class LayerCase(ArgumentCase):
     def apply(self, layer: Any, *tensors: Any) -> Any:
         return layer(*tensors)
 
+    def compute_outputs(self, layer: Any, *tensors: Any) -> Any:
+        """Return the outputs of a call that training has an effect on."""
+        return self.apply(layer, *tensors)
+
     def make_random(self, **options: Any) -> Any:
         """Return a layer with random weights."""
         layer = self.make(**options)

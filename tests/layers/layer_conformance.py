@@ -17,6 +17,7 @@ import pytest
 from tests.layers.keras_conformance import KerasContract
 from tests.layers.layer_case import LayerCase, constructor_arguments, flatten
 from tests.layers.running import (
+    JAX,
     MODES,
     POLICIES,
     array,
@@ -118,10 +119,6 @@ class ConfigurationTests(LayerCase):
         results += [run(self.tensors(), training=True), list(layer.losses)]
         return [*weights, *map(array, filter(keras.ops.is_tensor, flatten(results)))]
 
-    def compute_outputs(self, layer: Any, *tensors: Any) -> Any:
-        """Return the outputs that `behaviour` compares."""
-        return self.apply(layer, *tensors)
-
     def test_name_dtype_and_trainable_are_restored(self) -> None:
         layer = self.make(name="other", dtype="mixed_bfloat16", trainable=False)
         repeated = self.covers.from_config(layer.get_config())
@@ -172,8 +169,43 @@ class NaNTests(LayerCase):
                 assert any(is_nan), f"tensor {n} of the call"
 
 
-class XLATests(LayerCase):
-    """Training compiles under XLA if batch and lengths are dynamic, as with Keras's own `fit`."""
+class DynamicShapeTests(LayerCase):
+    """Batch and lengths may be dynamic in a user's own layer, and in training under XLA."""
+
+    @pytest.mark.every_backend
+    def test_works_inside_a_layer_with_dynamic_shapes(self) -> None:
+        """Keras traces the call of the outer layer; on JAX with symbolic sizes."""
+        tensors = self.tensors()
+        inputs = [keras.Input(self.dynamic_shape(x)[1:], dtype=str(x.dtype)) for x in tensors]
+
+        def apply_inside(apply: Any, training: bool) -> tuple[Any, Any]:
+            outer = WithTrainingArgument(apply, self.make())
+            outer.built = False
+            return outer.layer, flatten(outer(inputs, training=training))
+
+        apply_inside(self.compute_outputs, training=True)
+        layer, outputs = apply_inside(self.apply, training=False)
+        model = keras.Model(inputs, outputs)
+        close(model(list(tensors)), flatten(self.apply(layer, *tensors)), self.tolerance)
+
+    @pytest.mark.every_backend
+    @pytest.mark.skipif(not JAX, reason="TensorFlow has no symbolic sizes")
+    def test_exports_with_symbolic_sizes(self) -> None:
+        """Each size of a dynamic axis has a symbol of its own; Keras has one for all."""
+        import jax
+
+        layer, tensors = self.make(), self.tensors()
+        self.apply(layer, *[keras.KerasTensor(x.shape, str(x.dtype)) for x in tensors])
+        scope = jax.export.SymbolicScope()
+        specs = []
+        for x in tensors:
+            sizes = zip(x.shape, self.dynamic_shape(x), strict=True)
+            names = [f"size_{size}" if static is None else f"{static}" for size, static in sizes]
+            shape = jax.export.symbolic_shape(",".join(names), scope=scope)
+            specs.append(jax.ShapeDtypeStruct(shape, x.dtype))
+        run = compiled(lambda *tensors: flatten(self.apply(layer, *tensors)), "xla")
+        exported = jax.export.export(run)(*specs)
+        close(exported.call(*tensors), flatten(self.apply(layer, *tensors)), self.tolerance)
 
     @needs_dynamic_shapes
     def test_gradient_compiles_under_xla_with_dynamic_shapes(self) -> None:
@@ -214,7 +246,9 @@ class XLATests(LayerCase):
         assert np.isfinite(history.history["loss"][0])
 
 
-class LayerConformance(ConfigurationTests, DocumentationTests, KerasContract, NaNTests, XLATests):
+class LayerConformance(
+    ConfigurationTests, DocumentationTests, KerasContract, NaNTests, DynamicShapeTests
+):
     """Configuration, documentation, execution modes, dtypes and NaN."""
 
     @pytest.mark.every_backend

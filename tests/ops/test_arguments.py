@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops import check_shape, finite_number, number, sizes_or, whole_number
+from attention_zoo.ops import (
+    check_shape,
+    finite_number,
+    is_symbolic,
+    number,
+    sizes_or,
+    static_size,
+    whole_number,
+)
+from tests.layers.running import JAX
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
@@ -92,3 +101,18 @@ def test_finite_number_rejects_other_values(value: Any) -> None:
 def test_finite_number_rejects_the_bound() -> None:
     with pytest.raises(ValueError, match=r"^scale must be a finite number above 0, got 0$"):
         finite_number("scale", 0, above=0)
+
+
+def test_only_integers_are_static_sizes() -> None:
+    tensor = ops.convert_to_tensor(3)
+    assert list(map(static_size, (3, np.int64(3), None, tensor))) == [3, 3, None, None]
+    assert not any(map(is_symbolic, (3, np.int64(3), None, tensor)))
+
+
+@pytest.mark.skipif(not JAX, reason="TensorFlow has no symbolic sizes")
+def test_symbolic_size_is_not_static() -> None:
+    import jax
+
+    (size,) = jax.export.symbolic_shape("n")
+    assert is_symbolic(size)
+    assert static_size(size + 1) is None

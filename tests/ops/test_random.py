@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops.random import gumbel, random_bits, sample_keep_mask, scramble, uniform
-from tests.layers.running import array
+from attention_zoo.ops.random import (
+    gumbel,
+    random_bits,
+    sample_gumbel,
+    sample_keep_mask,
+    sample_normal,
+    sample_uniform,
+    scramble,
+    uniform,
+)
+from tests.layers.running import array, compiled
 
 KEYS = np.arange(50, dtype="int32")
 
@@ -53,6 +64,21 @@ def test_gumbel_argmax_samples_probabilities() -> None:
     noise = array(gumbel((7,), np.arange(20_000, dtype="int32"), (4,)))
     frequencies = np.bincount((noise + np.log(probabilities)).argmax(-1), minlength=4) / 20_000
     np.testing.assert_allclose(frequencies, probabilities, atol=0.015)
+
+
+def test_normal_numbers_have_the_moments_of_the_normal_distribution() -> None:
+    numbers = array(sample_normal((7, 2), (300, 1000)))
+    moments = [(numbers**power).mean() for power in range(1, 5)]
+    np.testing.assert_allclose(moments, [0, 1, 0, 3], atol=0.05)
+    assert np.abs(numbers).max() > 4
+
+
+@pytest.mark.parametrize("sample", [sample_uniform, sample_normal, sample_gumbel])
+def test_numbers_are_the_same_with_and_without_xla(sample: Any) -> None:
+    """TensorFlow's own random floats differ: XLA makes them from other bits."""
+    seed = ops.convert_to_tensor(np.array([1, 2], "uint32"))
+    numbers = [compiled(lambda seed: sample(seed, (5, 7)), mode)(seed) for mode in ("eager", "xla")]
+    np.testing.assert_allclose(*map(array, numbers), rtol=0, atol=1e-5)
 
 
 @pytest.mark.every_backend

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.ops import Window, gather_positions, scatter_window
+from attention_zoo.ops import Window, gather_positions, scatter_window, take_first
 from tests.layers.running import (
     MODES,
     array,
@@ -130,3 +130,17 @@ def test_gradient_of_scatter() -> None:
     probe = np.cos(np.arange(12) + 1.0).reshape(2, 6)
     expected = [[0, probe[0, 0], probe[0, 1]], [probe[1, 4], probe[1, 5], 0]]
     np.testing.assert_allclose(gradient[0], expected, atol=1e-6)
+
+
+def test_take_first_entries_of_an_axis() -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    same(take_first(x, 2, axis=0), x[:2])
+    same(take_first(x, 3, axis=1), x[:, :3])
+
+
+@needs_dynamic_shapes
+def test_take_first_raises_beyond_a_dynamic_axis() -> None:
+    run = with_dynamic_shapes(lambda x, like: take_first(x, ops.shape(like)[0], 0), (4,), (None,))
+    same(run(np.ones(4, "float32"), np.ones(3, "float32")), np.ones(3))
+    with pytest.raises(Exception, match="Expected size"):
+        run(np.ones(4, "float32"), np.ones(5, "float32"))

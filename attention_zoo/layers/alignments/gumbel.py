@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.ops import at_least_float32, finite_number, hardmax, masked_softmax, whole_number
+from attention_zoo.ops.random import sample_gumbel
 from attention_zoo.typing import State, Tensor
 
 SEED_OFFSET = 104729
@@ -122,8 +122,4 @@ def noise_generator(seed: int | None) -> keras.random.SeedGenerator:
 
 def gumbel_noise(shape: tuple[Any, ...], dtype: str, seed: keras.random.SeedGenerator) -> Tensor:
     """Return finite Gumbel noise: `argmax(scores + noise)` is a sample from softmax(scores)."""
-    uniform = ops.maximum(keras.random.uniform(shape, dtype=dtype, seed=seed), _TINY)
-    return -ops.log(-ops.log(uniform))
-
-
-_TINY = float(np.finfo("float32").tiny)
+    return ops.cast(sample_gumbel(seed.next(), shape), dtype)

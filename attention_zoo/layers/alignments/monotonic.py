@@ -17,6 +17,7 @@ from attention_zoo.ops import (
     propagate_nan,
     shift,
 )
+from attention_zoo.ops.random import sample_normal
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import State, Tensor
 
@@ -118,7 +119,8 @@ class MonotonicAlignment(Alignment):
     def sample_noise(self, shape: tuple[Any, ...], dtype: str) -> Tensor | None:
         if not self.sigmoid_noise:
             return None
-        return keras.random.normal(shape, 0, self.sigmoid_noise, dtype, self.seed_generator)
+        noise = sample_normal(self.seed_generator.next(), shape)
+        return ops.cast(self.sigmoid_noise * noise, dtype)
 
     def call(
         self,

@@ -169,7 +169,7 @@ class Attention(KernelLayer):
         keys = value if key is None else key
         if (tuple(query.shape), tuple(value.shape), tuple(keys.shape)) != self.built_shapes:
             check_built_shapes(self, query, value, key)
-        num_queries, num_sources = query.shape[1], value.shape[1]
+        num_queries, num_sources = map(zoo_ops.static_size, (query.shape[1], value.shape[1]))
         query_mask = zoo_ops.merge_masks("query_mask", query_mask, query)  # (B, T)
         value_mask = zoo_ops.combine_masks(
             zoo_ops.merge_masks("value_mask", value_mask, value),
@@ -242,7 +242,7 @@ class Attention(KernelLayer):
         values, keys, mask = self.zero_masked_memory(value, key, value_mask)
         if not self.alignment.has_precompute:
             return Memory(values, self.score.project(keys), mask)
-        extra, num_sources = self.alignment.prepare(keys), keys.shape[-2]
+        extra, num_sources = self.alignment.prepare(keys), zoo_ops.static_size(keys.shape[-2])
         width = self.alignment.width(num_sources) if num_sources else 0
         if num_queries and num_sources and num_queries * width < num_sources:
             return Memory(values, None, mask, extra, unprojected=keys)

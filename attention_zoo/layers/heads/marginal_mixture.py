@@ -7,7 +7,7 @@ import numpy as np
 from keras import backend, ops
 
 from attention_zoo.layers.base import BaseLayer
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, static_size
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -87,7 +87,7 @@ def _check_pair(weights_shape: Shape, logits_shape: Shape) -> None:
     for name, ours, theirs in zip(
         ("rows", "steps", "sources"), weights_shape, logits_shape, strict=False
     ):
-        if None not in (ours, theirs) and ours != theirs:
+        if None not in map(static_size, (ours, theirs)) and ours != theirs:
             raise ValueError(
                 f"weights and logits must have the same number of {name}, got {ours} and {theirs}"
             )

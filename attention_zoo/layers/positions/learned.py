@@ -9,7 +9,7 @@ from keras import ops
 
 from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.positions.absolute import absolute_positions, check_embeddings
-from attention_zoo.ops import check_shape, whole_number
+from attention_zoo.ops import check_shape, static_size, whole_number
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -68,7 +68,7 @@ class LearnedPositions(BaseLayer):
 
     def call(self, inputs: Tensor, start: Any = 0) -> Tensor:
         check_shape("inputs", inputs.shape, ("batch", "steps", self.table.shape[-1]))
-        length = inputs.shape[1]
+        length = static_size(inputs.shape[1])
         if isinstance(start, int) and length is not None and start + length > self.max_length:
             raise ValueError(
                 f"sequence length {start + length} of inputs, including start={start}, exceeds "

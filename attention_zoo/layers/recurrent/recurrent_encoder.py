@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.kernels import KernelLayer
+from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import Shape, Tensor
 
@@ -92,7 +93,7 @@ class RecurrentEncoder(KernelLayer):
         self.cell, self.units, self.num_layers = cell, units, num_layers
         self.bidirectional, self.go_backwards, self.dropout = bidirectional, go_backwards, dropout
         self.stack = [self._make_layer(number) for number in range(num_layers)]
-        self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.drop = Dropout(dropout, dtype=self.dtype_policy)
         self.supports_masking = True
 
     def _make_layer(self, number: int) -> keras.layers.Layer:

@@ -12,6 +12,7 @@ from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.base import BaseLayer
+from attention_zoo.ops.random import sample_uniform
 from attention_zoo.registry import Registry, check_known
 from attention_zoo.typing import Tensor
 
@@ -234,7 +235,7 @@ class ScheduledSampling(BaseLayer):
 
     def _sample_teacher_forcing(self, mask: Tensor) -> Tensor:
         """Sample which steps use the true token; True up to the first valid token of each row."""
-        uniform = keras.random.uniform(ops.shape(mask), dtype="float32", seed=self.seed_generator)
+        uniform = sample_uniform(self.seed_generator.next(), ops.shape(mask))
         first = ops.cumsum(ops.cast(mask, "int32"), axis=1) <= 1
         return ops.logical_or(uniform < self.probability, first)
 

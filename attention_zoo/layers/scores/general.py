@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, dot
-from attention_zoo.ops import project
+from attention_zoo.ops import project, static_size
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -70,7 +70,7 @@ class GeneralScore(Score):
     def call(self, query: Tensor, key: Tensor) -> Tensor:
         """Compute scores; W multiplies the shorter sequence, as `q . (k W)` is `(q W^T) . k`."""
         self.check(query, key)
-        queries, keys = query.shape[-2], key.shape[-2]
+        queries, keys = map(static_size, (query.shape[-2], key.shape[-2]))
         if queries is None or keys is None or queries >= keys:
             return self.compute_scores(query, self.project(key))
         return self.compute_scores(project(query, ops.transpose(self.key_kernel)), key)

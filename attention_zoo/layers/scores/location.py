@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score
-from attention_zoo.ops import at_least_float32, project, whole_number
+from attention_zoo.ops import at_least_float32, project, static_size, take_first, whole_number
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -75,16 +75,14 @@ class LocationScore(Score):
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         self._refuse_longer(keys.shape[-2])
         query = at_least_float32(query)
-        # With dynamic shapes, `slice` fails if S exceeds max_length; `[:, :S]` would truncate.
-        shape = (self.kernel.shape[0], ops.shape(keys)[-2])
-        kernel = ops.slice(ops.convert_to_tensor(self.kernel), (0, 0), shape)
-        scores = project(query, kernel)
+        scores = project(query, take_first(self.kernel, ops.shape(keys)[-2], axis=1))
         rows = ops.zeros_like(keys[..., 0], dtype=scores.dtype)
         return scores + rows[..., None, :]  # adds leading axes that only the keys have
 
     def _refuse_longer(self, sources: int | None) -> None:
-        if sources is not None and sources > self.max_length:
+        length = static_size(sources)
+        if length is not None and length > self.max_length:
             raise ValueError(
-                f"the length of key, {sources}, exceeds max_length={self.max_length}; "
+                f"the length of key, {length}, exceeds max_length={self.max_length}; "
                 "truncate the memory, or create the score with a larger max_length"
             )

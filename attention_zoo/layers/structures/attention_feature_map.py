@@ -79,15 +79,15 @@ class AttentionFeatureMap(SentencePairLayer):
         """Also raise ValueError for a sentence longer than `max_length`."""
         super().check_pair(first_shape, second_shape, widths)
         for name, shape in (("first", first_shape), ("second", second_shape)):
-            if shape[1] is not None and shape[1] > self.max_length:
+            length = zoo_ops.static_size(shape[1])
+            if length is not None and length > self.max_length:
                 raise ValueError(
-                    f"sequence length {shape[1]} of {name} exceeds max_length={self.max_length}. "
+                    f"sequence length {length} of {name} exceeds max_length={self.max_length}. "
                     "Truncate the input, or create the layer with a larger max_length."
                 )
 
     def transform(self, side: int, x: Tensor, mask: Tensor | None, scores: Tensor) -> Tensor:
         """Multiply the scores `(B, S, T)` by the first T rows of a kernel, to `(B, S, D)`."""
         kernel = ops.cast((self.first_kernel, self.second_kernel)[side], scores.dtype)
-        # With dynamic shapes, `slice` raises if T exceeds max_length; `[:T]` would not.
-        rows = ops.slice(kernel, (0, 0), (ops.shape(scores)[2], kernel.shape[1]))
+        rows = zoo_ops.take_first(kernel, ops.shape(scores)[2], axis=0)
         return zoo_ops.attach_mask(ops.cast(ops.matmul(scores, rows), self.compute_dtype), mask)

@@ -88,4 +88,8 @@ class AttentionWeightedPooling(SentencePairLayer):
     def _make_shifts(self, x: Tensor) -> list[Tensor]:
         """Return w slices of `(B, S, ...)`: the first, second, ... position of every window."""
         last = self.window - 1
+        length = ops.shape(x)[1]
+        if zoo_ops.is_symbolic(length):  # slices would have different symbolic sizes
+            first = ops.arange(length - last, dtype="int32")
+            return [ops.take(x, shift + first, axis=1) for shift in range(self.window)]
         return [x[:, shift : (shift - last) or None] for shift in range(self.window)]

@@ -14,6 +14,7 @@ from attention_zoo.layers import (
     RecurrentDecoder,
     RecurrentEncoder,
 )
+from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.typing import Tensor
@@ -79,7 +80,7 @@ class RNNSearch(EncoderDecoder):
         self.decoder = RecurrentDecoder(cell, bridge=True, **common)
         self.maxout = Maxout(readout_units, **common)
         self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **common)
-        self.drop = layers.Dropout(dropout, **common)
+        self.drop = Dropout(dropout, **common)
         self.set_up(settings)
 
     def build(self, input_shape: Any = None) -> None:

@@ -9,6 +9,7 @@ from keras import layers, ops
 
 from attention_zoo.layers import Maxout, RecurrentDecoder, RecurrentEncoder
 from attention_zoo.layers.recurrent.recurrent_encoder import RECURRENT
+from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder, repeat_over_steps
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.registry import check_choice
@@ -92,7 +93,7 @@ class Seq2Seq(EncoderDecoder):
         self.decoder = RecurrentDecoder(stack, bridge=self.every_step, **common)
         self.maxout = Maxout(max(1, units // 2), **common) if self.every_step else None
         self.vocabulary = layers.Dense(target_vocabulary_size, use_bias=False, **common)
-        self.drop = layers.Dropout(dropout, **common)
+        self.drop = Dropout(dropout, **common)
         self.set_up(settings)
 
     def build(self, input_shape: Any = None) -> None:

@@ -9,6 +9,7 @@ from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import RecurrentEncoder, StackedCrossAttention
+from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.losses import HardestNegatives
 from attention_zoo.models.generation import check_vocabulary_size
 from attention_zoo.models.presets import (
@@ -113,7 +114,7 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         self.input_projection = layers.Dense(size["units"], **common)
         self.embedding = layers.Embedding(size["vocabulary_size"], size["embedding_dim"], **common)
         self.text_encoder = RecurrentEncoder("gru", 2 * size["units"], bidirectional=True, **common)
-        self.drop_regions, self.drop_words = (layers.Dropout(dropout, **common) for _ in range(2))
+        self.drop_regions, self.drop_words = (Dropout(dropout, **common) for _ in range(2))
         options = {name: size[name] for name in ATTENTION_SETTINGS}
         self.matching = StackedCrossAttention(**options, **common)
         self.build()

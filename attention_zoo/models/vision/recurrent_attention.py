@@ -20,7 +20,7 @@ from attention_zoo.models.presets import (
     collect_arguments,
     register_model,
 )
-from attention_zoo.ops.random import uniform
+from attention_zoo.ops.random import sample_normal, uniform
 from attention_zoo.typing import Tensor
 
 WHITE = 255.0
@@ -204,7 +204,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         """Sample the locations' noise in training, `(B, G, 2)` float32."""
         shape = (ops.shape(images)[0], self.settings["glimpses"], 2)
         std = self.settings["location_std"]
-        return keras.random.normal(shape, stddev=std, dtype="float32", seed=self.seed_generator)
+        return std * sample_normal(self.seed_generator.next(), shape)
 
     def _make_fixed_noise(self, paths: int) -> list[Tensor]:
         """Return constant noise `(G, 2)` for each path (Box-Muller transform)."""

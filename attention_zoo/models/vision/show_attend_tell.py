@@ -16,6 +16,7 @@ from attention_zoo.layers import (
     WordDropout,
 )
 from attention_zoo.layers.alignments.reinforce import ReinforceAlignment
+from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.losses import Reinforce
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
 from attention_zoo.models.generation import END, PAD, START, DecoderStart
@@ -227,7 +228,7 @@ class ShowAttendTell(Captioner, EncoderDecoder):
         self.state_projection = layers.Dense(embedding_dim, **common)
         self.context_projection = layers.Dense(embedding_dim, use_bias=False, **common)
         self.vocabulary = layers.Dense(vocabulary_size, use_bias=False, **common)
-        self.drop = layers.Dropout(rate("dropout", dropout), **common)
+        self.drop = Dropout(rate("dropout", dropout), **common)
         self.word_dropout = WordDropout(word_dropout, **common)
         self.set_up({**settings, "encoder": drop_initial_weights(settings["encoder"])})
 

@@ -53,6 +53,9 @@ class TestMarginalMixture(LayerConformance):
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return random(batch)
 
+    def dynamic_shape(self, x: np.ndarray) -> tuple[int | None, ...]:
+        return (None, None, None, *x.shape[3:])
+
 
 @pytest.mark.parametrize("mode", MODES)
 def test_brute_force(mode: str) -> None:

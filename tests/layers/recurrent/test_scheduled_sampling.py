@@ -49,7 +49,7 @@ class TestScheduledSampling(LayerConformance):
         def step(tokens: Any, state: Any) -> Any:
             return ops.one_hot(tokens + 1, 10), state
 
-        return layer(tokens, step=step, state=ops.zeros((len(tokens), 1)))
+        return layer(tokens, step=step, state=ops.zeros((ops.shape(tokens)[0], 1)))
 
     # Inputs, outputs and the counter are integers under every policy.
     test_dtype_policy = None
