@@ -12,7 +12,8 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.data import read_word_vectors
-from attention_zoo.models.presets import Config, PresetMixin
+from attention_zoo.models.prebuilt import PrebuiltModel, make_token_spec
+from attention_zoo.models.presets import Config
 from attention_zoo.models.tagging.tag_heads import HEADS, complete_head_options
 from attention_zoo.models.tagging.word_features import complete_character_options
 from attention_zoo.typing import Tensor
@@ -24,7 +25,7 @@ WeightList = list[Tensor] | None
 PAD = 0
 
 
-class Tagger(PresetMixin, keras.Model):
+class Tagger(PrebuiltModel):
     """Tagger of words: computes potentials of tag sequences.
 
     A model defines `encode`. Its constructor calls `self.init_settings(settings)` first and
@@ -86,6 +87,15 @@ class Tagger(PresetMixin, keras.Model):
     # inputs
 
     @property
+    def input_specs(self) -> dict[str, keras.InputSpec]:
+        specs = {"tokens": make_token_spec("tokens")}
+        if self.characters is not None:
+            specs["characters"] = make_token_spec("characters", rank=3)
+        if self.settings["marks"]:
+            specs["marks"] = make_token_spec("marks")
+        return {**specs, "starts": make_token_spec("starts", optional=True)}
+
+    @property
     def vocabulary_size(self) -> int:
         """Number of tokens in the vocabulary."""
         return int(self.settings["vocabulary_size"])
@@ -129,22 +139,14 @@ class Tagger(PresetMixin, keras.Model):
 
     def _check_inputs(self, inputs: Inputs) -> list[str]:
         """Return the names of the token inputs; ValueError for missing ones or wrong shapes."""
-        axes: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
-        if self.characters is not None:
-            axes["characters"] = ("batch", "positions", "characters")
-        if self.settings["marks"]:
-            axes["marks"] = ("batch", "positions")
-        for name, expected in axes.items():
-            if not isinstance(inputs, dict) or name not in inputs:
-                raise ValueError(
-                    f"inputs must be a dict with {', '.join(axes)}, but {name} is missing"
-                )
-            sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
-            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *expected[2:]))
+        names = self.check_input_names(inputs)
+        sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
+        for name in names:
+            expected = (*sizes, "characters") if name == "characters" else sizes
+            zoo_ops.check_shape(name, inputs[name].shape, expected)
         if inputs.get("starts") is not None:
-            sizes = zoo_ops.sizes_or(("batch",), inputs["tokens"].shape[:1])
-            zoo_ops.check_shape("starts", inputs["starts"].shape, (*sizes, "words"))
-        return list(axes)
+            zoo_ops.check_shape("starts", inputs["starts"].shape, (sizes[0], "words"))
+        return names
 
     def attention(self, inputs: Inputs) -> Tensor | None:
         """Return the weights of all L self-attentions, `(B, L, H, P, P)`, None if there are none.
