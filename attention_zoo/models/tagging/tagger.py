@@ -12,6 +12,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.data import read_word_vectors
+from attention_zoo.metrics import CRFAccuracy
 from attention_zoo.models.prebuilt import PrebuiltModel, make_token_spec
 from attention_zoo.models.presets import Config
 from attention_zoo.models.tagging.tag_heads import HEADS, complete_head_options
@@ -194,6 +195,32 @@ class Tagger(PrebuiltModel):
         zoo_ops.check_shape("potentials", potentials.shape, ("batch", "words + tags + 2", tags + 1))
         return zoo_ops.unpack(potentials)
 
+    # training
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Compile the model, as `keras.Model.compile` does; "accuracy" is a `CRFAccuracy`.
+
+        Raises:
+            ValueError: another accuracy of Keras, which cannot read potentials.
+        """
+        metrics, weighted_metrics = keras.tree.map_structure(
+            _replace_accuracy, (metrics, weighted_metrics)
+        )
+        super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs)
+
+    def compile_from_config(self, config: Config) -> None:
+        """Compile a loaded model; Keras does not for models with a `compile` of their own."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the loss on potentials; its labels are `(B, W)`, -1 for unknown tags or padding.
 
@@ -231,6 +258,19 @@ class Tagger(PrebuiltModel):
         current = ops.convert_to_numpy(self.token_embedding.embeddings)
         self.token_embedding.embeddings.assign(np.where(found[:, None], vectors, current))
         return int(found.sum())
+
+
+def _replace_accuracy(metric: Any) -> Any:
+    """Return the metric, a `CRFAccuracy` for "accuracy"; ValueError for accuracies of Keras."""
+    if metric in ("accuracy", "acc"):
+        return CRFAccuracy(name=metric)
+    name = metric if isinstance(metric, str) else type(metric).__name__
+    if "accuracy" in name.lower() and (metric == name or hasattr(keras.metrics, name)):
+        raise ValueError(
+            f"metrics must not contain {name}, which cannot read the potentials of a tagger; use "
+            "attention_zoo.metrics.CRFAccuracy()"
+        )
+    return metric
 
 
 def self_attend(
