@@ -1,5 +1,6 @@
 """Export of a task to a folder that is served without this library."""
 
+from attention_zoo.export.flat_outputs import flatten_outputs
 from attention_zoo.export.saved_model import FORMATS, export
 
-__all__ = ["FORMATS", "export"]
+__all__ = ["FORMATS", "export", "flatten_outputs"]

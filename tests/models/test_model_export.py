@@ -24,7 +24,8 @@ import tensorflow as tf
 for path in sorted(Path(sys.argv[1]).glob("*.npz")):
     with np.load(path) as data:
         inputs = {key[3:]: tf.constant(data[key]) for key in data.files if key.startswith("in.")}
-        outputs = tf.saved_model.load(path.with_suffix("")).serve(inputs.get("", inputs))
+        loaded = tf.saved_model.load(str(path.with_suffix("")))
+        outputs = loaded.serve(inputs.get("", inputs))
         for number, output in enumerate(tf.nest.flatten(outputs)):
             want = data[f"out.{number}"]
             np.testing.assert_allclose(output, want, atol=1e-5 * max(1, np.abs(want).max()))
