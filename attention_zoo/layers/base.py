@@ -75,12 +75,17 @@ class BaseLayer(keras.layers.Layer):
         Returns:
             The output shape, or a structure of shapes with the structure of the outputs.
         """
-        tensors = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
+        tensors = [self._make_symbolic_inputs(shape) for shape in shapes]
         named = {
-            name.removesuffix("_shape"): keras.KerasTensor(shape, self.compute_dtype)
+            name.removesuffix("_shape"): self._make_symbolic_inputs(shape)
             for name, shape in named_shapes.items()
             if shape is not None
         }
+        try:
+            inspect.signature(self.call).bind(*tensors, **named)
+        except TypeError as error:  # Keras's `summary` passes the arguments of `build`.
+            message = f"{type(self).__name__} has no output shape for these inputs: {error}"
+            raise NotImplementedError(message) from None
         infer = self.compute_output_spec if self.built else self
         return keras.tree.map_structure(lambda x: x.shape, infer(*tensors, **named))
 
@@ -104,6 +109,13 @@ class BaseLayer(keras.layers.Layer):
         """Build the layer, and quantize the sublayers that were quantized."""
         super().build_from_config(config)
         restore_quantization(self, config.get("quantized", []))
+
+    def _make_symbolic_inputs(self, shapes: Any) -> Any:
+        """Return symbolic tensors for a structure of shapes."""
+        return keras.tree.map_shape_structure(
+            lambda shape: None if shape is None else keras.KerasTensor(shape, self.compute_dtype),
+            shapes,
+        )
 
     def make_symbolic_output(self, shape: Shape, mask: Tensor | None = None) -> keras.KerasTensor:
         """Return a symbolic output of this shape in the compute dtype, with its Keras mask."""

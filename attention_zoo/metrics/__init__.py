@@ -1,14 +1,18 @@
 """Metrics of generated text, captions, tags, spans, attention weights and image-text retrieval.
 
-`by_length` splits a metric of texts by source length.
+`by_length` splits a metric of texts by source length. `MaskedAccuracy`, `Perplexity` and
+`CRFAccuracy` are Keras metrics for `compile(metrics=[...])`.
 """
 
 from attention_zoo.metrics.attention_mass import BoxMass, mass_in_boxes
 from attention_zoo.metrics.by_length import LengthScore, by_length
 from attention_zoo.metrics.captioning import CaptionScores, caption_scores
 from attention_zoo.metrics.cider import cider
+from attention_zoo.metrics.crf_accuracy import CRFAccuracy
 from attention_zoo.metrics.exact_match import exact_match
+from attention_zoo.metrics.masked_accuracy import MaskedAccuracy
 from attention_zoo.metrics.overlap import Score, bleu, bleu_tokenizer, chrf
+from attention_zoo.metrics.perplexity import Perplexity
 from attention_zoo.metrics.recall import RecallAtK, recall_at_k
 from attention_zoo.metrics.rouge import Rouge, rouge
 from attention_zoo.metrics.spans import (
@@ -31,10 +35,13 @@ from attention_zoo.metrics.summarization import (
 
 __all__ = [
     "BoxMass",
+    "CRFAccuracy",
     "CaptionScores",
     "FactScore",
     "LabelScore",
     "LengthScore",
+    "MaskedAccuracy",
+    "Perplexity",
     "RecallAtK",
     "Rouge",
     "Score",

@@ -22,7 +22,7 @@ from attention_zoo.models.generation import (
     check_vocabulary_size,
     mask_special_tokens,
 )
-from attention_zoo.models.presets import PresetMixin
+from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.ops import Projection
 from attention_zoo.typing import Tensor
 
@@ -39,7 +39,7 @@ class Encoded(NamedTuple):
     vector: Tensor | None = None
 
 
-class EncoderDecoder(PresetMixin, GenerationMixin, keras.Model):
+class EncoderDecoder(GenerationMixin, PrebuiltModel):
     """Recurrent encoder-decoder: logits of the next token from the source and the prefix.
 
     A subclass has a Dense layer `vocabulary` without bias and defines `encode` and `readout`. It

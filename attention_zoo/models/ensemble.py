@@ -12,13 +12,14 @@ from keras import ops
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.decoding.ensemble import ensemble, mean_logits
 from attention_zoo.models.generation import DecoderStart, GenerationMixin
-from attention_zoo.models.presets import PresetMixin, register_model
+from attention_zoo.models.prebuilt import PrebuiltModel
+from attention_zoo.models.presets import register_model
 from attention_zoo.typing import Tensor
 
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class Ensemble(PresetMixin, GenerationMixin, keras.Model):
+class Ensemble(GenerationMixin, PrebuiltModel):
     """Ensemble that averages its members' token probabilities.
 
     Formula:
@@ -52,12 +53,16 @@ class Ensemble(PresetMixin, GenerationMixin, keras.Model):
             if len(sizes) > 1:
                 raise ValueError(f"members differ in {side}: {sizes}; they must share it")
             setattr(self, side, sizes[0])
-        self.built = True
+        self.build()
 
     @property
     def settings(self) -> dict[str, Any]:  # type: ignore[override]
         """The constructor's arguments as plain data."""
         return {"members": [keras.saving.serialize_keras_object(m) for m in self.members]}
+
+    @property
+    def input_specs(self) -> Any:
+        return self.members[0].input_specs
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         return mean_logits([member(inputs, training=training) for member in self.members])

@@ -17,6 +17,7 @@ from attention_zoo.decoding.plan import Vocabulary, get_static_value
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
 from attention_zoo.layers.positions.absolute import compute_positions
+from attention_zoo.models.prebuilt import make_token_spec
 from attention_zoo.ops.random import scramble
 from attention_zoo.typing import Tensor
 
@@ -67,6 +68,11 @@ class GenerationMixin:
 
     start_decoding: Callable[[Tensor, int, Any], DecoderStart]
     """Encodes `source (B, S)` for `width` hypotheses each and at most `max_steps` steps."""
+
+    @property
+    def input_specs(self) -> dict[str, keras.InputSpec]:
+        """Specs of the inputs of a call."""
+        return {name: make_token_spec(name) for name in ("source", "target")}
 
     def check_search(self, source: Tensor, options: SearchOptions) -> None:
         """Raise ValueError for invalid sources, as far as their values are known."""

@@ -166,6 +166,6 @@ def _follow_pointers(
 
 def _mask_forbidden(tags: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     """Replace tags `(..., T)` by 0 and scores `(...)` by -inf for forbidden sequences."""
-    is_allowed = scores > IMPOSSIBLE
-    scores = ops.where(is_allowed, scores, float("-inf"))
-    return ops.where(is_allowed[..., None], tags, 0), scores
+    is_forbidden = scores <= IMPOSSIBLE  # False for NaN, which stays NaN
+    scores = ops.where(is_forbidden, float("-inf"), scores)
+    return ops.where(is_forbidden[..., None], 0, tags), scores

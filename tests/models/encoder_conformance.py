@@ -66,6 +66,10 @@ class EncoderConformance(ExportableModelConformance):
         """Return the inputs of a call."""
         return {"tokens": TOKENS}
 
+    def training_examples(self, model: Any) -> tuple[Any, Any, Any]:
+        labels = {name: np.zeros(x.shape) for name, x in model(self.inputs()).items()}
+        return self.inputs(), labels, dict.fromkeys(labels, "mse")
+
     # masking rules
 
     def padded(self, tokens: np.ndarray, where: str, pads: int) -> np.ndarray:

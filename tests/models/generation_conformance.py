@@ -202,6 +202,10 @@ class GenerationConformance(ModelConformance):
         """Return inputs and labels for training."""
         return self.inputs(source, target), labels
 
+    def training_examples(self, model: Any) -> tuple[Any, Any, Any]:
+        labels = np.concatenate([TARGET[:, 1:], np.zeros((len(TARGET), 1), "int32")], 1)
+        return *self.training_data(SOURCE, TARGET, labels), self.loss(model, 0.0)
+
     def make_preset(self, preset: str) -> Any:
         sizes = {k: v for k, v in self.options.items() if isinstance(v, int) and k != "num_layers"}
         return build_preset(preset, tuple(sorted({**sizes, **self.vocabulary}.items())), self.fill)
@@ -380,8 +384,7 @@ class GenerationConformance(ModelConformance):
     def test_trains_compiled(self) -> None:
         model = self.make(dropout=0.2)
         model.compile(optimizer="adam", loss=self.loss(model, 0.1), jit_compile=True)
-        labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
-        inputs, labels = self.training_data(SOURCE, TARGET, labels)
+        inputs, labels, _ = self.training_examples(model)
         with assert_every_weight_changes(model):
             assert np.isfinite(model.train_on_batch(inputs, labels))
 

@@ -32,6 +32,7 @@ from tests.layers.running import (
     randomise,
     same,
 )
+from tests.models.keras_methods import KerasMethodsConformance
 from tests.tiers import FULL
 
 BASES: dict[tuple[type, str], Any] = {}  # models by case and options
@@ -124,7 +125,7 @@ def count_parameters(cls: type, settings: dict[str, Any], **vocabulary: int) -> 
     return one + (settings["num_layers"] - 1) * (two - one) + words
 
 
-class ModelConformance(ArgumentCase):
+class ModelConformance(KerasMethodsConformance, ArgumentCase):
     """Every constructor argument has an effect and is restored from the config."""
 
     small: ClassVar[dict[str, Any]] = {}

@@ -85,6 +85,10 @@ class TaggerConformance(ExportableModelConformance):
         expected = {"characters": model.characters is not None, "marks": model.settings["marks"]}
         return {name: x for name, x in inputs.items() if expected.get(name, True)}
 
+    def training_examples(self, model: Any) -> tuple[Any, Any, Any]:
+        labels = np.where(TOKEN_MASK, TOKENS % len(TAGS), -1)
+        return self.inputs_of(model), labels, model.make_loss()
+
     # masking rules
 
     def padded(self, where: str, pads: int) -> tuple[Given, np.ndarray]:

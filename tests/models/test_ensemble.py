@@ -12,6 +12,7 @@ import pytest
 import attention_zoo as az
 from tests.layers.running import array, close
 from tests.models.generation_conformance import SOURCE, TARGET, VOCABULARY, randomise
+from tests.models.keras_methods import KerasMethodsConformance
 
 SIZES = {**VOCABULARY, "units": 6, "embedding_dim": 5}
 
@@ -28,11 +29,18 @@ def probabilities(model: Any) -> np.ndarray:
     return array(keras.ops.softmax(model({"source": SOURCE, "target": TARGET}), axis=-1))
 
 
-class TestEnsemble:
+class TestEnsemble(KerasMethodsConformance):
     covers = az.models.Ensemble
 
     def make(self) -> az.models.Ensemble:
         return az.models.Ensemble(members())
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        return {"source": SOURCE, "target": TARGET}
+
+    def training_examples(self, model: Any) -> tuple[Any, Any, Any]:
+        labels = np.concatenate([TARGET[:, 1:], np.zeros((3, 1), "int32")], 1)
+        return self.inputs(), labels, az.losses.SequenceCrossEntropy()
 
     def test_probabilities_are_the_mean(self) -> None:
         models = members()

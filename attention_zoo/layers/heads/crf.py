@@ -22,8 +22,9 @@ class CRF(BaseLayer):
     `s(y) = b_{y_1} + sum_t x_{t, y_t} + sum_{t>1} A_{y_{t-1}, y_t} + e_{y_n}`
 
     The layer's output, the potentials, packs emissions, transitions and mask into one tensor.
-    `losses.CRFLoss` takes the potentials as predictions, so a model with this layer trains with
-    plain `fit`. `decode`, `marginals` and `sample` also take potentials, such as the output of
+    `losses.CRFLoss` and `metrics.CRFAccuracy` take the potentials as predictions, so a model with
+    this layer trains with plain `compile` and `fit`; Keras's "accuracy" cannot read them.
+    `decode`, `marginals` and `sample` also take potentials, such as the output of
     `model.predict`.
 
     Args:
@@ -61,11 +62,12 @@ class CRF(BaseLayer):
         >>> import keras, numpy as np
         >>> from attention_zoo.layers import CRF
         >>> from attention_zoo.losses import CRFLoss
+        >>> from attention_zoo.metrics import CRFAccuracy
         >>> words = keras.Input((None,), dtype="int32")
         >>> emissions = keras.layers.Dense(3)(keras.layers.Embedding(9, 8, mask_zero=True)(words))
         >>> crf = CRF(tag_scheme="BIO", tags=["O", "B-PER", "I-PER"])
         >>> model = keras.Model(words, crf(emissions))
-        >>> model.compile("adam", CRFLoss())
+        >>> model.compile("adam", CRFLoss(), metrics=[CRFAccuracy()])
         >>> x, y = np.array([[4, 5, 6], [7, 8, 0]]), np.array([[1, 2, 0], [0, 1, 0]])
         >>> history = model.fit(x, y, verbose=0)
         >>> tags, scores = crf.decode(model.predict(x, verbose=0))

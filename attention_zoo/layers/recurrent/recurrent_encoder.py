@@ -104,10 +104,10 @@ class RecurrentEncoder(KernelLayer):
             return keras.layers.Bidirectional(half, name=name, dtype=self.dtype_policy)
         return layer(self.units, go_backwards=self.go_backwards, name=name, **options)
 
-    def build(self, input_shape: Shape) -> None:
+    def build(self, inputs_shape: Shape) -> None:
         for layer in self.stack:
-            layer.build(input_shape)
-            input_shape = (*input_shape[:-1], self.units)
+            layer.build(inputs_shape)
+            inputs_shape = (*inputs_shape[:-1], self.units)
 
     def call(
         self,

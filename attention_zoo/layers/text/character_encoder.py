@@ -56,7 +56,7 @@ class CharacterEncoder(KernelLayer):
 
     def build(self, inputs_shape: Shape) -> None:
         zoo_ops.check_shape("inputs", inputs_shape, ("batch", "words", "characters"))
-        self.embedding.build(None)
+        self.embedding.build((None, None))
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "words", "characters"))

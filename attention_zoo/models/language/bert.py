@@ -14,6 +14,7 @@ from attention_zoo.layers import LearnedPositions, TransformerEncoderLayer
 from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import make_final_norm
+from attention_zoo.models.prebuilt import PrebuiltModel, make_token_spec
 from attention_zoo.models.presets import (
     PRESETS,
     Config,
@@ -38,7 +39,7 @@ PAD = 0
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class BERT(PresetMixin, keras.Model):
+class BERT(PrebuiltModel):
     """Embeddings of tokens, positions and segments, and a stack of self-attention layers.
 
     `x_t = drop(norm(E[token_t] + p_t + G[segment_t]))`, `h = layers(x)`,
@@ -122,16 +123,20 @@ class BERT(PresetMixin, keras.Model):
         self.pooler: Any = layers.Dense(embedding_dim, "tanh", **common) if use_pooler else None
         self.build()
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         width = self.settings["embedding_dim"]
         for embedding in (self.token_embedding, self.segment_embedding):
-            embedding.build(None)
+            embedding.build((None, None))
         for layer in (self.positions, self.norm, *self.encoder, self.final_norm):
             if layer is not None:
                 layer.build((None, None, width))
         if self.pooler is not None:
             self.pooler.build((None, width))
-        self.built = True
+
+    @property
+    def input_specs(self) -> dict[str, keras.InputSpec]:
+        segments = make_token_spec("segments", optional=True)
+        return {"tokens": make_token_spec("tokens"), "segments": segments}
 
     # computation
 

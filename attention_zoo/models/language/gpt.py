@@ -25,9 +25,9 @@ from attention_zoo.models.generation import (
     check_vocabulary_size,
     mask_special_tokens,
 )
+from attention_zoo.models.prebuilt import PrebuiltModel, make_token_spec
 from attention_zoo.models.presets import (
     Config,
-    PresetMixin,
     add_presets,
     collect_arguments,
     register_model,
@@ -48,7 +48,7 @@ DEFAULT_LAYER_OPTIONS = {"activation": "gelu_tanh", "epsilon": 1e-5}
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class GPT(PresetMixin, GenerationMixin, keras.Model):
+class GPT(GenerationMixin, PrebuiltModel):
     """Language model: a stack of causal self-attention layers that predicts the next token.
 
     `x = E[tokens] + p`, `logits = norm(layers(x)) E^T`
@@ -128,13 +128,16 @@ class GPT(PresetMixin, GenerationMixin, keras.Model):
         self.norm = make_final_norm(**layer_options, **common)
         self.build()
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         shape = (None, None, self.settings["embedding_dim"])
-        self.token_embedding.build(None)
+        self.token_embedding.build((None, None))
         for layer in (self.positions, *self.decoder, self.norm):
             if layer is not None:
                 layer.build(shape)
-        self.built = True
+
+    @property
+    def input_specs(self) -> dict[str, keras.InputSpec]:
+        return {"tokens": make_token_spec("tokens")}
 
     # computation
 

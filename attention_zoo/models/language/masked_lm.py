@@ -10,6 +10,7 @@ from keras import layers, ops
 from attention_zoo.layers.transformer.feed_forward import CUSTOM_ACTIVATIONS, GATED_ACTIVATIONS
 from attention_zoo.layers.transformer.residual import make_final_norm
 from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
+from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import Config, register_model
 from attention_zoo.ops import Projection
 from attention_zoo.typing import Tensor
@@ -17,7 +18,7 @@ from attention_zoo.typing import Tensor
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class MaskedLM(BERTBackboneMixin, keras.Model):
+class MaskedLM(BERTBackboneMixin, PrebuiltModel):
     """A BERT with a head that computes vocabulary logits at every position.
 
     `logits_t = norm(act(h_t W + b)) E^T + c`, where E are the BERT's token embeddings
@@ -56,13 +57,16 @@ class MaskedLM(BERTBackboneMixin, keras.Model):
         self.norm = make_final_norm(**layer_options, **common)
         self.build()
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         shape = (None, None, self.bert.settings["embedding_dim"])
         self.dense.build(shape)
         self.norm.build(shape)
         words = self.bert.settings["vocabulary_size"]
         self.bias = self.add_weight(shape=(words,), initializer="zeros", name="bias")
-        self.built = True
+
+    @property
+    def input_specs(self) -> dict[str, keras.InputSpec]:
+        return self.bert.input_specs
 
     @property
     def settings(self) -> dict[str, Any]:  # type: ignore[override]

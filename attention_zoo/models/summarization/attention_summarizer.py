@@ -12,6 +12,7 @@ from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import Attention
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, START, DecoderStart, mask_special_tokens
+from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.ops import Projection
@@ -20,7 +21,7 @@ from attention_zoo.typing import Tensor
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class AttentionSummarizer(CopyingMixin, keras.Model):
+class AttentionSummarizer(CopyingMixin, PrebuiltModel):
     """Feed-forward language model over the last C words, with an attention-based encoder.
 
     `logits_t = [h_t; enc_t] W`, `h_t = tanh(E[c_t] U)`, `enc_t = sum_i a_ti x'_i`,
@@ -81,15 +82,14 @@ class AttentionSummarizer(CopyingMixin, keras.Model):
         self.drop = Dropout(dropout, **common)
         self.build()
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         settings = self.settings
         for embedding in (self.source_embedding, self.query_embedding, self.word_embedding):
-            embedding.build(None)
+            embedding.build((None, None))
         query_shape = (None, None, settings["context"] * settings["embedding_dim"])
         self.attention.build(query_shape, (None, None, settings["source_dim"]))
         self.hidden.build(query_shape)
         self.vocabulary.build((None, None, settings["units"] + settings["source_dim"]))
-        self.built = True
 
     # computation
 

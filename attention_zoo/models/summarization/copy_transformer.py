@@ -10,6 +10,7 @@ from keras import ops
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import MultiHeadAttention
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
+from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.models.summarization.copying import CopyingMixin, DecoderOutput
 from attention_zoo.models.translation.transformer import Transformer
@@ -21,7 +22,7 @@ OWN_SETTINGS = ("vocabulary_size", "copies")
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class CopyTransformer(CopyingMixin, keras.Model):
+class CopyTransformer(CopyingMixin, PrebuiltModel):
     """Transformer with one vocabulary whose output layer generates or copies each word.
 
     `P(w) = p_gen softmax(E s)_w + (1 - p_gen) sum_{i: x_i = w} a_i`,
@@ -90,12 +91,11 @@ class CopyTransformer(CopyingMixin, keras.Model):
             self.pointer = MultiHeadAttention(1, embedding_dim, use_bias=False, **common)
         self.build()
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         shape = (None, None, self.settings["embedding_dim"])
         if self.pointer is not None and self.head is not None:
             self.pointer.build(shape, shape)
             self.head.build(shape, shape, shape)
-        self.built = True
 
     # computation
 

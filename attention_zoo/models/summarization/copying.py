@@ -10,7 +10,6 @@ from keras import ops
 from attention_zoo.layers import CopyHead
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models.generation import PAD, START, GenerationMixin, check_vocabulary_size
-from attention_zoo.models.presets import PresetMixin
 from attention_zoo.ops import CopyProjection, Projection, copied_share
 from attention_zoo.typing import Tensor
 
@@ -40,7 +39,7 @@ class Trace(NamedTuple):
     copied: Tensor
 
 
-class CopyingMixin(PresetMixin, GenerationMixin):
+class CopyingMixin(GenerationMixin):
     """Mixin for models that generate vocabulary words and, with `copies`, copy source words.
 
     Source words outside the vocabulary get ids beyond it: V for the first distinct one of a

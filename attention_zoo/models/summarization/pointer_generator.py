@@ -13,6 +13,7 @@ from attention_zoo.layers import AttentionRegularizer, CoverageAttention, Memory
 from attention_zoo.layers.recurrent.cell_steps import make_stepper
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
+from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import (
     Config,
     add_presets,
@@ -60,7 +61,7 @@ class StepResult(NamedTuple):
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class PointerGenerator(CopyingMixin, keras.Model):
+class PointerGenerator(CopyingMixin, PrebuiltModel):
     """Bidirectional LSTM encoder and LSTM decoder that attends, then generates or copies.
 
     `x_t = W_m [E[y_{t-1}]; h*_{t-1}]`, `h_t, c_t = LSTM(x_t, h_{t-1}, c_{t-1})`,
@@ -130,9 +131,9 @@ class PointerGenerator(CopyingMixin, keras.Model):
             self.penalty = AttentionRegularizer("coverage", coverage["weight"], **common)
         self.build()
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         width, units = self.settings["embedding_dim"], self.settings["units"]
-        self.embedding.build(None)
+        self.embedding.build((None, None))
         self.encoder.build((None, None, width))
         for bridge in self.bridges:
             bridge.build((None, 2 * units))
@@ -148,7 +149,6 @@ class PointerGenerator(CopyingMixin, keras.Model):
             self.head.build((None, 2 * units), (None, 2 * units), (None, width))
         if self.switch is not None:
             self.switch.build()
-        self.built = True
 
     def decode_teacher_forced(
         self, source: Tensor, target: Tensor, training: bool = False

@@ -231,14 +231,13 @@ class DeepAttTagger(Tagger):
         self.encoder = [DeepAttLayer(options, dropout, **common) for _ in range(num_layers)]
         self.build_head(units)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         self.features.build()
         self.project.build((None, None, self.features.width))
         shape = (None, None, self.settings["units"])
         self.positions.build(shape)
         for layer in self.encoder:
             layer.build(shape)
-        self.built = True
 
     # computation
 

@@ -104,7 +104,7 @@ class RecurrentTagger(Tagger):
             self.attention_residual = Residual(norm_first=False, dropout=dropout, **common)
         self.build_head(widths[-1])
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         self.features.build()
         width = self.features.width
         for encoder in self.encoders:
@@ -114,7 +114,6 @@ class RecurrentTagger(Tagger):
         if self.self_attention is not None:
             self.self_attention.build(shape, shape)
             self.attention_residual.build(shape)
-        self.built = True
 
     # computation
 

@@ -12,7 +12,9 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.data import read_word_vectors
-from attention_zoo.models.presets import Config, PresetMixin
+from attention_zoo.metrics import CRFAccuracy
+from attention_zoo.models.prebuilt import PrebuiltModel, make_token_spec
+from attention_zoo.models.presets import Config
 from attention_zoo.models.tagging.tag_heads import HEADS, complete_head_options
 from attention_zoo.models.tagging.word_features import complete_character_options
 from attention_zoo.typing import Tensor
@@ -24,7 +26,7 @@ WeightList = list[Tensor] | None
 PAD = 0
 
 
-class Tagger(PresetMixin, keras.Model):
+class Tagger(PrebuiltModel):
     """Tagger of words: computes potentials of tag sequences.
 
     A model defines `encode`. Its constructor calls `self.init_settings(settings)` first and
@@ -86,6 +88,15 @@ class Tagger(PresetMixin, keras.Model):
     # inputs
 
     @property
+    def input_specs(self) -> dict[str, keras.InputSpec]:
+        specs = {"tokens": make_token_spec("tokens")}
+        if self.characters is not None:
+            specs["characters"] = make_token_spec("characters", rank=3)
+        if self.settings["marks"]:
+            specs["marks"] = make_token_spec("marks")
+        return {**specs, "starts": make_token_spec("starts", optional=True)}
+
+    @property
     def vocabulary_size(self) -> int:
         """Number of tokens in the vocabulary."""
         return int(self.settings["vocabulary_size"])
@@ -129,22 +140,14 @@ class Tagger(PresetMixin, keras.Model):
 
     def _check_inputs(self, inputs: Inputs) -> list[str]:
         """Return the names of the token inputs; ValueError for missing ones or wrong shapes."""
-        axes: dict[str, tuple[str, ...]] = {"tokens": ("batch", "positions")}
-        if self.characters is not None:
-            axes["characters"] = ("batch", "positions", "characters")
-        if self.settings["marks"]:
-            axes["marks"] = ("batch", "positions")
-        for name, expected in axes.items():
-            if not isinstance(inputs, dict) or name not in inputs:
-                raise ValueError(
-                    f"inputs must be a dict with {', '.join(axes)}, but {name} is missing"
-                )
-            sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
-            zoo_ops.check_shape(name, inputs[name].shape, (*sizes, *expected[2:]))
+        names = self.check_input_names(inputs)
+        sizes = zoo_ops.sizes_or(("batch", "positions"), inputs["tokens"].shape[:2])
+        for name in names:
+            expected = (*sizes, "characters") if name == "characters" else sizes
+            zoo_ops.check_shape(name, inputs[name].shape, expected)
         if inputs.get("starts") is not None:
-            sizes = zoo_ops.sizes_or(("batch",), inputs["tokens"].shape[:1])
-            zoo_ops.check_shape("starts", inputs["starts"].shape, (*sizes, "words"))
-        return list(axes)
+            zoo_ops.check_shape("starts", inputs["starts"].shape, (sizes[0], "words"))
+        return names
 
     def attention(self, inputs: Inputs) -> Tensor | None:
         """Return the weights of all L self-attentions, `(B, L, H, P, P)`, None if there are none.
@@ -192,6 +195,32 @@ class Tagger(PresetMixin, keras.Model):
         zoo_ops.check_shape("potentials", potentials.shape, ("batch", "words + tags + 2", tags + 1))
         return zoo_ops.unpack(potentials)
 
+    # training
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Compile the model, as `keras.Model.compile` does; "accuracy" is a `CRFAccuracy`.
+
+        Raises:
+            ValueError: another accuracy of Keras, which cannot read potentials.
+        """
+        metrics, weighted_metrics = keras.tree.map_structure(
+            _replace_accuracy, (metrics, weighted_metrics)
+        )
+        super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs)
+
+    def compile_from_config(self, config: Config) -> None:
+        """Compile a loaded model; Keras does not for models with a `compile` of their own."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the loss on potentials; its labels are `(B, W)`, -1 for unknown tags or padding.
 
@@ -229,6 +258,19 @@ class Tagger(PresetMixin, keras.Model):
         current = ops.convert_to_numpy(self.token_embedding.embeddings)
         self.token_embedding.embeddings.assign(np.where(found[:, None], vectors, current))
         return int(found.sum())
+
+
+def _replace_accuracy(metric: Any) -> Any:
+    """Return the metric, a `CRFAccuracy` for "accuracy"; ValueError for accuracies of Keras."""
+    if metric in ("accuracy", "acc"):
+        return CRFAccuracy(name=metric)
+    name = metric if isinstance(metric, str) else type(metric).__name__
+    if "accuracy" in name.lower() and (metric == name or hasattr(keras.metrics, name)):
+        raise ValueError(
+            f"metrics must not contain {name}, which cannot read the potentials of a tagger; use "
+            "attention_zoo.metrics.CRFAccuracy()"
+        )
+    return metric
 
 
 def self_attend(

@@ -72,9 +72,6 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
         self.build_head(bert.settings["embedding_dim"])
 
-    def build(self, input_shape: Any = None) -> None:
-        self.built = True
-
     # inputs
 
     @property

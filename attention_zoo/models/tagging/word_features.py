@@ -63,11 +63,11 @@ class WordFeatures(layers.Layer):
         self.drop = Dropout(dropout, **common)
 
     def build(self, inputs_shape: Any = None) -> None:
-        self.token_embedding.build(None)
+        self.token_embedding.build((None, None))
         if self.characters is not None:
             self.characters.build((None, None, None))
         if self.mark_embedding is not None:
-            self.mark_embedding.build(None)
+            self.mark_embedding.build((None, None))
         self.built = True
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:

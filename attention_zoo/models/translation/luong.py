@@ -86,14 +86,13 @@ class LuongTranslator(EncoderDecoder):
         self.drop = Dropout(dropout, **common)
         self.set_up(settings)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         width, units = self.settings["embedding_dim"], self.settings["units"]
-        self.source_embedding.build(None)
-        self.target_embedding.build(None)
+        self.source_embedding.build((None, None))
+        self.target_embedding.build((None, None))
         self.encoder.build((None, None, width))
         self.decoder.build((None, None, width), (None, None, units))
         self.vocabulary.build((None, None, units))
-        self.built = True
 
     # computation
 

@@ -96,10 +96,10 @@ class Seq2Seq(EncoderDecoder):
         self.drop = Dropout(dropout, **common)
         self.set_up(settings)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         width, units = self.settings["embedding_dim"], self.settings["units"]
-        self.source_embedding.build(None)
-        self.target_embedding.build(None)
+        self.source_embedding.build((None, None))
+        self.target_embedding.build((None, None))
         self.encoder.build((None, None, width))
         if self.maxout is None:
             self.decoder.build((None, None, width))
@@ -108,7 +108,6 @@ class Seq2Seq(EncoderDecoder):
             self.decoder.build((None, None, width + units), None, (None, units))
             self.maxout.build((None, None, units + width + units))
             self.vocabulary.build((None, None, self.maxout.units))
-        self.built = True
 
     # computation
 

@@ -24,9 +24,9 @@ from attention_zoo.models.generation import (
     GenerationMixin,
     check_vocabulary_size,
 )
+from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import (
     Config,
-    PresetMixin,
     add_presets,
     collect_arguments,
     register_model,
@@ -52,7 +52,7 @@ class TransformerOutput(NamedTuple):
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class Transformer(PresetMixin, GenerationMixin, keras.Model):
+class Transformer(GenerationMixin, PrebuiltModel):
     """An encoder and a decoder of self-attention and feed-forward layers.
 
     `memory = encode(sqrt(D) E_s[x] + p)`, `logits = decode(sqrt(D) E_t[y] + p, memory) W`
@@ -149,10 +149,10 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
                 "target tokens; use tie='target' for two"
             )
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         shape = (None, None, self.settings["embedding_dim"])
-        self.source_embedding.build(None)
-        self.target_embedding.build(None)  # does nothing if it is the same layer
+        self.source_embedding.build((None, None))
+        self.target_embedding.build((None, None))  # does nothing if it is the same layer
         for layer in (self.positions, *self.encoder, *self.norms):
             if layer is not None:
                 layer.build(shape)
@@ -160,7 +160,6 @@ class Transformer(PresetMixin, GenerationMixin, keras.Model):
             layer.build(shape, shape)
         if self.vocabulary is not None:
             self.vocabulary.build(shape)
-        self.built = True
 
     # computation
 

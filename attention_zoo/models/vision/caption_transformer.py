@@ -8,9 +8,9 @@ import keras
 from keras import layers, ops
 
 from attention_zoo.models.generation import DecoderStart, check_vocabulary_size
+from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import (
     Config,
-    PresetMixin,
     add_presets,
     check_options,
     collect_arguments,
@@ -31,7 +31,7 @@ TRANSFORMER_SETTINGS = ("embedding_dim", "units", "num_heads", "num_layers", "la
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class CaptionTransformer(PresetMixin, Captioner, keras.Model):
+class CaptionTransformer(Captioner, PrebuiltModel):
     """Image encoder, followed by a Transformer from its feature grid to words.
 
     `memory = encode(v W + b + p)`, `logits = decode(sqrt(D) E[y] + p', memory) E'`
@@ -97,11 +97,10 @@ class CaptionTransformer(PresetMixin, Captioner, keras.Model):
         self.transformer = Transformer(words, words, tie="all", **layer_settings, **common)
         self.build()
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         image = (None, None, None, self.encoder.channels)
         self.encoder.build(image)
         self.input_projection.build(self.encoder.compute_output_shape(image))
-        self.built = True
 
     # computation
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import keras
 from keras import ops
 
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.models.generation import DecoderStart, GenerationMixin, hash_sources
-from attention_zoo.models.vision.image_encoders import check_image, compute_grid_shape
+from attention_zoo.models.prebuilt import make_token_spec
+from attention_zoo.models.vision.image_encoders import (
+    check_image,
+    compute_grid_shape,
+    make_image_spec,
+)
 from attention_zoo.typing import Tensor
 
 
@@ -29,6 +35,11 @@ class Captioner(GenerationMixin):
     def target_vocabulary_size(self) -> int:  # type: ignore[override]
         """Number of caption tokens."""
         return int(self.settings["vocabulary_size"])  # type: ignore[attr-defined]
+
+    @property
+    def input_specs(self) -> dict[str, keras.InputSpec]:
+        """Specs of the inputs of a call."""
+        return {"image": make_image_spec(self.encoder), "target": make_token_spec("target")}
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
         """Return the height and width of the grid of images `(B, H, W, C)`, or of such a shape."""

@@ -12,9 +12,9 @@ from attention_zoo.layers import RecurrentEncoder, StackedCrossAttention
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.losses import HardestNegatives
 from attention_zoo.models.generation import check_vocabulary_size
+from attention_zoo.models.prebuilt import PrebuiltModel, make_token_spec
 from attention_zoo.models.presets import (
     Config,
-    PresetMixin,
     add_presets,
     check_arguments,
     check_options,
@@ -27,6 +27,7 @@ from attention_zoo.models.vision.image_encoders import (
     compute_grid_shape,
     drop_initial_weights,
     make_encoder,
+    make_image_spec,
 )
 from attention_zoo.typing import Shape, Tensor
 
@@ -47,7 +48,7 @@ class EncodedTexts(NamedTuple):
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class CrossAttentionRetriever(PresetMixin, keras.Model):
+class CrossAttentionRetriever(PrebuiltModel):
     """Similarity of every image and every text, by cross-attention of words and regions.
 
     `v_i = norm(W f_i + b)`, `e_j = norm((forward_j + backward_j) / 2)`, `similarity = S(v, e)`
@@ -119,7 +120,7 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         self.matching = StackedCrossAttention(**options, **common)
         self.build()
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         image: Shape = (None, None, None, self.encoder.channels)
         vectors_shape = (None, None, self.settings["units"])
         self.encoder.build(image)
@@ -127,7 +128,10 @@ class CrossAttentionRetriever(PresetMixin, keras.Model):
         self.embedding.build((None, None))
         self.text_encoder.build((None, None, self.settings["embedding_dim"]))
         self.matching.build(vectors_shape, vectors_shape)
-        self.built = True
+
+    @property
+    def input_specs(self) -> dict[str, keras.InputSpec]:
+        return {"image": make_image_spec(self.encoder), "text": make_token_spec("text")}
 
     # computation
 

@@ -215,6 +215,12 @@ def check_image(image: Tensor, channels: int) -> None:
         raise ValueError(f"image has shape {tuple(image.shape)}: height or width is 0")
 
 
+def make_image_spec(encoder: Any) -> keras.InputSpec:
+    """Return the spec of an encoder's images of any size: pixels, or precomputed features."""
+    dtype = "float32" if isinstance(encoder, PrecomputedFeatures) else "uint8"
+    return keras.InputSpec(dtype, shape=(None, None, None, encoder.channels), name="image")
+
+
 def compute_grid_shape(encoder: Any, image: Any) -> tuple[int, int]:
     """Return the height and width of an encoder's grid of images, or of images of such a shape."""
     shape = tuple(getattr(image, "shape", image))

@@ -13,9 +13,9 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers import GlimpseSensor
 from attention_zoo.layers.alignments.gumbel import noise_generator
 from attention_zoo.losses import GlimpseLoss
+from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import (
     Config,
-    PresetMixin,
     add_presets,
     collect_arguments,
     register_model,
@@ -52,7 +52,7 @@ class _Glimpses(NamedTuple):
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
-class RecurrentAttentionModel(PresetMixin, keras.Model):
+class RecurrentAttentionModel(PrebuiltModel):
     """Image classifier that takes a sequence of glimpses and learns their locations.
 
     `mean_t = tanh(h_{t-1} W_l + b_l)`, `l_t ~ N(mean_t, std^2)`,
@@ -127,7 +127,7 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         self.baseline = layers.Dense(size["glimpses"], **common)
         self.build()
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         size = self.settings
         pixels = size["glimpse_scales"] * size["glimpse_size"] ** 2 * size["image_shape"][-1]
         self.sensor.build((None, *size["image_shape"]), (None, 2))
@@ -137,7 +137,11 @@ class RecurrentAttentionModel(PresetMixin, keras.Model):
         self.core.build((None, 2 * size["units"]))
         for head in (self.locator, self.classifier, self.baseline):
             head.build((None, size["units"]))
-        self.built = True
+
+    @property
+    def input_specs(self) -> keras.InputSpec:
+        shape = (None, *self.settings["image_shape"])
+        return keras.InputSpec("uint8", shape=shape, name="images")
 
     # computation
 

@@ -235,18 +235,17 @@ class ShowAttendTell(Captioner, EncoderDecoder):
     vocabulary_settings = ("vocabulary_size",)
     free_settings = (*PresetMixin.free_settings, "attention")
 
-    def build(self, input_shape: Any = None) -> None:
+    def build_layers(self) -> None:
         size = self.settings
         image = (None, None, None, self.encoder.channels)
         self.encoder.build(image)
         grid = self.encoder.compute_output_shape(image)
         width, units, channels = size["embedding_dim"], size["units"], grid[-1]
-        self.target_embedding.build(None)
+        self.target_embedding.build((None, None))
         self.decoder.build((None, None, width), grid, (None, channels))
         self.state_projection.build((None, None, units))
         self.context_projection.build((None, None, channels))
         self.vocabulary.build((None, None, width))
-        self.built = True
 
     # computation
 

@@ -23,6 +23,9 @@ class TestMaskedLM(EncoderConformance):
         inputs = {name: options.pop(name) for name in ("name", "dtype") if name in options}
         return MaskedLM(options.pop("bert", None) or {**TINY, **options}, **inputs)
 
+    def training_examples(self, model: Any) -> tuple[Any, Any, Any]:
+        return {"tokens": TOKENS}, TOKENS, az.losses.SequenceCrossEntropy()
+
     @pytest.mark.full
     @pytest.mark.every_backend
     def test_trains_compiled(self) -> None:

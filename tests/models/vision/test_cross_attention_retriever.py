@@ -49,6 +49,9 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
     def inputs(self) -> dict[str, np.ndarray]:
         return {"image": IMAGES, "text": TEXTS}
 
+    def training_examples(self, model: Any) -> tuple[Any, Any, Any]:
+        return self.inputs(), np.arange(len(TEXTS)), model.make_loss()
+
     def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
         """Return similarities and their loss."""
         (similarities,) = super().behaviour(model, training)

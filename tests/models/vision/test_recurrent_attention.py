@@ -63,6 +63,9 @@ class TestRecurrentAttentionModel(ExportableModelConformance):
     def inputs(self) -> np.ndarray:
         return IMAGES
 
+    def training_examples(self, model: Any) -> tuple[Any, Any, Any]:
+        return IMAGES, LABELS, model.make_loss()
+
     # paths
 
     @pytest.mark.every_backend
