@@ -197,8 +197,10 @@ def _propagate_marginals(
     # Forward scores alpha, with emissions.
     alphas = forward_result.incoming + ops.swapaxes(chain.emissions, 0, 1)
     transposed = ops.transpose(chain.transitions)
-    is_impossible = forward_result.incoming <= IMPOSSIBLE
-    has_previous = ops.logical_and(has_previous, ops.logical_not(is_impossible))
+    incoming = forward_result.incoming
+    # Not `logical_not(incoming <= IMPOSSIBLE)`: TensorFlow's graph optimizer would lose NaN.
+    is_possible = ops.logical_or(incoming > IMPOSSIBLE, ops.isnan(incoming))
+    has_previous = ops.logical_and(has_previous, is_possible)
 
     def step(state: tuple[Tensor, ...], step_inputs: tuple[Tensor, ...]) -> Any:
         marginal, pairs = state

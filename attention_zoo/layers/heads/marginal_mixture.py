@@ -62,8 +62,9 @@ class MarginalMixture(BaseLayer):
         _check_pair(weights.shape, logits.shape)
         weights, logits = at_least_float32(weights), at_least_float32(logits)
         limits = np.finfo(backend.standardize_dtype(weights.dtype))
-        # Smaller weights have no finite gradient of the log. NaN counts as positive.
-        is_positive = ops.logical_not(weights < limits.tiny)
+        # Smaller weights have no finite gradient of the log. NaN counts as positive. (TensorFlow's
+        # graph optimizer would rewrite `logical_not(weights < tiny)` to `>=`.)
+        is_positive = ops.logical_or(weights >= limits.tiny, ops.isnan(weights))
         one, zero = ops.ones((), weights.dtype), ops.zeros((), weights.dtype)
         log_weights = ops.log(ops.where(is_positive, weights, one))[..., None]
         log_probs = ops.log_softmax(ops.where(is_positive[..., None], logits, zero), axis=-1)

@@ -180,3 +180,13 @@ def test_wrong_shapes_are_rejected() -> None:
     layer(weights, logits)
     with pytest.raises(ValueError, match=r"weights and logits .* number of sources, got 1 and 5"):
         layer(weights[..., :1], logits)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nan_weight_gives_nan(mode: str) -> None:
+    """Also in graphs, where an optimizer may rewrite comparisons."""
+    weights, logits = random()
+    weights[0, 0, 0] = np.nan
+    outputs = array(compiled(MarginalMixture(), mode)(weights, logits))
+    assert np.isnan(outputs[0, 0]).all()
+    assert not np.isnan(outputs[1:]).any()
