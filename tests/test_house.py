@@ -270,7 +270,7 @@ def untested(package: Path, tests: Path) -> list[str]:
     parts = [
         p for p in sorted(package.iterdir()) if p.suffix == ".py" or (p / "__init__.py").exists()
     ]
-    trivial = {"__init__", "version"}
+    trivial = {"__init__", "__main__", "version"}
     return [
         part.name
         for part in parts

@@ -85,11 +85,11 @@ class GraphPublicTokenizer(tf.Module):
         return ids, ids.with_values(self.surfaces(ids.flat_values))
 
     def _encode_texts(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is a base class: define `_encode_texts`")
 
     def _list_surfaces(self, tokenizer: Any) -> Iterator[bytes]:
         """Yield the text that each id adds to an output, with a space before a word."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is a base class: define `_list_surfaces`")
 
     def surfaces(self, ids: tf.Tensor) -> tf.Tensor:
         """Return the text that each id adds to an output."""

@@ -94,7 +94,7 @@ class TaskModule(tf.Module):
         return {}
 
     def _serve(self, *inputs: tf.Tensor, **values: tf.Tensor) -> dict[str, tf.Tensor]:
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is a base class: define `_serve`")
 
     def make_signatures(self) -> dict[str, Any]:
         """Return the functions to export, by the name of their signature.
@@ -161,7 +161,7 @@ class SearchModule(TaskModule):
 
     def _score(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Compute the log probabilities of targets `(B,)`; see `score_targets` for the outputs."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is a base class: define `_score`")
 
     def _make_options(self, values: Mapping[str, tf.Tensor]) -> ServedOptions:
         """Return the search options with the values of optional inputs."""

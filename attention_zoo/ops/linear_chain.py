@@ -199,8 +199,7 @@ def _propagate_marginals(
     transposed = ops.transpose(chain.transitions)
     incoming = forward_result.incoming
     # Not `logical_not(incoming <= IMPOSSIBLE)`: TensorFlow's graph optimizer would lose NaN.
-    is_possible = ops.logical_or(incoming > IMPOSSIBLE, ops.isnan(incoming))
-    has_previous = ops.logical_and(has_previous, is_possible)
+    has_previous &= ops.logical_or(incoming > IMPOSSIBLE, ops.isnan(incoming))
 
     def step(state: tuple[Tensor, ...], step_inputs: tuple[Tensor, ...]) -> Any:
         marginal, pairs = state

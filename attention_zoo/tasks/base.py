@@ -170,8 +170,8 @@ class Task(ABC):
 
     @property
     def tokenizers(self) -> dict[str, Any]:
-        """Tokenizers by attribute name."""
-        return {name: vars(self)[name] for name in self.tokenizer_names}
+        """Tokenizers by attribute name; empty for a task without tokenizers."""
+        return {name: vars(self)[name] for name in self.tokenizer_names if name in vars(self)}
 
     # Training.
 

@@ -64,7 +64,9 @@ def _format_options(options: Any, prefix: str, omitted: list[str] | None = None)
     meanings = find_meanings(options)
     for option in fields(options):
         if option.name not in (omitted or ()):
-            yield f"{prefix}{option.name}={_format_default(option)}  # {meanings[option.name]}"
+            line = f"{prefix}{option.name}={_format_default(option)}"
+            meaning = meanings.get(option.name)
+            yield f"{line}  # {meaning}" if meaning else line
 
 
 def _format_default(option: Field[Any]) -> str:

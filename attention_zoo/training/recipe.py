@@ -341,9 +341,9 @@ def _name_optimizer(schema: DictConfig, page: Page) -> None:
 def _merge(schema: DictConfig, page: Page) -> DictConfig:
     """Merge a page into the schema; raise ValueError that locates a bad key."""
     for key, node in page.nodes.items():
-        if isinstance(OmegaConf.select(schema, key), ListConfig) and isinstance(
-            node, yaml.ScalarNode
-        ):
+        is_list = isinstance(OmegaConf.select(schema, key), ListConfig)
+        # Files of a split (data.train and others) are a text or a list of texts.
+        if is_list and isinstance(node, yaml.ScalarNode) and not key.startswith("data."):
             hint = f"write {key.rpartition('.')[2]}: [{node.value}]"
             raise ValueError(f"{page.locate(key)}: {key} must be a list, got {node.value}; {hint}")
     try:

@@ -71,7 +71,7 @@ def test_locations_and_errors_of_rows(tmp_path: Path) -> None:
     ("a.csv", "a,b\n1,2\n", {"field": "B"}, r"a\.csv:1: has no field 'B'; did you mean 'b'"),
     ("a.txt", "", {}, r"a\.txt: is empty; give one text a line"),
 )
-def test_unclear_files_are_refused(tmp_path: Path, name: str, content: str, layout: Any) -> None:
+def test_unclear_files_are_refused(name: str, content: str, layout: Any, tmp_path: Path) -> None:
     read(tmp_path, name, content, **layout)
 
 

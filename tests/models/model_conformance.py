@@ -14,8 +14,8 @@ import pytest
 from keras import ops
 
 import attention_zoo as az
+from tests.layers.layer_case import ArgumentCase
 from tests.layers.layer_conformance import (
-    ArgumentCase,
     check_docstring,
     same_behaviour,
     saved_config,

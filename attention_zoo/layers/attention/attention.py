@@ -19,6 +19,7 @@ from attention_zoo.layers.attention.attention_shapes import (
     expand_list,
     expand_lists,
     repeat_batch,
+    standardize_mask_and_bias,
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
@@ -169,25 +170,16 @@ class Attention(KernelLayer):
         keys = value if key is None else key
         if (tuple(query.shape), tuple(value.shape), tuple(keys.shape)) != self.built_shapes:
             check_built_shapes(self, query, value, key)
-        num_queries, num_sources = map(zoo_ops.static_size, (query.shape[1], value.shape[1]))
+        num_queries, num_sources = query.shape[1], value.shape[1]
         query_mask = zoo_ops.merge_masks("query_mask", query_mask, query)  # (B, T)
         value_mask = zoo_ops.combine_masks(
             zoo_ops.merge_masks("value_mask", value_mask, value),
             zoo_ops.merge_masks("key_mask", key_mask, key),
         )  # (B, S)
-        batch = broadcast_batch(query.shape[0], value.shape[0], keys.shape[0])
-        shape = (batch, num_queries, num_sources)
-        if attention_mask is not None:
-            attention_mask = zoo_ops.as_attention_mask(attention_mask, shape, self.heads)
-        if attention_bias is not None:
-            if not self.alignment.uses_scores:
-                raise ValueError(
-                    f"{type(self).__name__} computes no scores, so attention_bias has no effect; "
-                    "omit it"
-                )
-            attention_bias = zoo_ops.as_attention_bias(attention_bias, shape, self.heads)
-            not_masked = ops.not_equal(attention_bias, float("-inf"))
-            attention_mask = zoo_ops.combine_masks(attention_mask, not_masked)
+        if attention_mask is not None or attention_bias is not None:
+            attention_mask, attention_bias = standardize_mask_and_bias(
+                self, attention_mask, attention_bias, (query, value, keys)
+            )
         pattern = self.mask_pattern._replace(causal=use_causal_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)  # (B, T, Dq)
         training = bool(training)
@@ -242,7 +234,8 @@ class Attention(KernelLayer):
         values, keys, mask = self.zero_masked_memory(value, key, value_mask)
         if not self.alignment.has_precompute:
             return Memory(values, self.score.project(keys), mask)
-        extra, num_sources = self.alignment.prepare(keys), zoo_ops.static_size(keys.shape[-2])
+        extra = self.alignment.prepare(keys)
+        num_queries, num_sources = map(zoo_ops.static_size, (num_queries, keys.shape[-2]))
         width = self.alignment.width(num_sources) if num_sources else 0
         if num_queries and num_sources and num_queries * width < num_sources:
             return Memory(values, None, mask, extra, unprojected=keys)

@@ -13,7 +13,13 @@ from keras import ops
 from keras.src.backend import compute_output_spec
 
 from attention_zoo.layers.scores.base import built_widths
-from attention_zoo.ops import check_shape
+from attention_zoo.ops import (
+    as_attention_bias,
+    as_attention_mask,
+    check_shape,
+    combine_masks,
+    static_size,
+)
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -141,6 +147,32 @@ def repeat_batch(*tensors: Tensor | None, like: Sequence[Tensor]) -> tuple[Any, 
     return tuple(
         x if x is None or x.shape[0] != 1 else ops.repeat(x, size, axis=0) for x in tensors
     )
+
+
+def standardize_mask_and_bias(
+    layer: Any, mask: Tensor | None, bias: Tensor | None, inputs: Sequence[Tensor]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the attention mask and the attention bias with all axes.
+
+    The mask is also False where the bias is -inf.
+
+    Args:
+        layer: the attention layer.
+        mask, bias: as in `Attention`.
+        inputs: query, value and key.
+    """
+    batch = broadcast_batch(*(x.shape[0] for x in inputs))
+    shape = (batch, static_size(inputs[0].shape[1]), static_size(inputs[1].shape[1]))
+    if mask is not None:
+        mask = as_attention_mask(mask, shape, layer.heads)
+    if bias is None:
+        return mask, None
+    if not layer.alignment.uses_scores:
+        raise ValueError(
+            f"{type(layer).__name__} computes no scores, so attention_bias has no effect; omit it"
+        )
+    bias = as_attention_bias(bias, shape, layer.heads)
+    return combine_masks(mask, ops.not_equal(bias, float("-inf"))), bias
 
 
 def _check_memory(value: Shape, key: Shape) -> None:

@@ -103,8 +103,6 @@ class AttentionMasks(NamedTuple):
         self, scores: Tensor, mask: Tensor, num_sources: Tensor, window: zoo_ops.Window | None
     ) -> Tensor:
         """Add the bias to the scores `(B, [H], T, S or W)` of unmasked positions."""
-        if self.bias is None:
-            return scores
         bias = self.bias
         if window is not None:
             bias = _gather_pairs(bias, window.positions, num_sources)
@@ -218,7 +216,8 @@ def attend_parallel(
             attention, query, memory, window, values, score_state
         )
         mask = masks.window_mask(window, num_sources)  # (B, [H], T, W)
-    scores = masks.add_bias(scores, mask, num_sources, window)
+    if masks.bias is not None:
+        scores = masks.add_bias(scores, mask, num_sources, window)
     alignment_noise = noise.alignment if noise else None
     weights, alignment_state = align(
         alignment, scores, mask, alignment_state, aux, alignment_noise, training
@@ -254,7 +253,8 @@ def attend_sequential(
     rows, bias = query, None
     if not score.is_stateful:
         rows = attention.compute_scores(query, memory.keys, ())
-        rows = masks.add_bias(rows, mask, num_sources, None)
+        if masks.bias is not None:
+            rows = masks.add_bias(rows, mask, num_sources, None)
     elif masks.bias is not None:
         zeros = ops.zeros(ops.shape(mask), zoo_ops.at_least_float32(masks.bias).dtype)
         bias = masks.add_bias(zeros, mask, num_sources, None)

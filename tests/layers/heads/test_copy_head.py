@@ -47,7 +47,8 @@ class TestCopyHead(LayerConformance):
     @pytest.mark.every_backend
     def test_gate_follows_the_paper(self) -> None:
         head, (context, state, inputs, logits, weights, source) = self.make_random(), self.tensors()
-        w_h, w_s, w_x = (array(kernel)[:, 0] for kernel in head.kernels)
+        kernels = (head.context_kernel, head.state_kernel, head.input_kernel)
+        w_h, w_s, w_x = (array(kernel)[:, 0] for kernel in kernels)
         gate = context @ w_h + state @ w_s + inputs @ w_x + float(array(head.bias))
         close(head.gate(context, state, inputs), gate.astype("float32"), 1e-6)
         got = head(context, state, inputs, logits, weights, source)
