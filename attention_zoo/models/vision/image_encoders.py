@@ -234,8 +234,9 @@ def _get_constructor(kind: str) -> Any:
     known = [*IMAGE_ENCODERS.names(), *applications]
     if kind not in known:
         raise ValueError(
-            f"encoder.kind {kind!r} is unknown{did_you_mean(kind, known)}; it is one of"
+            f"encoder.kind {kind!r} is unknown; it is one of"
             f" {', '.join(IMAGE_ENCODERS.names())}, or a model of keras.applications"
+            f"{did_you_mean(kind, known)}"
         )
     return partial(KerasApplication, kind) if kind in applications else IMAGE_ENCODERS.get(kind)
 
