@@ -14,6 +14,7 @@ from attention_zoo.layers.quantization import (
     is_quantized,
     warn_of_float_weights,
 )
+from attention_zoo.ops import whole_number
 from attention_zoo.typing import Shape, Tensor
 
 KERNEL_ARGUMENTS = (
@@ -58,7 +59,8 @@ class KernelLayer(BaseLayer):
         given = {name: kwargs.pop(name, None) for name in KERNEL_ARGUMENTS}
         rank, alpha = (kwargs.pop(name, None) for name in LORA_ARGUMENTS)
         super().__init__(**kwargs)
-        self.lora_rank, self.lora_alpha = rank, alpha
+        self.lora_rank = None if rank is None else whole_number("lora_rank", rank)
+        self.lora_alpha = alpha
         for name, value in given.items():
             setattr(self, name, GETTERS[name.rpartition("_")[2]](value))
         self.lora_enabled = False
@@ -155,6 +157,7 @@ class KernelLayer(BaseLayer):
 
         Reference: Hu et al. 2021, arXiv 2106.09685, section 4.1, equation 3: W_0 is W transposed.
         """
+        rank = whole_number("rank", rank)
         if not self.built:
             raise ValueError(f"{self.name!r} is not built; call it once before enable_lora")
         if self.lora_enabled:

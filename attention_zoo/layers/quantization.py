@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
+from keras import ops
+
+from attention_zoo.typing import Tensor
 
 
 class KernelQuantizer(keras.layers.Layer):
@@ -68,3 +71,28 @@ def restore_quantization(layer: Any, entries: list[list[Any]]) -> None:
         for number, mode in entries:
             if not is_quantized(layers[number]):
                 layers[number].quantize(mode)
+
+
+def get_float_kernel(dense: keras.layers.Dense) -> Tensor:
+    """Return the kernel of a Keras layer in floating point, also if it is stored as int8."""
+    _check_mode(dense)
+    if dense.quantization_mode != "int8":
+        return dense.kernel
+    return ops.cast(dense.kernel, dense.compute_dtype) / dense.kernel_scale
+
+
+def get_float_embeddings(embedding: keras.layers.Embedding) -> Tensor:
+    """Return the matrix of an embedding in floating point, also if it is stored as int8."""
+    _check_mode(embedding)
+    if embedding.quantization_mode != "int8":
+        return embedding.embeddings
+    scale = embedding.embeddings_scale
+    return ops.cast(embedding.embeddings, embedding.compute_dtype) / scale[:, None]
+
+
+def _check_mode(layer: keras.layers.Layer) -> None:
+    if layer.quantization_mode not in (None, "int8", "float8"):
+        raise ValueError(
+            f"{layer.path} is quantized with {layer.quantization_mode!r}, but the model reads its "
+            'matrix, which needs quantize("int8")'
+        )

@@ -15,6 +15,7 @@ from attention_zoo.layers import (
     ScheduledSampling,
     StepRecord,
 )
+from attention_zoo.layers.quantization import get_float_kernel
 from attention_zoo.models.generation import (
     PAD,
     DecoderStart,
@@ -142,7 +143,7 @@ class EncoderDecoder(GenerationMixin, PrebuiltModel):
             inputs, constants, state, mask, self.readout_fields, bool(training)
         )
         hidden = self.readout(record, embedded, encoded, bool(training))
-        projection = Projection(hidden, self.vocabulary.kernel)
+        projection = Projection(hidden, get_float_kernel(self.vocabulary))
         if training:
             self.add_auxiliary_losses(record, state, target, projection)
         return self.vocabulary(hidden) if project else projection

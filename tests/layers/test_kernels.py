@@ -250,3 +250,13 @@ def test_lora_is_rejected() -> None:
     dot(X, Y)
     with pytest.raises(ValueError, match="has no kernel matrix for LoRA"):
         dot.enable_lora(2)
+
+
+@pytest.mark.parametrize("rank", [0, 1.5])
+def test_ranks_that_are_no_positive_integer_are_rejected(rank: float) -> None:
+    with pytest.raises(ValueError, match=rf"lora_rank must be .*{rank}"):
+        MultiHeadAttention(2, 4, lora_rank=rank)
+    layer = MultiHeadAttention(2, 4)
+    layer(*PAIR)
+    with pytest.raises(ValueError, match=rf"rank must be .*{rank}"):
+        layer.enable_lora(rank)

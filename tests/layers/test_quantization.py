@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.layers import AdditiveAttention, MultiHeadAttention, RecurrentEncoder
+from attention_zoo.layers.quantization import get_float_embeddings, get_float_kernel
 from tests.layers.running import MODES, array, close, compiled, same
 from tests.layers.test_kernels import CASES, PAIR, X, Y, make_model
 from tests.tiers import mark_full
@@ -87,3 +88,19 @@ def test_lora_is_merged() -> None:
     assert not [x for x in layer.weights if "lora" in x.name]
     with pytest.raises(ValueError, match="without constraint and quantization"):
         layer.score.enable_lora(2)
+
+
+def test_matrices_of_keras_layers_are_read_in_floating_point() -> None:
+    """Models read the kernel of their output layer, or the embeddings in its place."""
+    dense, embedding = keras.layers.Dense(5), keras.layers.Embedding(5, 3)
+    dense.build((None, 3))
+    embedding.build((None,))
+    for layer, read in ((dense, get_float_kernel), (embedding, get_float_embeddings)):
+        expected = array(read(layer))
+        layer.quantize("int8")
+        close(array(read(layer)), expected, 1e-2)
+    other = keras.layers.Dense(8)
+    other.build((None, 8))
+    other.quantize("int4")
+    with pytest.raises(ValueError, match=r'is quantized with \'int4\', .* quantize\("int8"\)'):
+        get_float_kernel(other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,17 @@ class KerasMethodsConformance:
             assert shape == str(tuple(y.shape))
             assert (x.dtype, x.ndim) == (keras.backend.standardize_dtype(y.dtype), y.ndim)
             assert all(a in (None, b) for a, b in zip(x.shape, y.shape, strict=True))
+
+    @pytest.mark.full
+    def test_int8_outputs_are_close(self) -> None:
+        """Matrices that the model reads from its sublayers are scaled back."""
+        model, inputs = self.make(), self.inputs()
+        expected = array(keras.tree.flatten(model(inputs))[0])
+        with warnings.catch_warnings():  # of weights that stay in floating point
+            warnings.simplefilter("ignore")
+            model.quantize("int8")
+        difference = np.abs(array(keras.tree.flatten(model(inputs))[0]) - expected)
+        assert difference.max() <= 0.1 * np.abs(expected).max()
 
     def test_missing_input_is_rejected(self) -> None:
         model, inputs = self.make(), self.inputs()

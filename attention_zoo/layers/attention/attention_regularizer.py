@@ -66,6 +66,7 @@ class AttentionRegularizer(BaseLayer):
         self.penalty, self.rate = penalty, zoo_ops.finite_number("rate", rate)
         self.function = zoo_ops.PENALTIES.get(penalty)
         self.supports_masking = True
+        self.built = True  # without weights; models call it in training only
 
     def call(
         self, weights: Tensor, query_mask: Tensor | None = None, memory_mask: Tensor | None = None

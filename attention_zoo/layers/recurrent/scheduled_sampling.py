@@ -201,6 +201,7 @@ class ScheduledSampling(BaseLayer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.updates = self.add_weight((), "zeros", "int", trainable=False, name="updates")
+        self.built = True  # models use it in training only
 
     def call(
         self,

@@ -61,6 +61,7 @@ class WordDropout(BaseLayer):
         self.rate, self.seed = rate, seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
+        self.built = True  # without weights; models call it in training only
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         if not (training and self.rate):

@@ -13,6 +13,7 @@ from attention_zoo.decoding import SearchOptions, StepOutput
 from attention_zoo.decoding.plan import get_static_value
 from attention_zoo.layers import LearnedPositions, TransformerEncoderLayer
 from attention_zoo.layers.positions.absolute import compute_positions
+from attention_zoo.layers.quantization import get_float_embeddings
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import make_final_norm
@@ -155,7 +156,7 @@ class GPT(GenerationMixin, PrebuiltModel):
 
     def projection(self, hidden: Tensor) -> zoo_ops.Projection:
         """Return the output projection of normalized hidden states; its logits are `(..., V)`."""
-        return zoo_ops.Projection(hidden, ops.transpose(self.token_embedding.embeddings))
+        return zoo_ops.Projection(hidden, ops.transpose(get_float_embeddings(self.token_embedding)))
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x = self.token_embedding(tokens)

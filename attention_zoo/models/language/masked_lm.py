@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import keras
 from keras import layers, ops
 
+from attention_zoo.layers.quantization import get_float_embeddings
 from attention_zoo.layers.transformer.feed_forward import CUSTOM_ACTIVATIONS, GATED_ACTIVATIONS
 from attention_zoo.layers.transformer.residual import make_final_norm
 from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
@@ -83,5 +84,5 @@ class MaskedLM(BERTBackboneMixin, PrebuiltModel):
 
     def projection(self, hidden: Tensor) -> Projection:
         """Return the output projection of the BERT's hidden states; its logits are `(..., V)`."""
-        table = ops.transpose(self.bert.token_embedding.embeddings)
+        table = ops.transpose(get_float_embeddings(self.bert.token_embedding))
         return Projection(self.norm(self.dense(hidden)), table, self.bias)

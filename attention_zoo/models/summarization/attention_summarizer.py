@@ -10,6 +10,7 @@ from keras import layers, ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import Attention
+from attention_zoo.layers.quantization import get_float_kernel
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, START, DecoderStart, mask_special_tokens
 from attention_zoo.models.prebuilt import PrebuiltModel
@@ -126,7 +127,7 @@ class AttentionSummarizer(CopyingMixin, PrebuiltModel):
     def _projection(self, words: Tensor, enc: Tensor, training: bool = False) -> Projection:
         """Return the output projection of the last words `(B, T, C D)` and the context enc."""
         hidden = ops.concatenate([self.hidden(words), enc], axis=-1)
-        return Projection(self.drop(hidden, training=training), self.vocabulary.kernel)
+        return Projection(self.drop(hidden, training=training), get_float_kernel(self.vocabulary))
 
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state.

@@ -10,6 +10,7 @@ from keras import layers, ops
 
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import AttentionRegularizer, CoverageAttention, Memory, RecurrentEncoder
+from attention_zoo.layers.quantization import get_float_kernel
 from attention_zoo.layers.recurrent.cell_steps import make_stepper
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.generation import PAD, DecoderStart, mask_special_tokens
@@ -174,7 +175,7 @@ class PointerGenerator(CopyingMixin, PrebuiltModel):
             use_coverage = ops.cast(constants.use_coverage, results.weights.dtype)
             self.penalty(use_coverage * results.weights, mask, ops.not_equal(source, PAD))
         hidden = self.drop(self._compute_readout(results), training=training)
-        projection = Projection(hidden, self.vocabulary.kernel, self.vocabulary.bias)
+        projection = Projection(hidden, get_float_kernel(self.vocabulary), self.vocabulary.bias)
         return DecoderOutput(projection, results.weights, self._gate(results))
 
     def _encode(self, source: Tensor, training: bool) -> tuple[StepConstants, State]:
@@ -195,14 +196,14 @@ class PointerGenerator(CopyingMixin, PrebuiltModel):
 
     def _hoist(self, embedded: Tensor) -> Tensor:
         """Return the embedding's part of `W_m [E[y]; h*]`, computed for all steps at once."""
-        kernel = ops.cast(self.merge.kernel, embedded.dtype)[: embedded.shape[-1]]
+        kernel = ops.cast(get_float_kernel(self.merge), embedded.dtype)[: embedded.shape[-1]]
         return project(embedded, kernel) + ops.cast(self.merge.bias, embedded.dtype)
 
     def _step(
         self, hoisted: Tensor, state: State, constants: StepConstants, training: bool = False
     ) -> tuple[StepResult, State]:
         """Run one decoder step: `(B, ...)`, or `(B, N, ...)` for N hypotheses."""
-        kernel = ops.cast(self.merge.kernel, hoisted.dtype)[hoisted.shape[-1] :]
+        kernel = ops.cast(get_float_kernel(self.merge), hoisted.dtype)[hoisted.shape[-1] :]
         x = hoisted + project(state.context, kernel)
         stepper, attention_state = self._stepper(training), state.attention_state
         _, (h, c) = stepper.step(stepper.hoist(x), [], state.cell, constants.kernels)

@@ -14,6 +14,7 @@ from attention_zoo.layers import (
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
+from attention_zoo.layers.quantization import get_float_embeddings, get_float_kernel
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import make_final_norm
@@ -208,8 +209,8 @@ class Transformer(GenerationMixin, PrebuiltModel):
     def projection(self, hidden: Tensor) -> Projection:
         """Return the output projection of the decoder output; its logits are `(..., V)`."""
         if self.vocabulary is not None:
-            return Projection(hidden, self.vocabulary.kernel)
-        return Projection(hidden, ops.transpose(self.target_embedding.embeddings))
+            return Projection(hidden, get_float_kernel(self.vocabulary))
+        return Projection(hidden, ops.transpose(get_float_embeddings(self.target_embedding)))
 
     def _embed(self, embedding: Any, tokens: Tensor) -> Tensor:
         return self._add_positions(embedding(tokens) * self.scale, 0)

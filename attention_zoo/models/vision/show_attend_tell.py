@@ -52,6 +52,10 @@ CAPTION_ATTENTIONS = Registry("attention.kind")
 class CaptionAttention(layers.Layer):
     """Base class of a captioner's kinds of attention: alignment, memory and auxiliary loss."""
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.built = True  # without weights of its own, and never called
+
     def alignment(self) -> Any:
         """Return the alignment, a name or an `Alignment`."""
         return "softmax"
