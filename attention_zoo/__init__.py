@@ -10,8 +10,8 @@ from typing import Any
 from attention_zoo.version import __version__
 
 # Importing registers the layers with Keras, as `keras.models.load_model` needs. The command line
-# imports them on demand, so that `--help` does not load TensorFlow; while Python looks for the
-# module of `python -m attention_zoo`, argv[0] is "-m".
+# imports them on demand, so that `--help` does not load TensorFlow. (argv[0] is "-m" while Python
+# finds the module of `python -m attention_zoo`.)
 if PurePath(sys.argv[0] if sys.argv else "").stem not in ("attention-zoo", "-m"):
     from attention_zoo import decoding, layers, losses, models
     from attention_zoo.models import list_presets

@@ -15,6 +15,7 @@ from attention_zoo.export.graph_tokenizer import (
     CODE_POINTS,
     CharacterClasses,
     GraphTokenizer,
+    GraphTokens,
     is_first_of_row,
     make_table,
     match_longest_tokens,
@@ -45,7 +46,7 @@ def make_graph_tokenizer(tokenizer: Any) -> Any:
     raise ValueError(f"tokenizer {type(tokenizer).__name__} has no export")
 
 
-class GraphPublicTokenizer(tf.Module):
+class GraphPublicTokenizer(GraphTokens):
     """Base class: special tokens in texts, and the text and labels of ids.
 
     A subclass defines `_encode_texts`, which returns the ids of texts without special tokens,
@@ -90,18 +91,6 @@ class GraphPublicTokenizer(tf.Module):
     def _list_surfaces(self, tokenizer: Any) -> Iterator[bytes]:
         """Yield the text that each id adds to an output, with a space before a word."""
         raise TypeError(f"{type(self).__name__} is a base class: define `_list_surfaces`")
-
-    def surfaces(self, ids: tf.Tensor) -> tf.Tensor:
-        """Return the text that each id adds to an output."""
-        return tf.gather(self._surfaces, ids)
-
-    def labels(self, ids: tf.Tensor) -> tf.Tensor:
-        """Return the label of each id."""
-        return tf.gather(self._labels, ids)
-
-    def decode(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the text and the label of each id."""
-        return self.surfaces(ids), self.labels(ids)
 
     def text(self, surfaces: tf.Tensor) -> tf.Tensor:
         """Join surfaces `(..., L)` to texts; parts of characters become U+FFFD."""

@@ -47,7 +47,26 @@ class CharacterClasses(tf.Module):
         return tf.gather(self._classes, place)
 
 
-class GraphTokenizer(tf.Module):
+class GraphTokens(tf.Module):
+    """Texts and labels of token ids. A subclass sets `_surfaces` and `_labels`, one for each id."""
+
+    _surfaces: tf.Tensor
+    _labels: tf.Tensor
+
+    def surfaces(self, ids: tf.Tensor) -> tf.Tensor:
+        """Return the text that each id adds to an output."""
+        return tf.gather(self._surfaces, ids)
+
+    def labels(self, ids: tf.Tensor) -> tf.Tensor:
+        """Return the label of each id."""
+        return tf.gather(self._labels, ids)
+
+    def decode(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the text and the label of each id."""
+        return self.surfaces(ids), self.labels(ids)
+
+
+class GraphTokenizer(GraphTokens):
     """Conversion of strings to ids and back, as a tokenizer does it.
 
     Args:
@@ -136,18 +155,6 @@ class GraphTokenizer(tf.Module):
         return tf.concat([marks, characters], axis=1)
 
     # Ids to text.
-
-    def surfaces(self, ids: tf.Tensor) -> tf.Tensor:
-        """Return the text that each id adds to an output, with marks for spaces."""
-        return tf.gather(self._surfaces, ids)
-
-    def labels(self, ids: tf.Tensor) -> tf.Tensor:
-        """Return the label of each id."""
-        return tf.gather(self._labels, ids)
-
-    def decode(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the text and the label of each id."""
-        return self.surfaces(ids), self.labels(ids)
 
     def text(self, surfaces: tf.Tensor) -> tf.Tensor:
         """Join surfaces `(..., L)` to texts."""

@@ -141,7 +141,7 @@ class KernelLayer(BaseLayer):
     ) -> None:
         """Freeze the kernels and train low-rank updates of them (LoRA), as Keras's Dense does.
 
-        A kernel W, seen as a matrix (inputs, outputs), becomes `W + (lora_alpha / rank) A B` with
+        A kernel W, a matrix (inputs, outputs), becomes `W + (lora_alpha / rank) A B` with
         the weights A, `<name>_lora_a`, and B, `<name>_lora_b`. Vectors stay trainable. The kernels
         of sublayers, Keras's Dense included, get updates too. Saving stores the sum; a loaded
         layer continues with B = 0.
