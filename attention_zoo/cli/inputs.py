@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import itertools
 import queue
 import re
@@ -11,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from attention_zoo.registry import did_you_mean
 
 Lines = Iterator[tuple[str, bytes]]
 """Location (file:line) and content of each line."""
+Row = tuple[str, Callable[[], list[str]]]
+"""Location (file:line), and a function that returns the cells or raises ValueError."""
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp")
 SUFFIXES = {
@@ -256,28 +258,23 @@ def _read_jsonl(lines: Lines, layout: Layout) -> Iterator[Item]:
 
 def _read_csv(lines: Lines, layout: Layout) -> Iterator[Item]:
     """Yield a column of a CSV; a quoted cell may contain line feeds."""
-    location = ""
+    from attention_zoo.data.text.tables import read_csv_rows
 
-    def decode() -> Iterator[str]:
-        nonlocal location
-        for location, raw in lines:  # noqa: B007 (read below)
-            yield raw.decode("utf-8", "surrogateescape") + "\n"
-
-    def rows() -> Iterator[tuple[str, list[str]]]:
-        for row in csv.reader(decode()):
-            yield location, row
-
-    yield from _read_column(rows(), layout)
+    ended = ((location, raw + b"\n") for location, raw in lines)
+    yield from _read_column(read_csv_rows(ended), layout)
 
 
 def _read_tsv(lines: Lines, layout: Layout) -> Iterator[Item]:
-    rows = ((at, raw.decode("utf-8", "surrogateescape").split("\t")) for at, raw in lines)
+    from attention_zoo.data.text.tables import split_tabs
+
+    rows = ((location, partial(split_tabs, location, raw)) for location, raw in lines)
     yield from _read_column(rows, layout)
 
 
-def _read_column(rows: Iterator[tuple[str, list[str]]], layout: Layout) -> Iterator[Item]:
+def _read_column(rows: Iterator[Row], layout: Layout) -> Iterator[Item]:
     """Yield one column of a table, with a header unless the column is given by its number."""
-    location, header = next(rows)
+    location, get_header = next(rows)
+    header = get_header()
     field = layout.field
     has_header = any(name in header for name in ((field,) if field else FIELDS))
     if has_header:
@@ -290,10 +287,11 @@ def _read_column(rows: Iterator[tuple[str, list[str]]], layout: Layout) -> Itera
         _find_field(location, dict.fromkeys(header), field)
         column = 0
     if not has_header:
-        rows = itertools.chain([(location, header)], rows)
-    for location, row in rows:
+        rows = itertools.chain([(location, get_header)], rows)
+    for location, get_cells in rows:
 
-        def read(row: list[str] = row) -> Any:
+        def read(get_cells: Callable[[], list[str]] = get_cells) -> Any:
+            row = get_cells()
             if len(row) != len(header):
                 raise ValueError(f"expected {len(header)} columns, got {len(row)}")
             if column >= len(row):

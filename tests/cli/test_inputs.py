@@ -62,6 +62,10 @@ def test_locations_and_errors_of_rows(tmp_path: Path) -> None:
         (None, "expected 2 columns, got 1"),
         ("b", ""),
     ]
+    rows = read(tmp_path, "b.csv", b'text,n\n"a,1\nb,1\n\xff,1\nc,1\n')
+    assert [row.value for row in rows] == [None, "b", None, "c"]
+    assert rows[0].error.startswith("not valid CSV: a quoted cell")
+    assert rows[2].error.startswith("not valid UTF-8")
     (text,) = read(tmp_path, "c.txt", b"on \xff")
     assert text.error == "not valid UTF-8 at byte 4; convert the file to UTF-8"
 

@@ -16,6 +16,7 @@ from attention_zoo.data.reading import (
     get_field_texts,
     parse_json_object,
     read_numbered_lines,
+    read_raw_lines,
 )
 from attention_zoo.data.text.tables import Row, find_column, parse_delimiter, read_csv_rows
 from attention_zoo.registry import check_choice
@@ -124,7 +125,7 @@ def _parse_tokens(location: str, raw: bytes) -> list[str]:
 
 
 def _read_csv(path: str, layout: CaptionLayout) -> Iterator[Row]:
-    rows = read_csv_rows(path, parse_delimiter(layout.delimiter))
+    rows = read_csv_rows(read_raw_lines(path), parse_delimiter(layout.delimiter))
     location, get_header = next(rows, (f"{path}:1", list))
     header = [name.strip(" ") for name in get_header()]
     columns = [find_column(location, header, x, _HINT) for x in (layout.image, layout.caption)]

@@ -76,7 +76,10 @@ def read_csv(
             is not closed, or goes on after its closing quote (file:line).
     """
     delimiter = parse_delimiter(delimiter)
-    read_rows = partial(read_csv_rows, delimiter=delimiter)
+
+    def read_rows(path: str) -> Iterator[Row]:
+        return read_csv_rows(read_raw_lines(path), delimiter)
+
     columns = f"columns separated by {delimiter!r}"
     return _read_pairs(path, _Table(read_rows, columns, header, (source, target)), skip_bad)
 
@@ -89,13 +92,17 @@ def parse_delimiter(delimiter: str) -> str:
     return character
 
 
-def read_csv_rows(path: str, delimiter: str = ",") -> Iterator[Row]:
+def read_csv_rows(lines: Iterator[Line], delimiter: str = ",") -> Iterator[Row]:
     """Yield the rows of a CSV that are not blank.
 
     After a row that is not valid CSV, reading continues at its second line, so that an unclosed
     quote does not affect the lines that follow.
+
+    Args:
+        lines: location (file:line) and bytes of each line, with its end.
+        delimiter: the character between two cells.
     """
-    lines, pending, used = read_raw_lines(path), deque[Line](), list[Line]()
+    pending, used = deque[Line](), list[Line]()
 
     def decode_lines() -> Iterator[str]:
         for line in iter(lambda: pending.popleft() if pending else next(lines, None), None):
@@ -141,10 +148,11 @@ def _check_cells(lines: Sequence[Line], cells: list[str]) -> list[str]:
 
 def _read_tsv_rows(path: str) -> Iterator[Row]:
     for location, raw in read_numbered_lines(path):
-        yield location, partial(_split_tabs, location, raw)
+        yield location, partial(split_tabs, location, raw)
 
 
-def _split_tabs(location: str, raw: bytes) -> list[str]:
+def split_tabs(location: str, raw: bytes) -> list[str]:
+    """Return the cells of a TSV row; raise ValueError if it is not UTF-8."""
     return decode_utf8(location, raw).split("\t")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from attention_zoo.data import read_csv, read_jsonl, read_lines, read_parallel, read_tsv
+from attention_zoo.data.reading import read_raw_lines
 from attention_zoo.data.text.tables import read_csv_rows
 from tests.refusals import refuses
 
@@ -52,7 +53,7 @@ def test_csv_is_read_as_by_the_csv_module(end: str, write_file: Any) -> None:
     text = ROWS.replace("\n", end)
     path = write_file("\ufeff" + text)
     expected = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
-    rows = list(read_csv_rows(str(path)))
+    rows = list(read_csv_rows(read_raw_lines(path)))
     assert [get_cells() for _, get_cells in rows] == expected
     assert [int(location.rpartition(":")[2]) for location, _ in rows] == [1, 2, 5, 7, 8]
     pairs = read_csv(path, "de", "en", skip_bad=2)
