@@ -280,6 +280,25 @@ def test_captioning(run_page: Any) -> None:
 
 
 @pytest.mark.slow
+def test_keras(run_page: Any) -> None:
+    """Every family trains with `compile` and `fit`, and the exports need no call before."""
+    import tensorflow as tf
+
+    names = run_page("keras.md")
+    assert tuple(names["translations"].tokens.shape[:2]) == (2, 1)
+    assert names["summaries"].tokens.max() <= 24
+    assert names["best"].shape == (2, 6)
+    assert tuple(names["similarities"].shape) == (4, 4)
+    assert tuple(names["result"].tokens.shape[:2]) == (2, 2)
+    words, target = names["words"].astype("int32"), names["target"].astype("int32")
+    inputs = {"source": words, "target": target}
+    served, encoder = (tf.saved_model.load(name) for name in ("translator", "encoder"))
+    expected = array(names["translator"](inputs))
+    np.testing.assert_allclose(served.serve(inputs), expected, atol=1e-5)
+    assert sorted(encoder.serve(words)) == ["memory", "states_0", "states_1"]
+
+
+@pytest.mark.slow
 def test_glimpses(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     names = run_page("glimpses.md")
     result, other = names["result"], names["other"]

@@ -54,15 +54,16 @@ def evaluate(
     for text in overrides:
         if text.partition(".")[0] not in SECTIONS:
             raise ValueError(f"{text}: evaluate takes data.* and search.* options only")
+    keys = [text.partition("=")[0] for text in overrides]
+    task.check_used(key.removeprefix("search.") for key in keys if key.startswith("search."))
     recipe = read_recipe(page, overrides)
     task.set_options(**task.recipe_options(recipe))
     examples = recipe.data.read(recipe.data.split)
-    search = asdict(recipe.search)
     entry = {
         "split": recipe.data.split,
         "data": examples.origin,
-        "search": search,
-        "metrics": task.evaluate(examples, **search),
+        "search": asdict(recipe.search),
+        "metrics": task.evaluate(examples),
     }
     if report is not None:
         report(task, entry)

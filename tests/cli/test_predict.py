@@ -122,7 +122,7 @@ def test_bad_lines_are_skipped(tmp_path: Path, capsys: Capture) -> None:
         assert (code, out.split("\n")) == (0, [first, "", "", "", "", last, ""])
         where = f"{tmp_path / 'in.txt'}:2"
         assert f"skipped 4 of 6 inputs; the first: {where}: the text is empty. Remove it" in err
-        assert err.count("skipped") == 1
+        assert err.count("skipped 4 of 6") == 1
     code, out, err = predict(capsys, tmp_path, lines[4], "--allow-unknown")
     assert (code, len(out.splitlines())) == (0, 1)
 

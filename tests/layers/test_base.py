@@ -21,6 +21,7 @@ from attention_zoo.layers import (
 from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.scores import make_score
 from tests.layers.running import close, same
+from tests.tiers import mark_others_full
 
 
 class Sharpened(AdditiveScore):
@@ -128,7 +129,9 @@ def share_attention() -> list[Any]:
     return [TransformerEncoderLayer(16, 2, attention=attention) for _ in range(2)]
 
 
-@pytest.mark.parametrize("make_layers", [share_positions, share_score, share_attention])
+@pytest.mark.parametrize(
+    "make_layers", mark_others_full([share_score, share_positions, share_attention])
+)
 def test_shared_layers_survive_saving(make_layers: Any, tmp_path: Path) -> None:
     model = make_model(make_layers)
     model.save(tmp_path / "model.keras")
@@ -142,7 +145,9 @@ def test_shared_layers_survive_saving(make_layers: Any, tmp_path: Path) -> None:
     close(loaded(x), model(x), 1e-6)
 
 
-@pytest.mark.parametrize("make_layers", [share_positions, share_score, share_attention])
+@pytest.mark.parametrize(
+    "make_layers", mark_others_full([share_score, share_positions, share_attention])
+)
 def test_shared_layers_are_not_cloned(make_layers: Any) -> None:
     model = make_model(make_layers)
     with pytest.raises(ValueError, match="is shared by several layers"):

@@ -99,6 +99,10 @@ def test_matrices_of_keras_layers_are_read_in_floating_point() -> None:
         expected = array(read(layer))
         layer.quantize("int8")
         close(array(read(layer)), expected, 1e-2)
+
+
+@pytest.mark.full
+def test_other_quantized_matrices_are_rejected() -> None:
     other = keras.layers.Dense(8)
     other.build((None, 8))
     other.quantize("int4")

@@ -150,9 +150,10 @@ def test_in_compile(jit_compile: bool) -> None:
     metrics = [MaskedAccuracy(), Perplexity()]
     options = {"metrics": metrics, "weighted_metrics": [MaskedAccuracy(name="weighted")]}
     gpt.compile("adam", az.losses.SequenceCrossEntropy(), jit_compile=jit_compile, **options)
-    weights = np.linspace(0.5, 2, 10)
-    gpt.fit({"tokens": tokens}, labels, weights, batch_size=4, verbose=0)
-    got = gpt.evaluate({"tokens": tokens}, labels, 4, 0, weights, return_dict=True)
+    weights = np.linspace(0.5, 2, 10)[:, None]
+    options = {"batch_size": 4, "verbose": 0, "sample_weight": weights}
+    gpt.fit({"tokens": tokens}, labels, **options)
+    got = gpt.evaluate({"tokens": tokens}, labels, return_dict=True, **options)
     logits = gpt.predict({"tokens": tokens}, verbose=0)
     for metric in metrics:
         expected = float(type(metric)()(labels, logits))
@@ -188,6 +189,7 @@ def test_keras_accuracies_of_taggers_are_rejected(metric: Any) -> None:
         tagger.compile("adam", tagger.make_loss(), metrics=[metric])
 
 
+@pytest.mark.full
 def test_compiled_metrics_of_taggers() -> None:
     tagger = az.models.RecurrentTagger(9, ["O", "B-A"], 4, 8)
     tagger.compile("adam", tagger.make_loss(), metrics=["acc"], weighted_metrics=[CRFAccuracy()])

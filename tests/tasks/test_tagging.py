@@ -322,6 +322,16 @@ def write_recipe(folder: Path, text: str = RECIPE) -> Path:
     return folder / "recipe.yaml"
 
 
+def test_evaluation_of_a_run(tmp_path: Path) -> None:
+    """Search options of a recipe that do not affect taggers are no error, as overrides they are."""
+    path = write_recipe(tmp_path)
+    recipe = read_recipe(path, ["model.preset=bilstm_cnn", "model.characters=null"])
+    Tagging.from_recipe(recipe, recipe.data.read("test")).save(tmp_path)
+    assert training.evaluate(tmp_path, ["search.batch_size=10"])["metrics"]["sentences"] == 10
+    with pytest.raises(ValueError, match="search option max_length has no effect in task tagging"):
+        training.evaluate(tmp_path, ["search.max_length=3"])
+
+
 @pytest.mark.full
 def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     run, file = tmp_path / "run", tmp_path / "in.txt"
