@@ -1,4 +1,4 @@
-"""Inputs of `attention-zoo predict`: lines, columns of files, CoNLL sentences and images."""
+"""Inputs of `attention-zoo predict`: lines, columns of files and CoNLL sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ Lines = Iterator[tuple[str, bytes]]
 Row = tuple[str, Callable[[], list[str]]]
 """Location (file:line), and a function that returns the cells or raises ValueError."""
 
-IMAGES = (".jpg", ".jpeg", ".png", ".webp")
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -90,41 +89,6 @@ def read_items(name: str, layout: Layout) -> Iterator[Item]:
         shown = "stdin" if name == "-" else name
         raise ValueError(f"{shown}: is empty; give one text a line")
     yield from READERS[layout.format](itertools.chain([first], lines), layout)
-
-
-def list_images(names: Sequence[str]) -> Iterator[Item]:
-    """Yield images: files, folders with subfolders, and lists with one path per line."""
-    for name in names:
-        if Path(name).is_dir():
-            yield from (Item(str(path), str(path)) for path in find_images(name))
-        elif Path(name).suffix.lower() in IMAGES:
-            yield Item(name, name)
-        else:
-            field = None if find_format(name) == "text" else "image"
-            items = read_items(name, Layout(find_format(name), field))
-            yield from (_find_image(item, Path(name).parent) for item in items)
-
-
-def _find_image(item: Item, folder: Path) -> Item:
-    """Return the image of a line; its path is relative to the current folder, or to `folder`."""
-    if not item.value:
-        return replace(item, error=item.error or "is empty; give the path of an image")
-    beside = folder / item.value
-    path = str(beside) if beside.exists() and not Path(item.value).exists() else item.value
-    return replace(item, location=f"{item.location}: {item.value}", value=path)
-
-
-def find_images(folder: str, name: str | None = None) -> list[Path]:
-    """Return the images of a folder and its subfolders, sorted; ValueError if there are none.
-
-    `name` is what the folder is called in the message.
-    """
-    images = [path for path in Path(folder).rglob("*") if path.suffix.lower() in IMAGES]
-    if not images:
-        raise ValueError(
-            f"{name or folder}: no file ends in {', '.join(IMAGES)}; pass a folder of images"
-        )
-    return sorted(images)
 
 
 def split_batches(items: Iterable[Item], size: int, is_stream: bool) -> Iterator[list[Item]]:

@@ -15,14 +15,13 @@ from attention_zoo.cli.arguments import (
     check_picture,
     split_overrides,
 )
+from attention_zoo.cli.image_inputs import CONTAINERS, find_images, list_images
 from attention_zoo.cli.inputs import (
     READERS,
     Item,
     Layout,
     find_format,
-    find_images,
     format_conll,
-    list_images,
     read_items,
     split_batches,
 )
@@ -41,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="a file with one text per line (default: standard input), or with texts in a column"
         " or field (.csv, .tsv, .jsonl), or sentences of a tagger (.conll, .conllu); for images,"
-        " image files, folders and lists of paths; and options: search.beam_width=5",
+        " image files, folders, .zip, .npz, COCO .json and lists of paths; and options:"
+        " search.beam_width=5",
     )
     parser.add_argument(
         "--format", choices=sorted(READERS), help="the format of the file (default: by its name)"
@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--field",
         metavar="NAME",
         help="the column or field of the texts, or the number of a column from 0, without a header"
-        " (default: that of the recipe, or text, source and so on)",
+        " (default: that of the recipe, or text, source and so on); for images, that of the paths"
+        " (default: image), or the array of an .npz file",
     )
     parser.add_argument(
         "--pretokenized",
@@ -117,7 +118,7 @@ def run(arguments: argparse.Namespace) -> None:
     print_result = functools.partial(
         _print,
         n_best=arguments.n_best or task.search.n_best > 1,
-        has_name=any(Path(name).is_dir() for name in files),
+        has_name=any(Path(x).is_dir() or Path(x).suffix.lower() in CONTAINERS for x in files),
         tag_column=data["tags"] if isinstance(data.get("tags"), int) else None,
     )
     kept, failed, number = [], [], 0
@@ -201,7 +202,8 @@ def _read_items(
 ) -> Iterator[Item]:
     """Return the inputs."""
     if task.inputs[0].kind == "image":
-        return list_images(files or ["-"])
+        folder = data.get("images") if data.get("corpus") in ("captions", "coco") else None
+        return list_images(files or ["-"], arguments.field, folder)
     if len(files) > 1:
         raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
     name = files[0] if files else "-"
@@ -240,6 +242,8 @@ def _predict(
 
 def _check_known(task: Any, item: Item) -> str:
     """Return an error if the vocabulary lacks characters of a text; else ""."""
+    if task.inputs[0].kind == "image":
+        return ""
     text = item.value if isinstance(item.value, str) else " ".join(item.value)
     if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
         return ""  # `predict` rejects it

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from attention_zoo import models, tasks
@@ -228,6 +230,12 @@ def test_images_and_folders_are_inputs_of_a_captioner(
         "all/cut.jpg\t",
         f"{names[1]}\t{expected[1]}",
     ]
+    Path("all/cut.jpg").unlink()
+    shutil.make_archive("all", "zip", "all")
+    rows = zip([f"all.zip/{name.removeprefix('all/')}" for name in names], expected, strict=True)
+    assert output(capsys, *words, "all.zip").splitlines() == [f"{a}\t{b}" for a, b in rows]
+    np.savez("all.npz", images=[captioners.picture(number) for number in range(2)])
+    assert output(capsys, *words, "all.npz").splitlines() == expected
 
 
 def test_missing_file_raises(tmp_path: Path, capsys: Capture) -> None:

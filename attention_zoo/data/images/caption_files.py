@@ -123,8 +123,7 @@ def _read_annotations(
     path: str, locations: dict[str, str], skipper: BadRowSkipper
 ) -> list[CaptionEntry]:
     """Return the images of a COCO file with their captions; `locations` are those of all names."""
-    lines = [decode_utf8(location, raw) for location, raw in read_numbered_lines(path)]
-    content = parse_json_object(path, "\n".join(lines))
+    content = _read_json(path)
     rows: dict[Any, CaptionEntry] = {}
     for location, entry in _list_entries(path, content, "images"):
         with skipper:
@@ -174,6 +173,19 @@ def _find_captions_file(images: str | Path) -> Path:
         if (path := Path(images) / name).exists():
             return path
     raise ValueError(f"{images}: has no {CAPTION_FILES[0]}; give the path of the captions file")
+
+
+def list_coco_images(path: str) -> Iterable[tuple[str, Any]]:
+    """Return the images of a JSON file in COCO's format, with their locations for messages.
+
+    Raises ValueError for invalid UTF-8 or JSON, or if the list of images is missing.
+    """
+    return _list_entries(path, _read_json(path), "images")
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    lines = [decode_utf8(location, raw) for location, raw in read_numbered_lines(path)]
+    return parse_json_object(path, "\n".join(lines))
 
 
 def _list_entries(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,12 +88,7 @@ def read_npz_images(
             no images, a label below 0 or of `MAX_CLASSES` or more.
     """
     pixels, label_array = _load_arrays(path, (images, labels))
-    if pixels.ndim not in (3, 4):
-        raise ValueError(
-            f"{path}: {images!r} must be (N, H, W) or (N, H, W, 3), got shape {pixels.shape}"
-        )
-    if pixels.dtype != np.uint8:
-        raise ValueError(f"{path}: {images!r} must be uint8, from 0 to 255, got {pixels.dtype}")
+    pixels = _check_pixels(path, images, pixels)
     if label_array.ndim != 1 or label_array.dtype.kind not in "iu":
         raise ValueError(
             f"{path}: {labels!r} must be integers (N,), got {label_array.dtype} of shape"
@@ -106,10 +101,9 @@ def read_npz_images(
         raise ValueError(
             f"{path}: {labels!r} must be from 0 to {MAX_CLASSES - 1}, got {minimum} to {maximum}"
         )
-    with_channels = pixels[..., None] if pixels.ndim == 3 else pixels
     classes = [str(number) for number in range(maximum + 1)]
     names = [str(number) for number in range(1, len(label_array) + 1)]
-    return LabelledImages(with_channels, label_array.astype(np.int32), classes, names, str(path))
+    return LabelledImages(pixels, label_array.astype(np.int32), classes, names, str(path))
 
 
 def read_class_folders(
@@ -171,7 +165,39 @@ def list_npz_arrays(path: str | Path) -> list[str]:
         return list(arrays)
 
 
-def _load_arrays(path: str | Path, required: tuple[str, str]) -> list[NDArray[Any]]:
+def read_npz_pixels(path: str | Path, name: str | None = None) -> NDArray[np.uint8]:
+    """Return an image array of an `.npz` file as `(N, H, W, C)`.
+
+    Args:
+        path: the file.
+        name: name of the array; None if the file has only one array of at least three axes.
+
+    Raises:
+        ValueError: as `read_npz_images`; several such arrays, or none, and no name.
+    """
+    if name is None:
+        with _open_arrays(path) as arrays:
+            names = [key for key in arrays if arrays[key].ndim > 2]
+            known = ", ".join(arrays)
+        if len(names) != 1:
+            raise ValueError(f"{path}: name the array of the images (arrays: {known})")
+        name = names[0]
+    (pixels,) = _load_arrays(path, (name,))
+    return _check_pixels(path, name, pixels)
+
+
+def _check_pixels(path: str | Path, name: str, pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return images `(N, H, W)` or `(N, H, W, C)` with an axis of channels."""
+    if pixels.ndim not in (3, 4):
+        raise ValueError(
+            f"{path}: {name!r} must be (N, H, W) or (N, H, W, 3), got shape {pixels.shape}"
+        )
+    if pixels.dtype != np.uint8:
+        raise ValueError(f"{path}: {name!r} must be uint8, from 0 to 255, got {pixels.dtype}")
+    return pixels[..., None] if pixels.ndim == 3 else pixels
+
+
+def _load_arrays(path: str | Path, required: Sequence[str]) -> list[NDArray[Any]]:
     """Return the arrays of an npz file with the given names."""
     names = list_npz_arrays(path)
     for name in required:

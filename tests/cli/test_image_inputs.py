@@ -1,0 +1,92 @@
+"""Images for `predict`, in all formats of image corpora."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo.cli.image_inputs import list_images
+
+ARRAYS = {"pixels": np.zeros((2, 3, 3), np.uint8), "labels": np.array([1, 0])}
+COCO = {"images": [{"id": 1, "file_name": "b.png"}, {"id": 2}]}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change to a folder with `all/a.png` and `all/sub/b.png`, alone and in a zip."""
+    monkeypatch.chdir(tmp_path)
+    Path("all/sub").mkdir(parents=True)
+    with zipfile.ZipFile("all.zip", "w") as archive:
+        for name in ("a.png", "sub/b.png", "notes.txt"):
+            Path("all", name).write_bytes(name.encode())
+            archive.writestr(name, name)
+    return tmp_path
+
+
+def read(name: str, **options: Any) -> list[tuple[str, Any]]:
+    return [(item.location, item.value) for item in list_images([name], **options)]
+
+
+@pytest.mark.parametrize("name", ["all", "all.zip"])
+def test_folders_and_zips(name: str) -> None:
+    values = ["all/a.png", "all/sub/b.png"] if name == "all" else [b"a.png", b"sub/b.png"]
+    assert read(name) == list(zip([f"{name}/a.png", f"{name}/sub/b.png"], values, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options"),
+    [
+        ("list.txt", "sub/b.png\n", {}),
+        ("list.csv", "id,image\n1,sub/b.png\n", {}),
+        ("list.tsv", "file\nsub/b.png\n", {"field": "file"}),
+        ("list.jsonl", '{"image": "sub/b.png"}', {}),
+        ("tokens", "sub/b.png#0\ta dog\nsub/b.png#1\ttwo dogs\n", {}),
+        ("captions.json", json.dumps({"images": [{"file_name": "sub/b.png"}]}), {}),
+    ],
+)
+@pytest.mark.parametrize("beside", [True, False])
+def test_lists(name: str, content: str, options: dict[str, Any], beside: bool) -> None:
+    """Names are relative to the folder of the list, or to that of the images."""
+    path = f"all/{name}" if beside else name
+    Path(path).write_text(content)
+    ((location, value),) = read(path, **options, images=None if beside else "all")
+    assert value == os.path.join("all", "sub/b.png")
+    assert location.startswith(f"{path}:")
+    assert location.endswith(": sub/b.png")
+
+
+def test_entries_without_a_name_have_an_error() -> None:
+    Path("a.json").write_text(json.dumps(COCO))
+    _, item = list_images(["a.json"])
+    assert (item.location, item.value) == ("a.json: images[1]", None)
+    assert item.error == "has no field 'file_name' with the name of an image"
+
+
+def test_arrays() -> None:
+    np.savez("a.npz", **ARRAYS)
+    np.savez("b.npz", **ARRAYS, others=ARRAYS["pixels"] + 1)
+    assert [location for location, _ in read("a.npz")] == ["a.npz: image 1", "a.npz: image 2"]
+    assert {image.shape for _, image in read("a.npz")} == {(3, 3, 1)}
+    assert all((image == 1).all() for _, image in read("b.npz", field="others"))
+    with pytest.raises(ValueError, match=r"b.npz: name the array .* \(arrays: pixels, labels, oth"):
+        read("b.npz")
+
+
+def test_damaged_members_of_a_zip_have_an_error() -> None:
+    raw = Path("all.zip").read_bytes().replace(b"sub/b.pngPK", b"sub/c.pngPK", 1)
+    Path("all.zip").write_bytes(raw)
+    first, second = list_images(["all.zip"])
+    assert first.value == b"a.png"
+    assert (second.location, bool(second.error)) == ("all.zip/sub/b.png", True)
+
+
+def test_a_zip_without_images_raises() -> None:
+    zipfile.ZipFile("none.zip", "w").close()
+    with pytest.raises(ValueError, match=r"^none.zip: no file ends in .jpg"):
+        read("none.zip")
