@@ -16,7 +16,7 @@ from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
-from attention_zoo.export.checks import first_error
+from attention_zoo.export.checks import get_first_error
 from attention_zoo.metrics import count_invalid_sequences
 from attention_zoo.tasks import Tagging, TaggingResult
 from attention_zoo.tasks.tagging.export import TaggingModule
@@ -179,7 +179,7 @@ def test_more_tokens_than_positions_are_an_error() -> None:
     module = TaggingModule(task("subwords"))
     module._limits = (30, 40)
     checks = module._checks(tf.constant([2, 30]), tf.constant([2, 41]))
-    assert first_error(*checks).numpy().tolist() == [
+    assert get_first_error(*checks).numpy().tolist() == [
         b"",
         b"41 tokens, the limit is 40. Shorten the text.",
     ]

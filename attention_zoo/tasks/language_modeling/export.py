@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from attention_zoo.data.tokenizers.vocabulary import PAD, START
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.export.checks import Check, check_long, first_error, serve_valid_rows
+from attention_zoo.export.checks import Check, check_long, get_first_error, serve_valid_rows
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.modules import NO_LIMIT, SearchModule
 
@@ -36,7 +36,7 @@ class LanguageModelModule(SearchModule):
             source = tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START)
             return self._format_continuations(prompt, self._search(source, options))
 
-        return serve_valid_rows(first_error(*self._check(ids, options)), continue_prompts)
+        return serve_valid_rows(get_first_error(*self._check(ids, options)), continue_prompts)
 
     def _format_continuations(self, prompt: tf.Tensor, result: Any) -> dict[str, tf.Tensor]:
         """Return the outputs of the search for prompts `(B, S)`."""
@@ -86,7 +86,7 @@ class LanguageModelModule(SearchModule):
             source = tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START)
             return self.score_targets(source, targets)
 
-        return serve_valid_rows(first_error(check_long(lengths, self._longest)), score)
+        return serve_valid_rows(get_first_error(check_long(lengths, self._longest)), score)
 
 
 def _count_shared(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:

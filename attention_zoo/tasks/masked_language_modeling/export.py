@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from attention_zoo.data.tokenizers.vocabulary import PAD, UNKNOWN
-from attention_zoo.export.checks import check_long, first_error, serve_valid_rows
+from attention_zoo.export.checks import check_long, get_first_error, serve_valid_rows
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.modules import TaskModule, pad_ragged
 from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, TOP
@@ -59,7 +59,7 @@ class MaskedLanguageModelModule(TaskModule):
         ids = self._encode(text)
         has_mask = tf.reduce_any(ids == self._mask, axis=1)
         too_long = check_long(tf.cast(ids.row_lengths(), "int32"), self._longest)
-        errors = first_error(too_long, (~has_mask, NO_MASK))
+        errors = get_first_error(too_long, (~has_mask, NO_MASK))
         return serve_valid_rows(errors, lambda rows: self._fill(tf.gather(ids, rows), top))
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
