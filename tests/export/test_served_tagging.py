@@ -178,7 +178,7 @@ def test_input_that_predict_rejects_does_not_affect_other_rows(
 def test_more_tokens_than_positions_are_an_error() -> None:
     module = TaggingModule(task("subwords"))
     module._limits = (30, 40)
-    checks = module._checks(tf.constant([2, 30]), tf.constant([2, 41]))
+    checks = module._make_checks(tf.constant([2, 30]), tf.constant([2, 41]))
     assert get_first_error(*checks).numpy().tolist() == [
         b"",
         b"41 tokens, the limit is 40. Shorten the text.",

@@ -144,7 +144,7 @@ class RetrievalModule(TaskModule):
         count = tf.minimum(self._count, tf.shape(similarities)[0])
         scores, image_indices = tf.math.top_k(tf.transpose(similarities), count)
         text_indices = tf.repeat(tf.range(tf.shape(image_indices)[0]), count)
-        texts = EncodedTexts(*(tf.gather(one, text_indices) for one in (words, mask)))
+        texts = EncodedTexts(*(tf.gather(x, text_indices) for x in (words, mask)))
         retrieved = tf.gather(regions, tf.reshape(image_indices, [-1]))
         attention = self._attention_weights(retrieved, texts)
         shape = tf.concat([tf.shape(image_indices), tf.shape(words)[1:2], self._grid], 0)
