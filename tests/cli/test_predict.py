@@ -75,7 +75,7 @@ def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("content", "words", "message"),
     [
-        (b"", "", "in.txt: is empty; give one text a line"),
+        (b"", "", "in.txt: is empty; give one text per line"),
         (b"on\n\non\n", "--strict", "in.txt:2: the text is empty"),
         (b"on\non \xff\n", "--strict", "in.txt:2: not valid UTF-8 at byte 4; convert"),
         (b"on\n" + b"on " * 300, "--strict", "in.txt:2: 300 tokens, the limit is 256"),
