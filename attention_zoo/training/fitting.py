@@ -290,15 +290,15 @@ def run(job: Job, request: StopRequest, callbacks: Sequence[Callback], draw: Dra
     clock = Clock(state, request, "tokens" if steps.counts_targets else "examples")
     saving = Checkpoints(job.task, steps, job.folder, options, clock)
     watchers = [clock, *make_metric_callbacks(job), saving]
-    showing: Any = nullcontext()
+    progress_display: Any = nullcontext()
     if is_chief():
         events = Events(job.folder)
         log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
-        showing = progress.repeat()
+        progress_display = progress.refresh_periodically()
         watchers[-1:] = [*make_image_callbacks(job, draw, events), log, saving, progress]
     watchers += callbacks
     try:
-        with showing, request.reraise():
+        with progress_display, request.reraise():
             TrainingLoop(steps, job.train, job.validation_batches, options, state, watchers).run()
     except Stopped:
         if state.pending is not None:
