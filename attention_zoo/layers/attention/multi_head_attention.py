@@ -276,5 +276,5 @@ class MultiHeadAttention(Attention):
         """Repeat each group for its heads: `(B, G, ...)` to `(B, H, ...)`."""
         return x if self._group_size == 1 else ops.repeat(x, self._group_size, axis=1)
 
-    def output_width(self, query_width: int, value_width: int) -> int:
+    def get_output_width(self, query_width: int, value_width: int) -> int:
         return query_width
