@@ -199,11 +199,11 @@ def test_the_n_best_tag_sequences_are_exported() -> None:
     wants = own.predict(texts[::2])
     shared = ("words", "offsets", "lengths", "ok", "error")
     for rank in range(3):
-        of_rank = {
+        ranked = {
             name: rows if name in shared else [row[rank] for row in rows]
             for name, rows in valid.items()
         }
-        assert_same(of_rank, [(want, *want.alternatives)[rank] for want in wants])
+        assert_same(ranked, [(want, *want.alternatives)[rank] for want in wants])
 
 
 def test_tagger_without_export_raises(tmp_path: Path) -> None:
