@@ -64,7 +64,7 @@ class CheckpointFolder:
 
         Args:
             limit: maximum number of checkpoints.
-            retries: how often to start again if a running trainer replaces checkpoints meanwhile.
+            retries: how many times to restart if a running trainer replaces checkpoints meanwhile.
 
         Raises:
             ValueError: all checkpoints are damaged.

@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the closest of `known`, or an empty string.
 
-    Names that differ in case only are close.
+    Case is ignored.
     """
     by_lower_case = {text.lower(): text for text in map(str, known)}
     close = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1)

@@ -32,7 +32,7 @@ def measure(call: Any, batch: int, words: int, **options: Any) -> float:
     return time.perf_counter() - start
 
 
-def resident_megabytes() -> float:
+def read_resident_megabytes() -> float:
     """Return the resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 1e6
@@ -49,11 +49,11 @@ def main() -> None:
     np.random.default_rng(0).shuffle(shapes)
     for _ in range(3):
         measure(served.serve, 1, 1)
-    new, known, before = [], [], resident_megabytes()
+    new, known, before = [], [], read_resident_megabytes()
     for shape in shapes[: arguments.shapes]:
         new.append(measure(served.serve, *shape))
         known.append(measure(served.serve, *shape))
-    ratios = [one / other for one, other in zip(new, known, strict=True)]
+    ratios = [first / second for first, second in zip(new, known, strict=True)]
     limits = {
         f"seconds, max_length {limit}": statistics.median(
             measure(served.serve, 16, 8, max_length=tf.constant(limit)) for _ in range(5)
@@ -65,7 +65,7 @@ def main() -> None:
             {
                 "shapes": len(new),
                 "new / known, median": statistics.median(ratios),
-                "megabytes grown": resident_megabytes() - before,
+                "megabytes grown": read_resident_megabytes() - before,
                 **limits,
             },
             indent=2,

@@ -79,10 +79,10 @@ class Watch(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.ended.append(time.perf_counter())
-        self.resident.append(resident_megabytes())
+        self.resident.append(read_resident_megabytes())
 
 
-def resident_megabytes() -> float:
+def read_resident_megabytes() -> float:
     """Return the resident memory of this process in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 1e6

@@ -1,4 +1,4 @@
-"""Training steps a second with and without XLA, for one recipe of each family, measured in turn.
+"""Training steps per second with and without XLA, one recipe per family, measured alternately.
 
     python benchmarks/xla.py
 
@@ -81,9 +81,10 @@ def make_row(family: str, options: argparse.Namespace, folder: Path) -> str:
 
 
 def make_table(options: argparse.Namespace) -> list[str]:
-    """Return a table of steps a second and their ratio, and of the seconds of the first pass."""
+    """Return a table of steps per second and their ratio, and of the seconds of the first pass."""
     lines = [
-        "| family | recipe | steps per second | with XLA | ratio | first pass, s | with XLA, s |",
+        "| family | recipe | without XLA, steps/s | with XLA, steps/s | ratio"
+        " | first pass without XLA, s | first pass with XLA, s |",
         "|---|---|---|---|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as folder:

@@ -221,7 +221,7 @@ def test_search_and_export(run_page: Any, tmp_path: Path) -> None:
     assert names["outputs"]["ok"].numpy().tolist() == [True, False]
     (expected,) = names["task"].predict(["at 5:04 PM."])
     assert names["outputs"]["text"][0, 0].numpy().decode() == expected.text
-    assert names["prefixed"]["error"][0].numpy().startswith(b"the prefix has words outside")
+    assert names["prefixed"]["error"][0].numpy().startswith(b"the prefix has words that are")
     assert np.isfinite(names["scored"]["scores"].numpy()).all()
 
 

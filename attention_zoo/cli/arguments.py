@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def expand_home(word: str) -> str:
-    """Return an argument with `~` expanded at the begin of a path, as in ~/x and --html=~/x."""
+    """Return an argument with `~` expanded at the start of a path, as in ~/x and --html=~/x."""
     option, equals, path = word.rpartition("=") if word.startswith("--") else ("", "", word)
     return f"{option}{equals}{os.path.expanduser(path)}"
 

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Evaluate the run and print one metric per line, before they are written."""
+    """Evaluate the run and print one metric per line before writing results.json."""
     from attention_zoo import training
     from attention_zoo.data.progress import show_progress
 

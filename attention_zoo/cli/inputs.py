@@ -30,17 +30,15 @@ SUFFIXES = {
     ".conllu": "conll",
     ".iob": "conll",
 }
-"""Formats by the suffix of a file, before that of a compression."""
+"""Format by file suffix; a compression suffix after it is ignored."""
 COMPRESSIONS = (".gz", ".bz2", ".xz")
 FIELDS = ("text", "source", "sentence", "document", "article")
 """Names of columns and fields that hold the text, if none is given."""
-_WORD_NUMBER = re.compile(rb"\d+")
-_TOKEN_NUMBER = re.compile(rb"\d+([-.]\d+)?")
 
 
 @dataclass(frozen=True)
 class Item:
-    """An input.
+    """An input of `predict`, or the reason why it cannot be read.
 
     Args:
         location: file:line, or the path of an image.
@@ -87,14 +85,14 @@ def read_items(name: str, layout: Layout) -> Iterator[Item]:
     first = next(lines, None)
     if first is None:
         shown = "stdin" if name == "-" else name
-        raise ValueError(f"{shown}: is empty; give one text a line")
+        raise ValueError(f"{shown}: is empty; give one text per line")
     yield from READERS[layout.format](itertools.chain([first], lines), layout)
 
 
 def split_batches(items: Iterable[Item], size: int, is_stream: bool) -> Iterator[list[Item]]:
     """Yield the items in batches of at most `size`.
 
-    Those of a stream are read in a thread; a batch has all that have arrived, at least one.
+    Items of a stream are read in a thread; a batch contains all that have arrived, at least one.
     """
     if not is_stream:
         batch: list[Item] = []
@@ -138,12 +136,14 @@ def format_conll(item: Item, tags: Sequence[str], column: int | None) -> str:
         tags: the tags; "_" for all words if there are none.
         column: the column to replace in CoNLL-U; None to add a column.
     """
+    from attention_zoo.data.text.conll import CONLLU_WIDTH
+
     remaining, lines = iter(tags), []
     for line, is_word in item.sentence:
         if is_word:
             separator = "\t" if "\t" in line else " "
             cells, tag = line.split(separator), next(remaining, "_")
-            if column is not None and len(cells) == 10:
+            if column is not None and len(cells) == CONLLU_WIDTH:
                 cells[column] = tag
             else:
                 cells.append(tag)
@@ -183,7 +183,7 @@ def _read_standard_input() -> Lines:
 # Formats.
 
 
-def _try(location: str, read: Callable[[], Any]) -> Item:
+def _make_item(location: str, read: Callable[[], Any]) -> Item:
     """Return the input that `read` returns, or one with the error that it raises."""
     try:
         return Item(location, read())
@@ -200,7 +200,7 @@ def _read_text(lines: Lines, layout: Layout) -> Iterator[Item]:
             text = decode_utf8(location, raw)
             return text.split() if layout.pretokenized else text
 
-        yield _try(location, read)
+        yield _make_item(location, read)
 
 
 def _read_jsonl(lines: Lines, layout: Layout) -> Iterator[Item]:
@@ -217,7 +217,7 @@ def _read_jsonl(lines: Lines, layout: Layout) -> Iterator[Item]:
                 raise ValueError("the field is neither a text nor a list of texts")
             return value.split() if layout.pretokenized else value
 
-        yield _try(location, read)
+        yield _make_item(location, read)
 
 
 def _read_csv(lines: Lines, layout: Layout) -> Iterator[Item]:
@@ -262,7 +262,7 @@ def _read_column(rows: Iterator[Row], layout: Layout) -> Iterator[Item]:
                 raise ValueError(f"has no column {column}, only {len(row)} columns")
             return row[column].split() if layout.pretokenized else row[column]
 
-        yield _try(location, read)
+        yield _make_item(location, read)
 
 
 def _find_field(location: str, row: Mapping[str, Any], field: str | None) -> str:
@@ -272,7 +272,9 @@ def _find_field(location: str, row: Mapping[str, Any], field: str | None) -> str
     candidates = [] if field else [name for name in FIELDS if name in row] or list(row)
     if field or (len(candidates) > 1 and candidates[0] not in FIELDS) or not candidates:
         known = ", ".join(row) or "none"
-        wrong = f"has no field {field!r}{did_you_mean(field, row)}" if field else "which field?"
+        wrong = f"no field is named {' or '.join(FIELDS)}"
+        if field:
+            wrong = f"has no field {field!r}{did_you_mean(field, row)}"
         raise ValueError(f"{location}: {wrong}; name the text with --field (fields: {known})")
     return candidates[0]
 
@@ -290,20 +292,25 @@ def _read_conll(lines: Lines, layout: Layout) -> Iterator[Item]:
 
 def _parse_sentence(sentence: list[tuple[str, bytes]], layout: Layout) -> Item:
     """Return a sentence. In CoNLL-U, comments, ranges and empty nodes are not words."""
+    from attention_zoo.data.text.conll import CONLLU_WIDTH, RANGE_OR_EMPTY_NODE
+
     location = sentence[0][0]
     cells = [raw.split(b"\t") if b"\t" in raw else re.split(b"[ \t]+", raw) for _, raw in sentence]
     comments = [
-        raw.startswith(b"#") and len(row) < 10
+        raw.startswith(b"#") and len(row) < CONLLU_WIDTH
         for (_, raw), row in zip(sentence, cells, strict=True)
     ]
     rows = [row for row, is_comment in zip(cells, comments, strict=True) if not is_comment]
-    is_conllu = bool(rows) and all(len(r) == 10 and _TOKEN_NUMBER.fullmatch(r[0]) for r in rows)
+    is_conllu = bool(rows) and all(
+        len(row) == CONLLU_WIDTH and (row[0].isdigit() or RANGE_OR_EMPTY_NODE.fullmatch(row[0]))
+        for row in rows
+    )
     column = 1 if is_conllu and layout.words == 0 else layout.words
     words, lines = [], []
 
     def read() -> list[str]:
         for (_, raw), row, is_comment in zip(sentence, cells, comments, strict=True):
-            is_word = not is_conllu or (not is_comment and bool(_WORD_NUMBER.fullmatch(row[0])))
+            is_word = not is_conllu or (not is_comment and row[0].isdigit())
             if is_word and not -len(row) <= column < len(row):
                 raise ValueError(f"has no column {column}, only {len(row)} columns")
             if is_word:
@@ -311,7 +318,7 @@ def _parse_sentence(sentence: list[tuple[str, bytes]], layout: Layout) -> Item:
             lines.append((raw.decode("utf-8", "surrogateescape"), is_word))
         return words
 
-    item = _try(location, read)
+    item = _make_item(location, read)
     return Item(item.location, item.value, item.error, tuple(lines))
 
 
@@ -322,4 +329,4 @@ READERS: dict[str, Callable[[Lines, Layout], Iterator[Item]]] = {
     "jsonl": _read_jsonl,
     "conll": _read_conll,
 }
-"""Readers of each format."""
+"""The reader of each format."""

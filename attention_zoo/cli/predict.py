@@ -26,8 +26,8 @@ from attention_zoo.cli.inputs import (
     split_batches,
 )
 
-CHUNK = 1024  # inputs predicted before their results are printed
-Answer = tuple[Item, Any]
+DEFAULT_BATCH_SIZE = 1024  # inputs predicted at a time
+Prediction = tuple[Item, Any]
 """An input and its result."""
 
 
@@ -62,9 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch-size",
         metavar="N",
         type=int,
-        default=CHUNK,
+        default=DEFAULT_BATCH_SIZE,
         help="inputs to predict at a time; those of a pipe are predicted as soon as they arrive"
-        f" (default: {CHUNK})",
+        f" (default: {DEFAULT_BATCH_SIZE})",
     )
     parser.add_argument("--images", metavar="FOLDER", help="the images to search, with subfolders")
     parser.add_argument(
@@ -86,7 +86,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="if an input has no prediction, print none; by default, its line is empty",
+        help="stop with an error at the first input without a prediction, and print none; by"
+        " default, its line is empty",
     )
 
 
@@ -108,13 +109,13 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.strict:
         items = _refuse_invalid(task, list(items), arguments.allow_unknown)
     batches = split_batches(items, arguments.batch_size, is_stream=files in ([], ["-"]))
-    answers: Iterator[Answer] = (
-        answer
+    predictions: Iterator[Prediction] = (
+        prediction
         for batch in batches
-        for answer in _predict(task, batch, options, arguments.allow_unknown)
+        for prediction in _predict(task, batch, options, arguments.allow_unknown)
     )
     if arguments.strict:
-        answers = iter(list(_refuse_failed(answers)))
+        predictions = iter(list(_refuse_failed(predictions)))
     print_result = functools.partial(
         _print,
         n_best=arguments.n_best or task.search.n_best > 1,
@@ -122,7 +123,7 @@ def run(arguments: argparse.Namespace) -> None:
         tag_column=data["tags"] if isinstance(data.get("tags"), int) else None,
     )
     kept, failed, number = [], [], 0
-    for number, (item, result) in enumerate(answers, 1):
+    for number, (item, result) in enumerate(predictions, 1):
         if arguments.attention and result.ok and result.attention is None:
             raise ValueError(
                 f"--attention {arguments.attention}: this model returns no attention weights;"
@@ -137,8 +138,8 @@ def run(arguments: argparse.Namespace) -> None:
     if failed:
         count = f"{len(failed):,} of {number:,} inputs"
         print(f"skipped {count}; the first: {failed[0]}", file=sys.stderr)
-    for at, result in kept if arguments.attention else ():
-        _draw(task, result, Path(arguments.attention), at, number)
+    for index, result in kept if arguments.attention else ():
+        _draw(task, result, Path(arguments.attention), index, number)
     if arguments.html:
         task.write_report([result for _, result in kept], arguments.html)
 
@@ -156,7 +157,9 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
 def _apply_overrides(task: Any, overrides: list[str], show_n_best: bool) -> None:
     """Apply the overrides; `search.n_best` alone raises `search.beam_width` as well."""
     keys = dict(text.partition("=")[::2] for text in overrides)
-    task.check_used(key.removeprefix("search.") for key in keys if key.startswith("search."))
+    task.refuse_unused_options(
+        key.removeprefix("search.") for key in keys if key.startswith("search.")
+    )
     count, search = keys.get("search.n_best", ""), task.search
     is_wider = count.isdecimal() and int(count) > search.beam_width
     if is_wider and "search.beam_width" not in keys and search.method != "contrastive":
@@ -167,11 +170,11 @@ def _apply_overrides(task: Any, overrides: list[str], show_n_best: bool) -> None
 
 
 def _make_options(task: Any, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `predict` beside the inputs."""
+    """Return the keyword arguments of `task.predict`."""
     options: dict[str, Any] = {}
     if task.has_attention_option:
         options["attention"] = bool(arguments.attention or arguments.html)
-    searched = [one.name for one in task.inputs if one.kind == "image_index"]
+    searched = [argument.name for argument in task.inputs if argument.kind == "image_index"]
     folder = arguments.images
     if searched and folder is None:
         raise ValueError(f"task {task.name} needs images to search; add --images FOLDER")
@@ -200,38 +203,38 @@ def _read_data_options(run: str) -> dict[str, Any]:
 def _read_items(
     task: Any, files: list[str], arguments: argparse.Namespace, data: dict[str, Any]
 ) -> Iterator[Item]:
-    """Return the inputs."""
+    """Return the inputs from the files, or from standard input if there are none."""
     if task.inputs[0].kind == "image":
         folder = data.get("images") if data.get("corpus") in ("captions", "coco") else None
         return list_images(files or ["-"], arguments.field, folder)
     if len(files) > 1:
         raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
     name = files[0] if files else "-"
-    form = arguments.format or find_format(name)
-    if not task.takes_words and (arguments.pretokenized or form == "conll"):
+    file_format = arguments.format or find_format(name)
+    if not task.takes_words and (arguments.pretokenized or file_format == "conll"):
         option = "--pretokenized" if arguments.pretokenized else f"{name}: format conll"
         raise ValueError(f"{option}: task {task.name} takes texts, not words")
     words = data.get("words")
     return read_items(
         name,
         Layout(
-            form,
-            arguments.field or _find_default_field(form, data),
+            file_format,
+            arguments.field or _find_default_field(file_format, data),
             words if isinstance(words, int) else 0,
             arguments.pretokenized,
         ),
     )
 
 
-def _find_default_field(form: str, data: dict[str, Any]) -> str | None:
+def _find_default_field(file_format: str, data: dict[str, Any]) -> str | None:
     """Return the field of the texts in the recipe of the run, if it read the same format."""
     field = data.get("source") or data.get("text")
-    return field if data.get("corpus") == form and isinstance(field, str) else None
+    return field if data.get("corpus") == file_format and isinstance(field, str) else None
 
 
 def _predict(
     task: Any, items: Sequence[Item], options: dict[str, Any], allow_unknown: bool
-) -> Iterator[Answer]:
+) -> Iterator[Prediction]:
     """Yield the items with their results."""
     errors = [item.error or ("" if allow_unknown else _check_known(task, item)) for item in items]
     values = [item.value for item, error in zip(items, errors, strict=True) if not error]
@@ -268,9 +271,9 @@ def _refuse_invalid(task: Any, items: list[Item], allow_unknown: bool) -> Iterat
     return iter(items)
 
 
-def _refuse_failed(answers: Iterator[Answer]) -> Iterator[Answer]:
-    """Yield the answers; raise ValueError for the first without a prediction."""
-    for item, result in answers:
+def _refuse_failed(predictions: Iterator[Prediction]) -> Iterator[Prediction]:
+    """Yield the inputs with their results; raise ValueError for the first without a prediction."""
+    for item, result in predictions:
         if not result.ok:
             raise ValueError(f"{item.location}: {result.error}")
         yield item, result
@@ -293,25 +296,25 @@ def _print(
         print(format_conll(item, result.tags, tag_column), flush=True)
         return
     n_best = n_best and result.ok
-    for one in (result, *result.alternatives) if n_best else (result,):
+    for hypothesis in (result, *result.alternatives) if n_best else (result,):
         prefix = f"{item.location}\t" if has_name else ""
-        prefix += f"{number}\t{one.score:.4f}\t" if n_best else ""
-        print(prefix + one.text.replace("\r", "\\r").replace("\n", "\\n"), flush=True)
+        prefix += f"{number}\t{hypothesis.score:.4f}\t" if n_best else ""
+        print(prefix + hypothesis.text.replace("\r", "\\r").replace("\n", "\\n"), flush=True)
 
 
-def _warn_of_unknown(answer: Any, location: str) -> None:
+def _warn_of_unknown(prediction: Any, location: str) -> None:
     """Print a line on standard error if the vocabulary lacks words of the source."""
-    if answer.unknown:
-        count = f"{len(answer.unknown)} of {len(answer.source_tokens)}"
-        positions = ", ".join(str(position + 1) for position in answer.unknown)
+    if prediction.unknown:
+        count = f"{len(prediction.unknown)} of {len(prediction.source_tokens)}"
+        positions = ", ".join(str(position + 1) for position in prediction.unknown)
         print(f"{location}: unknown words: {count} (position {positions})", file=sys.stderr)
 
 
-def _draw(task: Any, answer: Any, path: Path, number: int, count: int) -> None:
+def _draw(task: Any, prediction: Any, path: Path, number: int, count: int) -> None:
     """Draw one prediction; with several, the file name contains its number."""
     if count > 1:
         path = path.with_stem(f"{path.stem}-{number}")
-    if answer.tokens:
-        task.plot(answer, path)
+    if prediction.tokens:
+        task.plot(prediction, path)
     else:
         print(f"{path}: not drawn, the prediction is empty", file=sys.stderr)

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TASK",
         nargs="?",
         action=HelpKeys,
-        help="list all keys with their defaults and meanings; with TASK, only its corpora",
+        help="list all keys with their defaults and descriptions; with TASK, only its corpora",
     )
     parser.add_argument(
         "--allow",
@@ -33,11 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class HelpKeys(argparse.Action):
     """Option that prints the keys of recipes and ends the program."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *given: Any, **named: Any) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: Any,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
         import_keras_quietly()
         from attention_zoo.training.keys import format_keys
 
-        print(format_keys(given[1]))
+        print(format_keys(values))
         parser.exit()
 
 

@@ -19,6 +19,8 @@ from attention_zoo.registry import did_you_mean
 
 Paths = str | Path | Sequence[str | Path]
 """One file, or several files that are read in order."""
+Line = tuple[str, bytes]
+"""`file:line` and the bytes of the line."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _COMPRESSIONS = {
@@ -49,7 +51,7 @@ def describe_paths(paths: Paths) -> str:
     return ", ".join(files[:2] if more else files) + more
 
 
-def read_raw_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
+def read_raw_lines(path: str | Path) -> Iterator[Line]:
     """Yield `file:line` and the line's bytes with its end. Only "\\n" ends a line.
 
     A file compressed by gzip, bzip2 or xz is detected by its content. A byte order mark is removed.
@@ -75,7 +77,7 @@ def read_raw_lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
         raise ValueError(f"{str(path)!r}: not a valid path, contains a null character") from None
 
 
-def read_numbered_lines(paths: Paths) -> Iterator[tuple[str, bytes]]:
+def read_numbered_lines(paths: Paths) -> Iterator[Line]:
     """Yield `file:line` and the line's bytes, without its end ("\\n" or "\\r\\n"), of all files."""
     for path in list_paths(paths):
         for location, raw in read_raw_lines(path):
@@ -104,7 +106,7 @@ def check_not_blank(location: str, text: str, what: str) -> str:
     return text
 
 
-class _RepeatedField(Exception):
+class _RepeatedFieldError(Exception):
     """A JSON object has two fields of the same name."""
 
 
@@ -112,7 +114,7 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise _RepeatedField(name)
+        raise _RepeatedFieldError(name)
     return content
 
 
@@ -120,7 +122,7 @@ def parse_json(location: str, text: str) -> Any:
     """Parse a JSON text; raise ValueError if it is invalid."""
     try:
         return json.loads(text, object_pairs_hook=_make_object)
-    except _RepeatedField as error:
+    except _RepeatedFieldError as error:
         raise ValueError(f"{location}: field {str(error)!r} is repeated; keep one") from None
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""

@@ -92,7 +92,8 @@ class SearchOptions:
         max_length: maximum number of tokens; without it and `max_length_ratio`, twice the source
             length plus 10, or more if `min_length` or forced tokens need it.
         max_length_ratio: maximum number of tokens per source token; the limit is rounded down and
-            at least 1, and as above. If both are set, the smaller limit applies.
+            at least 1, or more if `min_length` or forced tokens need it. If both are set, the
+            smaller limit applies.
         no_repeat_ngram: no n-gram of this size may occur twice; 0 allows all.
         repetition_penalty: positive logits of tokens that were already generated are divided by
             this value, negative ones multiplied by it (Keskar et al. 2019, section 4.1); 1 has no
@@ -294,7 +295,7 @@ def _check_bool(name: str, value: Any) -> bool:
 
 
 def _check_scalar(name: str, value: Any, check: Callable[..., Any], low: float, high: float) -> Any:
-    """Return a number checked by `check`, or a scalar tensor as it is; the first may raise.
+    """Return a checked number or scalar tensor; raise ValueError for a wrong value, dtype or shape.
 
     The value of a symbolic tensor is not checked.
     """

@@ -67,7 +67,7 @@ def check_prefix(
 ) -> None:
     """Raise ValueError if the prefixes `(B, P)` are invalid or conflict with the options.
 
-    `names` names them in messages.
+    `names` are used in messages.
     """
     if prefix.ndim != 2 or (prefix.size and prefix.dtype.kind not in "iu"):
         raise ValueError(f"prefix must be ids (B, P), got {prefix.dtype} of shape {prefix.shape}")

@@ -115,13 +115,13 @@ def check_optional_outputs(output: StepOutput, options: SearchOptions, source_ma
 
 
 def compute_length_limits(
-    options: SearchOptions, batch_size: Any, source_mask: Any, further: Any = None
+    options: SearchOptions, batch_size: Any, source_mask: Any, length_limits: Any = None
 ) -> tuple[Any, Any]:
     """Return the maximum length of any hypothesis, and the maximum for each source `(B, 1)`.
 
     Args:
         options, batch_size, source_mask: see `search`.
-        further: `(B,)`, a further maximum for each source, or None.
+        length_limits: `(B,)`, an additional maximum for each source, or None.
     """
     limits = ops.zeros((batch_size, 1), dtype="int32")
     if source_mask is None:
@@ -131,7 +131,7 @@ def compute_length_limits(
         longest = options.limit(ops.shape(source_mask)[1])
         lengths = ops.sum(ops.cast(source_mask, "int32"), axis=1, keepdims=True)
         limits = limits + options.limit(lengths)
-    if further is not None:
-        check_shape("length_limits", further, (batch_size,))
-        limits = ops.minimum(limits, ops.cast(further, "int32")[:, None])
+    if length_limits is not None:
+        check_shape("length_limits", length_limits, (batch_size,))
+        limits = ops.minimum(limits, ops.cast(length_limits, "int32")[:, None])
     return longest, limits

@@ -173,9 +173,9 @@ def search(
     if source_keys is None:
         source_keys = ops.arange(batch_size, dtype="int32")
     all_rules = (*make_rules(options, end_token, pad_token, prefix), *rules)
-    growing = find_growing_axes(state, first.state)
+    growing_axes = find_growing_axes(state, first.state)
     sources = batch_size, vocabulary, *limits, source_mask, source_keys
-    problem = Problem(step, options, *sources, all_rules, first, growing)
+    problem = Problem(step, options, *sources, all_rules, first, growing_axes)
     result: SearchResult = METHODS.get(options.method)(problem)
     return result
 

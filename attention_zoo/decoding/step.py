@@ -118,7 +118,7 @@ def find_growing_axes(initial: Any, first: Any) -> list[set[int]]:
 
 
 def check_next_output(
-    output: Any, first: StepOutput, count: int, growing: list[set[int]]
+    output: Any, first: StepOutput, count: int, growing_axes: list[set[int]]
 ) -> StepOutput:
     """Return a later step's output; raise ValueError if its structure differs from the first one's.
 
@@ -126,7 +126,7 @@ def check_next_output(
         output: output of the step for `count` hypotheses.
         first: output of the first step, for one hypothesis.
         count: N.
-        growing: axes of each leaf of the state whose size is not checked.
+        growing_axes: axes of each leaf of the state whose size is not checked.
     """
     check_type(output)
     in_place_leaves = mark_in_place(first.state)
@@ -145,11 +145,11 @@ def check_next_output(
             )
         if then is not None:
             pairs.append((f"the {name} of step", now, then, False, set()))
-    states = zip(leaves, before, in_place_leaves, growing, strict=True)
+    states = zip(leaves, before, in_place_leaves, growing_axes, strict=True)
     pairs += [("a leaf of the state of step", *one) for one in states]
-    for what, now, then, in_place, free_axes in pairs:
+    for what, now, then, in_place, axes in pairs:
         sizes = [
-            size if isinstance(size, int) and axis not in free_axes else None
+            size if isinstance(size, int) and axis not in axes else None
             for axis, size in enumerate(then.shape)
         ]
         check_shape(what, now, tuple(sizes if in_place else [sizes[0], count, *sizes[2:]]))

@@ -40,11 +40,13 @@ def check_unknown(ids: tf.RaggedTensor, pieces: tf.RaggedTensor, noun: str) -> C
     """Return a check that fails for unknown tokens in ids `(B, S)`; the message has their text."""
     is_unknown = ids == UNKNOWN
     words = tf.strings.reduce_join(tf.ragged.boolean_mask(pieces, is_unknown), axis=1)
-    message = tf.strings.join([f"{noun} has words outside the vocabulary:", words])
+    message = tf.strings.join(
+        [f"{noun} has words that are not in the target vocabulary (remove or replace them):", words]
+    )
     return tf.reduce_any(is_unknown, axis=1), tf.strings.regex_replace(message, MARK, " ")
 
 
-def first_error(*checks: Check) -> tf.Tensor:
+def get_first_error(*checks: Check) -> tf.Tensor:
     """Return the message of the first check that fails for each row `(B,)`, "" if none does."""
     errors = tf.zeros_like(checks[0][0], tf.string)
     for failed, message in reversed(checks):
@@ -70,25 +72,25 @@ def serve_valid_rows(
     """
     rows = tf.where(errors == "")
     outputs = dict(serve(rows[:, 0]))
-    late = outputs.pop("error", tf.zeros_like(rows[:, 0], tf.string))
-    checks = [(late != "", late)]
+    late_errors = outputs.pop("error", tf.zeros_like(rows[:, 0], tf.string))
+    checks = [(late_errors != "", late_errors)]
     if "scores" in outputs:
         axes = list(range(1, outputs["scores"].shape.rank))
         checks.insert(0, (tf.reduce_any(tf.math.is_nan(outputs["scores"]), axes), NAN_LOGITS))
-    late = first_error(*checks)
-    outputs = {name: tf.boolean_mask(x, late == "") for name, x in outputs.items()}
-    errors = tf.tensor_scatter_nd_update(errors, rows, late)
-    return {**spread_rows(outputs, errors == ""), "ok": errors == "", "error": errors}
+    late_errors = get_first_error(*checks)
+    outputs = {name: tf.boolean_mask(x, late_errors == "") for name, x in outputs.items()}
+    errors = tf.tensor_scatter_nd_update(errors, rows, late_errors)
+    return {**scatter_rows(outputs, errors == ""), "ok": errors == "", "error": errors}
 
 
-def spread_rows(outputs: Mapping[str, tf.Tensor], is_valid: tf.Tensor) -> dict[str, tf.Tensor]:
+def scatter_rows(outputs: Mapping[str, tf.Tensor], is_valid: tf.Tensor) -> dict[str, tf.Tensor]:
     """Return outputs `(G, ..)` of the G valid rows as outputs of all rows `(B, ..)`."""
     count = tf.reduce_sum(tf.cast(is_valid, "int32"))
     index = tf.where(is_valid, tf.cumsum(tf.cast(is_valid, "int32")) - 1, count)
 
-    def spread(name: str, x: tf.Tensor) -> tf.Tensor:
+    def scatter(name: str, x: tf.Tensor) -> tf.Tensor:
         fill = tf.constant(FILLS[name], x.dtype) if name in FILLS else tf.zeros([], x.dtype)
         row = tf.fill(tf.concat([[1], tf.shape(x)[1:]], 0), fill)
         return tf.gather(tf.concat([x, row], 0), index)
 
-    return {name: spread(name, x) for name, x in outputs.items()}
+    return {name: scatter(name, x) for name, x in outputs.items()}

@@ -49,7 +49,7 @@ class GraphCopies(tf.Module):
         """Return the ids of texts `(B,)`."""
         ids, pieces = self.tokenizer.encode(texts)
         at = tf.where(ids.flat_values == UNKNOWN)
-        rows, words = (tf.gather(of, at[:, 0]) for of in (ids.value_rowids(), pieces.flat_values))
+        rows, words = (tf.gather(x, at[:, 0]) for x in (ids.value_rowids(), pieces.flat_values))
         numbers, first = _numbers(rows, words)
         new = tf.where(numbers < self._copies, self._size + numbers, UNKNOWN)
         first = tf.boolean_mask(first, tf.gather(numbers, first) < self._copies)
@@ -68,8 +68,8 @@ class GraphCopies(tf.Module):
             words: as returned by `encode` for their sources.
         """
         ids, pieces = self.tokenizer.encode(texts)
-        of_row = tf.gather(words.to_tensor(""), ids.value_rowids())
-        matches = (of_row == pieces.flat_values[:, None]) & (ids.flat_values == UNKNOWN)[:, None]
+        row_words = tf.gather(words.to_tensor(""), ids.value_rowids())
+        matches = (row_words == pieces.flat_values[:, None]) & (ids.flat_values == UNKNOWN)[:, None]
         number = tf.argmax(tf.pad(matches, [[0, 0], [0, 1]], constant_values=True), axis=1)
         number = tf.where(tf.reduce_any(matches, axis=1), tf.cast(number, "int32"), -1)
         extended = tf.where(number >= 0, self._size + number, ids.flat_values)

@@ -6,10 +6,13 @@ import tensorflow as tf
 
 from attention_zoo.data import graph_image
 from attention_zoo.data.images.formats import JPEG, PNG, WEBP
-from attention_zoo.export.checks import first_error
+from attention_zoo.export.checks import get_first_error
 
-UNKNOWN_FORMAT = "the image is not a JPEG, PNG or WebP"
-UNREADABLE = "the image is damaged, truncated or animated, or has too many pixels or scans"
+UNKNOWN_FORMAT = "the image is not a JPEG, PNG or WebP; give a JPEG, PNG or WebP image"
+UNREADABLE = (
+    "the image is damaged, truncated or animated, or has too many pixels or scans;"
+    " give an intact, smaller image of one frame"
+)
 
 
 def square_images(encoded: tf.Tensor, side: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -39,4 +42,4 @@ def square_images(encoded: tf.Tensor, side: int) -> tuple[tf.Tensor, tf.Tensor]:
     )
     starts = [tf.strings.substr(encoded, 0, len(start)) == start for start in (JPEG, PNG, WEBP)]
     is_known = tf.reduce_any(tf.stack(starts), axis=0)
-    return first_error((failed & ~is_known, UNKNOWN_FORMAT), (failed, UNREADABLE)), valid
+    return get_first_error((failed & ~is_known, UNKNOWN_FORMAT), (failed, UNREADABLE)), valid

@@ -65,8 +65,8 @@ class GraphNormalizer(tf.Module):
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Return texts `(B,)` in NFC; invalid UTF-8 is replaced by U+FFFD."""
         characters = tf.strings.unicode_decode(texts, "UTF-8")
-        place = tf.searchsorted(self._edges, characters.flat_values, side="right") - 1
-        may_change = characters.with_flat_values(tf.gather(self._changes, place))
+        index = tf.searchsorted(self._edges, characters.flat_values, side="right") - 1
+        may_change = characters.with_flat_values(tf.gather(self._changes, index))
         rows = tf.where(tf.reduce_any(may_change, axis=1))
 
         def normalize() -> tf.Tensor:
@@ -106,8 +106,8 @@ class GraphNormalizer(tf.Module):
 
     def _look_up(self, characters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the combining class of code points, and whether they can end a pair."""
-        place = tf.searchsorted(self._starts, characters, side="right") - 1
-        properties = tf.gather(self._properties, place)
+        index = tf.searchsorted(self._starts, characters, side="right") - 1
+        properties = tf.gather(self._properties, index)
         return properties // 2, properties % 2 == 1
 
     def _compose(self, flat: tf.Tensor, classes: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
@@ -152,11 +152,11 @@ def _make_tables() -> _Tables:
     parts = [unicodedata.normalize("NFD", c) for c in decomposed]
     pairs, composites = [], []
     can_follow, classes = np.zeros(0x110000, bool), np.zeros(0x110000, "int32")
-    for character, of in zip(decomposed, parts, strict=True):
+    for character, decomposition in zip(decomposed, parts, strict=True):
         if unicodedata.is_normalized("NFC", character):
-            first = unicodedata.normalize("NFC", of[:-1])
-            pairs.append(ord(first) * PAIR + ord(of[-1]))
+            first = unicodedata.normalize("NFC", decomposition[:-1])
+            pairs.append(ord(first) * PAIR + ord(decomposition[-1]))
             composites.append(ord(character))
-            can_follow[ord(of[-1])] = True
+            can_follow[ord(decomposition[-1])] = True
     classes[points] = [unicodedata.combining(chr(point)) for point in points]
     return _Tables(decomposed, parts, np.array(pairs), np.array(composites), classes, can_follow)

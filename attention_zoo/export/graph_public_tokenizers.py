@@ -23,7 +23,7 @@ from attention_zoo.export.graph_tokenizer import (
 )
 
 DELIMITER = b"\xff"  # occurs in no UTF-8 text
-MAX_WORD = 100
+MAX_WORD_LENGTH = 100
 """Longer words are unknown to WordPiece."""
 
 SPACE, PUNCTUATION = 1, 2  # bits of the character classes of WordPiece
@@ -42,7 +42,7 @@ def make_graph_tokenizer(tokenizer: Any) -> Any:
     if isinstance(tokenizer, WordPieceTokenizer):
         return GraphWordPiece(tokenizer)
     if isinstance(tokenizer, ByteTokenizer):
-        return GraphBytes(tokenizer)
+        return GraphByteBPE(tokenizer)
     raise ValueError(f"tokenizer {type(tokenizer).__name__} has no export")
 
 
@@ -120,8 +120,8 @@ class GraphWordPiece(GraphPublicTokenizer):
         begin = tokenizer._engine.decode([first], skip_special_tokens=False)
         for token_id in range(tokenizer.vocabulary_size):
             pair = tokenizer._engine.decode([first, token_id], skip_special_tokens=False)
-            is_silent = token_id in (tokenizer.pad, tokenizer.start)
-            yield b"" if is_silent else pair.removeprefix(begin).encode()
+            has_no_text = token_id in (tokenizer.pad, tokenizer.start)
+            yield b"" if has_no_text else pair.removeprefix(begin).encode()
 
     def _encode_texts(self, texts: tf.Tensor) -> tf.RaggedTensor:
         characters = tf.strings.unicode_split(texts, "UTF-8")
@@ -140,7 +140,7 @@ class GraphWordPiece(GraphPublicTokenizer):
         )
         text_rows = tf.boolean_mask(tf.boolean_mask(rows, kept), begins)
         words = tf.strings.unicode_encode(pieces, "UTF-8")
-        words = tf.where(pieces.row_lengths() > MAX_WORD, DELIMITER, words)
+        words = tf.where(pieces.row_lengths() > MAX_WORD_LENGTH, DELIMITER, words)
         ids = match_longest_tokens(words, self._ids, self._longest, self._unknown, "##")
         text_rows = tf.repeat(text_rows, ids.row_lengths())
         return tf.RaggedTensor.from_value_rowids(
@@ -151,7 +151,7 @@ class GraphWordPiece(GraphPublicTokenizer):
         return tf.strings.regex_replace(super().text(surfaces), r"\A ", "")
 
 
-class GraphBytes(GraphPublicTokenizer):
+class GraphByteBPE(GraphPublicTokenizer):
     """The byte-level BPE tokenizer of GPT-2."""
 
     def __init__(self, tokenizer: ByteTokenizer) -> None:
@@ -162,9 +162,11 @@ class GraphBytes(GraphPublicTokenizer):
         if content["normalizer"] or not is_plain or splitter["add_prefix_space"]:
             raise ValueError("a byte-level tokenizer that splits texts unlike GPT-2 has no export")
         ids = {token: tokenizer.from_checkpoint_id(i) for token, i in model["vocab"].items()}
-        self._of_bytes = tf.constant([ids[character] for character in _list_byte_characters()])
+        self._byte_ids = tf.constant([ids[character] for character in _list_byte_characters()])
         self._size = tokenizer.vocabulary_size
-        merges = [one.split(" ") if isinstance(one, str) else one for one in model["merges"]]
+        merges = [
+            merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]
+        ]
         keys = [ids[left] * self._size + ids[right] for left, right in merges]
         self._merged = tf.constant([ids[left + right] for left, right in merges])
         table = tf.lookup.KeyValueTensorInitializer(
@@ -217,8 +219,8 @@ class GraphBytes(GraphPublicTokenizer):
         for size in (2, 3):
             at = tf.boolean_mask(positions, sizes == size)
             for offset in range(1, size):
-                inside = _set(inside, at + offset)
-            ends = _set(ends, at + size)
+                inside = _set_flags(inside, at + offset)
+            ends = _set_flags(ends, at + size)
         return (starts & ~inside) | ends
 
     def _measure_contractions(self, flat: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
@@ -239,7 +241,7 @@ class GraphBytes(GraphPublicTokenizer):
         values = tf.ragged.map_flat_values(
             lambda bytes_: tf.io.decode_raw(bytes_, "uint8")[:, 0], tf.strings.bytes_split(words)
         )
-        ids = tf.ragged.map_flat_values(tf.gather, self._of_bytes, tf.cast(values, "int32"))
+        ids = tf.ragged.map_flat_values(tf.gather, self._byte_ids, tf.cast(values, "int32"))
         ids = ids.to_tensor(-1)
         none = np.iinfo("int32").max
 
@@ -268,7 +270,7 @@ class GraphBytes(GraphPublicTokenizer):
         return tf.ragged.boolean_mask(ids, ids >= 0)
 
 
-def _set(flags: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
+def _set_flags(flags: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
     """Return flags that are True at some positions; those past the end are ignored."""
     at = tf.boolean_mask(at, at < tf.size(flags))
     return tf.tensor_scatter_nd_update(flags, at[:, None], tf.ones_like(at, "bool"))

@@ -43,8 +43,8 @@ class CharacterClasses(tf.Module):
 
     def __call__(self, characters: tf.Tensor) -> tf.Tensor:
         """Return one bit per class for code points, int32: 1 for the first, 2 for the second ..."""
-        place = tf.searchsorted(self._starts, characters, side="right") - 1
-        return tf.gather(self._classes, place)
+        index = tf.searchsorted(self._starts, characters, side="right") - 1
+        return tf.gather(self._classes, index)
 
 
 class GraphTokens(tf.Module):
@@ -188,15 +188,15 @@ def match_longest_tokens(
     def is_running(begins: tf.Tensor, ids: tf.Tensor, matched: tf.Tensor) -> tf.Tensor:
         return tf.reduce_any(matched & (begins < sizes))
 
-    def match_next(begins: tf.Tensor, of_running: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def match_next(begins: tf.Tensor, running: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return id and length of the longest token at a position of each word, or -1 and 0."""
         lengths = tf.range(longest, 0, -1)
-        repeated = tf.repeat(tf.gather(words, of_running), longest), tf.repeat(begins, longest)
+        repeated = tf.repeat(tf.gather(words, running), longest), tf.repeat(begins, longest)
         parts = tf.strings.substr(*repeated, tf.tile(lengths, tf.shape(begins)), "UTF8_CHAR")
         if prefix:
             parts = tf.where(repeated[1] > 0, tf.strings.join([prefix, parts]), parts)
         ids = tf.reshape(table.lookup(parts), [-1, longest])
-        left = tf.gather(sizes, of_running) - begins
+        left = tf.gather(sizes, running) - begins
         fits = (ids != unknown) & (lengths <= left[:, None])
         best = tf.argmax(fits, axis=1, output_type="int32")
         is_match = tf.reduce_any(fits, axis=1)
@@ -216,8 +216,8 @@ def match_longest_tokens(
     shapes = tf.TensorShape([None]), tf.TensorShape([None, None]), tf.TensorShape([None])
     _, ids, matched = tf.while_loop(is_running, match, initial, shapes)
     ids = tf.where(matched[:, None], ids, -1)
-    of_unknown = tf.where(matched, -1, unknown)[:, None]
-    ids = tf.concat([of_unknown, ids], axis=1)
+    unknown_ids = tf.where(matched, -1, unknown)[:, None]
+    ids = tf.concat([unknown_ids, ids], axis=1)
     return tf.ragged.boolean_mask(ids, ids >= 0)
 
 

@@ -13,14 +13,14 @@ import tensorflow as tf
 
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.export.checks import first_error
+from attention_zoo.export.checks import get_first_error
 
 NO_LIMIT = np.iinfo("int32").max
 
 Inputs = Mapping[str, tf.TensorSpec]
 
 
-def make_function(
+def make_signature_function(
     serve: Callable[..., Any], inputs: Inputs, defaults: Mapping[str, Any] | None = None
 ) -> Any:
     """Compile a function with `tf.function`, for use as a signature.
@@ -87,7 +87,7 @@ class TaskModule(tf.Module):
         # `tf.Module.variables` does not find Keras variables.
         self.weights = [variable.value for variable in task.model.variables]
         self._defaults = self._make_defaults(task)
-        self.serve = make_function(self._serve, self.inputs, self._defaults)
+        self.serve = make_signature_function(self._serve, self.inputs, self._defaults)
 
     def _make_defaults(self, task: Any) -> dict[str, Any]:
         """Return the default values of optional inputs as NumPy values."""
@@ -110,7 +110,7 @@ class TaskModule(tf.Module):
             outputs: dict[str, tf.Tensor] = self.serve(*inputs, **constants)
             return outputs
 
-        default = make_function(serve, self.inputs)
+        default = make_signature_function(serve, self.inputs)
         return {"serving_default": default, "serve_with_options": self.serve}
 
 
@@ -119,13 +119,13 @@ class ServedOptions(SearchOptions):
     """Search options with a maximum length that is a graph input.
 
     Args:
-        exported: options that give the maximum length if the input is `NO_LIMIT`.
+        exported_options: options that give the maximum length if the input is `NO_LIMIT`.
     """
 
-    exported: SearchOptions = field(default_factory=SearchOptions)
+    exported_options: SearchOptions = field(default_factory=SearchOptions)
 
     def limit(self, source_length: Any) -> Any:
-        default = self.exported.limit(source_length)
+        default = self.exported_options.limit(source_length)
         return tf.where(self.max_length == NO_LIMIT, default, self.max_length)
 
 
@@ -157,7 +157,7 @@ class SearchModule(TaskModule):
 
     def make_signatures(self) -> dict[str, Any]:
         inputs = {**self.inputs, "target": STRINGS}
-        return {**super().make_signatures(), "score": make_function(self._score, inputs)}
+        return {**super().make_signatures(), "score": make_signature_function(self._score, inputs)}
 
     def _score(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Compute the log probabilities of targets `(B,)`; see `score_targets` for the outputs."""
@@ -178,14 +178,14 @@ class SearchModule(TaskModule):
             with tf.control_dependencies([tf.debugging.Assert(temperature > 0, message)]):
                 fields["temperature"] = tf.identity(temperature)
             fields["seed"] = tf.cast(values["seed"], "uint32")
-        return ServedOptions(**fields, exported=self._options)
+        return ServedOptions(**fields, exported_options=self._options)
 
     def score_targets(
         self, source: tf.Tensor, targets: tf.RaggedTensor, labels: tf.RaggedTensor | None = None
     ) -> dict[str, tf.Tensor]:
         """Return the outputs of `score` signatures.
 
-        A search whose prefix is the whole target computes the same probabilities as any search.
+        A search whose prefix is the whole target returns the log probabilities of its tokens.
 
         Args:
             source: sources, `(B, ..)`.
@@ -245,7 +245,7 @@ class SearchModule(TaskModule):
             "scores": result.scores,
             "lengths": lengths,
             "finished": result.finished,
-            "error": first_error((result.lengths[:, 0] == 0, missing)),
+            "error": get_first_error((result.lengths[:, 0] == 0, missing)),
         }
         outputs["token_scores"] = result.token_scores[:, :, :longest]  # 0 after the end
         if result.attention is not None:

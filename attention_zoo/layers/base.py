@@ -91,9 +91,9 @@ class BaseLayer(keras.layers.Layer):
     def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> None:
         """Quantize the kernels of the layer and of its sublayers, as `keras.Model.quantize` does.
 
-        "int8" quantizes all kernels of this library. Keras's sublayers support the modes that they
-        support elsewhere. One warning names the matrices that stay in floating point, such as those
-        of recurrent cells.
+        "int8" quantizes all kernels of this library. Keras's own sublayers are quantized in every
+        mode that they support. One warning names the matrices that stay in floating point, such as
+        those of recurrent cells.
         """
         quantize_sublayers(self, mode, config)
         warn_of_float_weights(self, mode, self._flatten_layers())

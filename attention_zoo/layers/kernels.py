@@ -43,7 +43,8 @@ class KernelLayer(BaseLayer):
 
     Args:
         kernel_initializer: initializer of the kernels; it gets the shape (inputs, outputs). None
-            for the default of each kernel. bias_initializer: of the biases.
+            for the default of each kernel.
+        bias_initializer: initializer of the biases.
         kernel_regularizer, kernel_constraint, bias_regularizer, bias_constraint: as in Dense.
         lora_rank, lora_alpha: as in Dense; see `enable_lora`.
         **kwargs: arguments of `keras.layers.Layer`.
@@ -94,7 +95,7 @@ class KernelLayer(BaseLayer):
             num_inputs: number of input axes.
         """
         if self.kernel_initializer is not None:
-            initializer = as_matrix(_copy(self.kernel_initializer), num_inputs)
+            initializer = make_matrix_initializer(_copy(self.kernel_initializer), num_inputs)
         kernel = self.add_weight(
             shape=shape,
             initializer=initializer,
@@ -171,19 +172,23 @@ class KernelLayer(BaseLayer):
                 layer.enable_lora(*options)
                 adapted += 1
         if not adapted:
-            raise ValueError(f"{type(self).__name__} {self.name!r} has no kernel matrix for LoRA")
+            raise ValueError(
+                f"{type(self).__name__} {self.name!r} has no kernel matrix for LoRA;"
+                " enable it on a layer with kernels"
+            )
         self.lora_rank, self.lora_alpha, self.lora_enabled = rank, options[1], True
 
     def _add_lora(self, rank: int, alpha: float, a_initializer: Any, b_initializer: Any) -> int:
         """Add LoRA to the kernels of this layer; return how many have it now."""
         kernels = {name: (getattr(self, name), inputs) for name, inputs in self._kernels.items()}
-        shapes = {name: matrix_shape(kernel.shape, n) for name, (kernel, n) in kernels.items()}
+        shapes = {name: get_matrix_shape(kernel.shape, n) for name, (kernel, n) in kernels.items()}
         names = [name for name in kernels if min(shapes[name]) > 1]
         if self.lora_enabled or not names:
             return 0
         if self.kernel_constraint is not None or is_quantized(self.kernel_quantizer):
             raise ValueError(
-                f"LoRA needs kernels without constraint and quantization; {self.name!r} has one"
+                "enable_lora does not support constrained or int8 kernels, got"
+                f" {self.name!r}; call it before quantize, and without kernel_constraint"
             )
         self._tracker.unlock()
         for name in names:
@@ -212,7 +217,7 @@ class KernelLayer(BaseLayer):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             kernel, scale = stored[f"_{name}"], stored.get(f"{name}_scale")
             if scale is not None:
-                matrix = ops.reshape(kernel, matrix_shape(kernel.shape, self._kernels[name]))
+                matrix = ops.reshape(kernel, get_matrix_shape(kernel.shape, self._kernels[name]))
                 return ops.reshape(ops.cast(matrix, scale.dtype) / scale, kernel.shape)
             update = ops.matmul(stored[f"{name}_lora_a"], stored[f"{name}_lora_b"])
             update = ops.reshape(self.lora_alpha / self.lora_rank * update, kernel.shape)
@@ -233,7 +238,7 @@ class KernelLayer(BaseLayer):
         self._tracker.unlock()
         for name, num_inputs in self._kernels.items():
             kernel = ops.convert_to_tensor(getattr(self, name))
-            matrix = ops.reshape(kernel, matrix_shape(kernel.shape, num_inputs))
+            matrix = ops.reshape(kernel, get_matrix_shape(kernel.shape, num_inputs))
             values, scale = keras.quantizers.abs_max_quantize(matrix, axis=0)
             for attribute in (name, f"_{name}", f"{name}_lora_a", f"{name}_lora_b"):
                 if attribute in vars(self):
@@ -258,7 +263,7 @@ class KernelLayer(BaseLayer):
             store[str(number)] = weight if name is None else getattr(self, name)
 
     def load_own_variables(self, store: Any) -> None:
-        """Load the weights; with LoRA, the kernels from a file are not updated yet: B is 0."""
+        """Load the weights; with LoRA, set B to 0, because saved kernels include the update."""
         weights = self._stored_variables()
         if len(store.keys()) != len(weights):
             self._check_load_own_variables(store)  # raises
@@ -279,24 +284,24 @@ class KernelLayer(BaseLayer):
         return [weight for weight in weights if id(weight) not in lora]
 
 
-def part_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
+def select_part_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return those of a constructor's arguments that the parts of the layer get too."""
     return {name: kwargs[name] for name in ("dtype", *KERNEL_ARGUMENTS) if name in kwargs}
 
 
-def as_matrix(initializer: Any, num_inputs: int) -> Any:
+def make_matrix_initializer(initializer: Any, num_inputs: int) -> Any:
     """Return an initializer that gets the shape of a kernel as (inputs, outputs).
 
     Keras's initializers would take a kernel of rank 3 for a convolution.
     """
 
     def initialize(shape: Shape, dtype: Any = None) -> Tensor:
-        return ops.reshape(initializer(matrix_shape(shape, num_inputs), dtype), shape)
+        return ops.reshape(initializer(get_matrix_shape(shape, num_inputs), dtype), shape)
 
     return initialize
 
 
-def matrix_shape(shape: Shape, num_inputs: int) -> tuple[int, int]:
+def get_matrix_shape(shape: Shape, num_inputs: int) -> tuple[int, int]:
     """Return the shape (inputs, outputs) of a kernel whose first axes are the input axes."""
     return math.prod(shape[:num_inputs]), math.prod(shape[num_inputs:])
 
@@ -307,5 +312,8 @@ def _copy(value: Any) -> Any:
 
 
 def _has_kernels(layer: Any) -> bool:
-    """Return whether a layer itself has kernels; Keras's layers have if they have weights."""
+    """Return whether a layer itself has kernels.
+
+    A Keras layer has kernels if it has trainable weights.
+    """
     return bool(layer._kernels if isinstance(layer, KernelLayer) else layer._trainable_variables)

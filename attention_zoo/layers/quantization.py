@@ -43,7 +43,8 @@ def warn_of_float_weights(layer: Any, mode: Any, sublayers: Iterable[Any]) -> No
     """Give one warning that names the matrices of the sublayers that are not quantized, if any."""
     weights = [w for x in sublayers for w in x._trainable_variables + x._non_trainable_variables]
     paths = [x.path for x in weights if "float" in x.dtype and len(x.shape) > 1]
-    paths = [path for path in paths if not path.endswith("bias")]  # of several heads or gates
+    # biases of several heads or gates are matrices
+    paths = [path for path in paths if not path.endswith("bias")]
     if paths:
         warnings.warn(
             f"quantize({mode!r}) leaves weights of {type(layer).__name__} {layer.name!r} in "
@@ -58,7 +59,7 @@ def is_quantized(layer: Any) -> bool:
 
 
 def list_quantized(layer: Any) -> list[list[Any]]:
-    """Return the numbers of the quantized layers within a layer, each with its mode."""
+    """Return the indices of the quantized layers within a layer, each with its mode."""
     layers = enumerate(layer._flatten_layers())
     return [[number, x.quantization_mode or "int8"] for number, x in layers if is_quantized(x)]
 
@@ -66,7 +67,7 @@ def list_quantized(layer: Any) -> list[list[Any]]:
 def restore_quantization(layer: Any, entries: list[list[Any]]) -> None:
     """Quantize the layers that `list_quantized` returned."""
     layers = list(layer._flatten_layers())
-    with warnings.catch_warnings():  # which were given before saving
+    with warnings.catch_warnings():  # they were already given before saving
         warnings.simplefilter("ignore")
         for number, mode in entries:
             if not is_quantized(layers[number]):

@@ -13,11 +13,11 @@ from attention_zoo.ops import best_path, check_shape, sizes_or, unpack
 
 @keras.saving.register_keras_serializable("attention_zoo")
 class CRFAccuracy(MaskedMean):
-    """Fraction of the tags that the best tag sequence (Viterbi) predicts.
+    """Fraction of tags that Viterbi decoding predicts correctly.
 
     `sum_bt w_bt [y*_bt = y_bt] / sum_bt w_bt`, `y*_b = argmax_y s(y)`
 
-    It is the accuracy of models whose output are potentials: a `CRF` layer, or a tagger with a CRF
+    It is the accuracy of models whose output is potentials: a `CRF` layer, or a tagger with a CRF
     or softmax head. Keras's own accuracies cannot read potentials.
 
     Args:

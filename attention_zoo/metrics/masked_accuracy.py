@@ -7,12 +7,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.metrics.masked_mean import ClassMetric
+from attention_zoo.metrics.masked_mean import SparseCategoricalMetric
 from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class MaskedAccuracy(ClassMetric):
+class MaskedAccuracy(SparseCategoricalMetric):
     """Fraction of the labels that have the highest score, without padding.
 
     `sum_bt w_bt [argmax_v x_btv = y_bt] / sum_bt w_bt`

@@ -33,7 +33,7 @@ class MaskedMean(keras.metrics.Mean):
         keras.metrics.Mean.update_state(self, ops.reshape(values, -1), ops.reshape(weights, -1))
 
 
-class ClassMetric(MaskedMean):
+class SparseCategoricalMetric(MaskedMean):
     """Base class of metrics of integer labels and a score for each class.
 
     Args:

@@ -7,13 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.metrics.masked_mean import ClassMetric
+from attention_zoo.metrics.masked_mean import SparseCategoricalMetric
 from attention_zoo.ops import at_least_float32, smoothed_cross_entropy
 from attention_zoo.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
-class Perplexity(ClassMetric):
+class Perplexity(SparseCategoricalMetric):
     """Exponential of the mean cross-entropy of the labels, without padding.
 
     `exp(sum_bt w_bt -log p(y_bt) / sum_bt w_bt)`, `p = softmax(x_bt)`
@@ -28,7 +28,7 @@ class Perplexity(ClassMetric):
 
     Call arguments:
         y_true: y, labels `(B, T)`, integers; or `(...)` for scores `(..., V)`.
-        y_pred: x, logits `(B, T, V)`.
+        y_pred: x, logits `(B, T, V)`, or probabilities if `from_logits=False`.
         sample_weight: w, `(B,)` or `(B, T)`; 1 by default.
 
     Returns:

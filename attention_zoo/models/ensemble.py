@@ -73,7 +73,10 @@ class Ensemble(GenerationMixin, PrebuiltModel):
             member.check_search(source, options)
 
     def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor | None:
-        """Return the smallest limit of the members, or None for no limit."""
+        """Return the smallest limit of the members, `(B,)`, for source lengths `(B,)`.
+
+        None for no limit.
+        """
         limits = [member.get_max_target_lengths(source_lengths) for member in self.members]
         limits = [limit for limit in limits if limit is not None]
         return functools.reduce(ops.minimum, limits) if limits else None

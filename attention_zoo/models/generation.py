@@ -79,7 +79,7 @@ class GenerationMixin:
         check_source(source, getattr(self, "source_vocabulary_size", None))
 
     def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor | None:
-        """Return how many tokens the model can generate at most after sources of these lengths.
+        """Return the maximum number of generated tokens, `(B,)`, for source lengths `(B,)`.
 
         None for no limit.
         """
@@ -145,8 +145,8 @@ class GenerationMixin:
         """Run `search`, compiled once for each set of options; return NumPy arrays.
 
         Other numbers (the seed, `batch_size`, penalties, `temperature` and so on; without XLA,
-        `min_length` and `max_length`) do not recompile. With XLA every new source shape does,
-        without it at most one.
+        `min_length` and `max_length`) do not recompile. With XLA, each new source shape is
+        compiled; without it, at most one more.
 
         Args:
             source: `(B, S)` integers.
@@ -212,10 +212,11 @@ def hash_sources(source: Tensor) -> Tensor:
 
 
 def _split_options(options: SearchOptions) -> tuple[SearchOptions, dict[str, Tensor]]:
-    """Split options into static ones and tensor inputs, whose values do not recompile.
+    """Split options into static ones and tensor inputs.
 
-    A number is an input if it has an effect. The names of the inputs are a part of the key under
-    which the compiled search is cached, so an option without an effect costs nothing.
+    New values of the inputs do not recompile the search. A number is an input if it has an effect.
+    The names of the inputs are a part of the key under which the compiled search is cached, so an
+    option without an effect costs nothing.
     """
     always = ALWAYS_INPUTS.get(options.method, ())
     if options.length_penalty != "none":

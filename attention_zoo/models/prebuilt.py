@@ -31,7 +31,7 @@ class PrebuiltModel(PresetMixin, keras.Model):
         """Build all layers; by default none, for models whose layers build themselves."""
 
     def build(self, input_shape: Any = None) -> None:
-        """Build the model unless it is built; the input shapes do not matter."""
+        """Build the model unless it is built; `input_shape` is ignored."""
         if not self.built:
             self.build_layers()
 

@@ -84,7 +84,7 @@ def static_size(size: Any) -> int | None:
 
 
 def is_symbolic(size: Any) -> bool:
-    """Whether the size of an axis is symbolic: JAX then traces without sizes.
+    """Return whether the size of an axis is symbolic (shape polymorphism of JAX).
 
     Symbolic sizes can be added and multiplied, but most comparisons raise an error.
     """

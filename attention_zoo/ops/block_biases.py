@@ -54,7 +54,10 @@ class DistanceBias:
         return ops.reshape(skew(rows, blocks.size), shape)
 
     def reduce(self, by_scores: Tensor) -> Tensor:
-        """Sum gradients by scores, `(B, G, H / G block, block)`, over equal distances."""
+        """Sum the gradients with respect to the scores over equal distances.
+
+        The gradients are `(B, G, H / G block, block)`.
+        """
         blocks = self.blocks
         shape = (blocks.heads, blocks.size, blocks.size)
         by_scores = ops.reshape(ops.sum(by_scores, axis=0), shape)
@@ -97,7 +100,10 @@ class PairBias:
         return ops.reshape(row, (self.batch, *heads, size, size))
 
     def reduce(self, by_scores: Tensor) -> Tensor:
-        """Sum gradients by scores, `(B, G, H / G block, block)`, over the axes of size 1."""
+        """Sum the gradients with respect to the scores over the axes of size 1.
+
+        The gradients are `(B, G, H / G block, block)`.
+        """
         blocks, size = self.blocks, self.blocks.size
         by_scores = ops.reshape(by_scores, (blocks.batch, blocks.heads, size, size))
         if self.heads == 1:

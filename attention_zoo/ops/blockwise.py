@@ -142,20 +142,20 @@ class _Blocks:
 
     # conversion to blocks and back
 
-    def split(self, query: Tensor, key: Tensor, value: Tensor, *tables: Tensor) -> Tensors:
+    def split(self, query: Tensor, key: Tensor, value: Tensor, *bias_tensors: Tensor) -> Tensors:
         """Split tensors into blocks along a new first axis.
 
         query: `(N, B, G, H / G block, K)`, the heads of a group concatenated. key, value:
-        `(M, B, G, block, ...)`. tables: the biases, in the order of `biases`.
+        `(M, B, G, block, ...)`. bias_tensors: the biases, in the order of `biases`.
         """
         key, value = self.split_sources(key), self.split_sources(value)
-        pairs = zip(self.biases, tables, strict=True)
+        pairs = zip(self.biases, bias_tensors, strict=True)
         return (self.split_queries(query), key, value, *(bias.split(x) for bias, x in pairs))
 
-    def merge(self, query: Tensor, key: Tensor, value: Tensor, *tables: Tensor) -> Tensors:
+    def merge(self, query: Tensor, key: Tensor, value: Tensor, *bias_tensors: Tensor) -> Tensors:
         """Merge blocks of gradients: the transpose of `split`."""
         key, value = self._merge_sources(key), self._merge_sources(value)
-        pairs = zip(self.biases, tables, strict=True)
+        pairs = zip(self.biases, bias_tensors, strict=True)
         return (self.merge_queries(query), key, value, *(bias.merge(x) for bias, x in pairs))
 
     def split_queries(self, x: Tensor) -> Tensor:
@@ -190,7 +190,9 @@ class _Blocks:
 
     # pairs of blocks
 
-    def mask_scores(self, scores: Tensor, tables: Sequence[Tensor], pair: Pair) -> Tensor:
+    def add_biases_and_mask(
+        self, scores: Tensor, bias_tensors: Sequence[Tensor], pair: Pair
+    ) -> Tensor:
         """Return one pair's scores, `(B, G, H / G block, block)`, with bias; -inf where masked."""
         group, size = self.group_size, self.size
         shape = (self.batch, self.groups, group, size, size)
@@ -198,8 +200,8 @@ class _Blocks:
         if mask is None and not self.biases:
             return scores
         scores = ops.reshape(scores, shape)
-        for bias, table in zip(self.biases, tables, strict=True):
-            scores = scores + bias.expand(self.cast(table[bias.index(pair)]))
+        for bias, bias_tensor in zip(self.biases, bias_tensors, strict=True):
+            scores = scores + bias.expand(self.cast(bias_tensor[bias.index(pair)]))
         if mask is not None:
             scores = ops.where(mask, scores, float("-inf"))
         return ops.reshape(scores, (self.batch, self.groups, group * size, size))
@@ -237,7 +239,7 @@ def _forward(blocks: _Blocks, tensors: Tensors, scale: float) -> Pair:
     The loop keeps a running maximum of each query's scores, and running sums of `exp(score - max)`
     and of `exp(score - max) value`. When the maximum grows, both sums are rescaled.
     """
-    queries, keys, values, *bias_tables = tensors
+    queries, keys, values, *bias_tensors = tensors
     iterator = blocks.iterator
 
     def step(pair: Pair, row: Tensors) -> tuple[Pair, Tensors]:
@@ -245,7 +247,7 @@ def _forward(blocks: _Blocks, tensors: Tensors, scale: float) -> Pair:
         query = blocks.cast(queries[pair[0]]) * scale
         key, value = blocks.cast(keys[pair[1]]), blocks.cast(values[pair[1]])
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-        scores = blocks.mask_scores(scores, bias_tables, pair)
+        scores = blocks.add_biases_and_mask(scores, bias_tensors, pair)
         new_max = ops.max(scores, axis=-1, keepdims=True, initial=float("-inf"))
         new_max = ops.maximum(old_max, new_max)  # without `initial`, empty batches fail
         finite_max = _finite(new_max)
@@ -281,7 +283,7 @@ def _backward(
     Args:
         results: contexts and log-sum-exps, from `_forward`. upstream: their gradients.
     """
-    queries, keys, values, *bias_tables = tensors
+    queries, keys, values, *bias_tensors = tensors
     iterator, (context, log_sum_exp) = blocks.iterator, results
     log_sum_exp = _finite(log_sum_exp)
     by_context = blocks.split_queries(blocks.cast(upstream[0]))
@@ -293,7 +295,7 @@ def _backward(
         query, by_row = blocks.cast(queries[i]) * scale, by_context[i]
         key, value = blocks.cast(keys[j]), blocks.cast(values[j])
         scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-        scores = blocks.mask_scores(scores, bias_tables, pair)
+        scores = blocks.add_biases_and_mask(scores, bias_tensors, pair)
         weights = ops.exp(scores - log_sum_exp[i])
         mask = blocks.dropout_mask(pair)
         by_value = ops.einsum("bgts,bgtv->bgsv", _multiply(weights, mask), by_row)

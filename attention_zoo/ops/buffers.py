@@ -2,7 +2,7 @@
 
 XLA needs tensors of constant shape, so a compiled buffer has its full size from the start.
 Elsewhere (TensorFlow eager or in a graph) it grows with the entries: memory and time depend on the
-number of steps, not on their limit, and graphs contain no operation that only XLA has.
+number of steps, not on their limit, and graphs contain no XLA-only operation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def empty_buffer(shape: Sequence[Any], axis: int, dtype: str, fill: int = 0) -> 
     """Return a buffer without entries.
 
     Args:
-        shape: its shape after the last entry was appended; the size of `axis` is a limit.
+        shape: shape of the full buffer; the size of `axis` is the maximum number of entries.
         axis: the axis that entries are appended to.
         dtype: its dtype.
         fill: the value at positions without an entry, in compiled buffers.
@@ -48,7 +48,10 @@ def empty_buffer(shape: Sequence[Any], axis: int, dtype: str, fill: int = 0) -> 
 
 
 def append(buffer: Tensor, entries: Tensor, position: Any, axis: int) -> Tensor:
-    """Return the buffer with entries at `position` of an axis, where its entries end so far."""
+    """Return the buffer with entries appended along an axis.
+
+    `position` is the number of entries so far.
+    """
     if is_compiled():
         start = [position if n == axis else 0 for n in range(len(buffer.shape))]
         return ops.slice_update(buffer, start, entries)

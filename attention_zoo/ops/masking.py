@@ -61,7 +61,8 @@ def as_attention_bias(
     """Return an attention bias with all axes, after checking dtype and shape.
 
     Args:
-        bias: floats of one of the shapes of `as_attention_mask`. shape, heads: as there.
+        bias: floats of one of the shapes of `as_attention_mask`.
+        shape, heads: see `as_attention_mask`.
 
     Raises:
         ValueError: a bias that is not floating-point, a wrong rank or size.
@@ -79,7 +80,7 @@ def as_attention_bias(
 def _add_attention_axes(
     name: str, x: Tensor, shape: tuple[int | None, int | None, int | None], heads: int | None
 ) -> Tensor:
-    """Check the shape and add the axes that are missing, for the two functions above."""
+    """Check the shape and add the axes that are missing."""
     expected = (shape[0], heads or 1, *shape[1:])
     rank = len(x.shape)
     full = {2: (1, 1, *x.shape), 3: (x.shape[0], 1, *x.shape[1:]), 4: x.shape}.get(rank)

@@ -134,7 +134,7 @@ def tag_constraints(scheme: str, tags: Sequence[str]) -> TagConstraints:
 
 @lru_cache(maxsize=4096)
 def split_tag(name: str, scheme: str) -> Tag:
-    """Split "B-PER" into B and PER; raise ValueError for a tag that is not of the scheme."""
+    """Split "B-PER" into B and PER; raise ValueError for a tag that is not in the scheme."""
     rules = get_tag_scheme(scheme)
     letter, dash, kind = str(name).partition("-")
     is_known = letter in (*rules.letters(), OUTSIDE)

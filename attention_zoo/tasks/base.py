@@ -37,9 +37,9 @@ METRIC_UNITS: dict[str, str] = {
     "invalid": "sentences with an invalid tag sequence",
     "truncated": "outputs without an end token",
     "sources_truncated": "truncated sources",
-    "unknown": "not in the vocabulary",
+    "unknown": "tokens outside the vocabulary",
 }
-"""Units of metrics whose name is not their unit, such as those of the built-in tasks."""
+"""Units of the built-in tasks' metrics; metrics that are missing here have no unit."""
 
 
 class TaskRegistry(Registry):
@@ -214,13 +214,13 @@ class Task(ABC):
         Raises:
             ValueError: if an option is unknown, invalid or has no effect in this task.
         """
-        self.check_used(changes)
+        self.refuse_unused_options(changes)
         count = changes.get("n_best")
         if not self.uses_beam_search and isinstance(count, int) and count > self.search.beam_width:
             changes = {"beam_width": count} | changes  # the limit of `n_best`
         return self.search.override(**changes)
 
-    def check_used(self, names: Iterable[str]) -> None:
+    def refuse_unused_options(self, names: Iterable[str]) -> None:
         """Raise ValueError for a search option that has no effect in this task."""
         used = self.used_search_options
         for name in names:

@@ -97,7 +97,7 @@ class CaptionFileCorpus(FileCorpus, CaptionCorpus):
             folder = str(Path(captions[0]).parent)
         else:
             folder = self._find_folder(f"data.{split}_images", own)
-        others = (self._name_folder(other) for other in self.splits if other != split)
+        others = (self._get_image_folder(other) for other in self.splits if other != split)
         shared = os.path.realpath(folder) in map(os.path.realpath, filter(None, others))
         return folder, shared
 
@@ -107,7 +107,7 @@ class CaptionFileCorpus(FileCorpus, CaptionCorpus):
             raise ValueError(f"{key} must name one folder or zip file, got {1 + len(more)}")
         return folder
 
-    def _name_folder(self, split: str) -> str | None:
+    def _get_image_folder(self, split: str) -> str | None:
         """Return the folder of the images of a split, which may not exist; None without one."""
         if not vars(self)[split]:
             return None

@@ -88,7 +88,7 @@ def list_images(images: Any, name: str) -> list[Any]:
         images = keras.ops.convert_to_numpy(images)
     is_image = isinstance(images, Path | PillowImage)
     is_image |= isinstance(images, np.ndarray) and images.ndim in (2, 3)
-    return list_inputs(None if is_image else images, "image", name)
+    return list_inputs(images, "image", name, is_image)
 
 
 def name_images(images: Sequence[Image]) -> list[str]:

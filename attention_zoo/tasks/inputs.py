@@ -40,16 +40,21 @@ class Input:
     kind: Literal["text", "image", "image_index"] = "text"
 
 
-def list_inputs(inputs: Any, kind: str, name: str = "predict") -> list[Any]:
+def list_inputs(
+    inputs: Any, kind: str, name: str = "predict", is_single: bool = False
+) -> list[Any]:
     """Return the inputs of `predict` as a list; an iterator is consumed once.
 
     Args:
         inputs: any iterable, except a single input.
         kind: "text" or "image".
         name: the function, for the error message.
+        is_single: whether an iterable is a single input, such as an array of pixels.
     """
-    if isinstance(inputs, str | bytes | Mapping) or not isinstance(inputs, Iterable):
-        raise ValueError(f"{name} takes a list of {kind}s; write {name}([{kind}])")
+    is_single |= isinstance(inputs, str | bytes | Mapping) or not isinstance(inputs, Iterable)
+    if is_single:
+        given = type(inputs).__name__
+        raise ValueError(f"{name} takes a list of {kind}s, got {given}; write {name}([{kind}])")
     return list(inputs)
 
 

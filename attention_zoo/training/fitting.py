@@ -30,15 +30,15 @@ from attention_zoo.training.hosts import check_same_step, explain_worker_loss, i
 from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.loop import TrainingLoop
 from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
-from attention_zoo.training.pages import Page, locate_errors
 from attention_zoo.training.progress import Progress
 from attention_zoo.training.recipe import (
     Recipe,
     TrainingOptions,
     override_recipe,
-    read_pages,
     read_recipe,
+    read_sources,
 )
+from attention_zoo.training.recipe_sources import RecipeSource, locate_errors
 from attention_zoo.training.run_folder import (
     VARIABLES,
     RunState,
@@ -122,11 +122,11 @@ def fit(
         Stopped (a subclass of `KeyboardInterrupt`): SIGINT, SIGTERM or SIGHUP was received; the
             current step was finished and a checkpoint saved.
     """
-    pages: list[Page] = []
+    sources: list[RecipeSource] = []
     if isinstance(recipe, Recipe):
         recipe = override_recipe(recipe, overrides)
     else:
-        pages = read_pages(recipe, overrides)
+        sources = read_sources(recipe, overrides)
         recipe = read_recipe(recipe, overrides)
     if recipe.run is None:
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
@@ -141,7 +141,7 @@ def fit(
         strategy = make_strategy(recipe.training.devices)
         holding = hold_run_lock(folder) if is_chief() else nullcontext()
         with explain_io_errors(folder), holding, explain_worker_loss(), ExitStack() as stack:
-            stack.enter_context(locate_errors(pages))
+            stack.enter_context(locate_errors(sources))
             stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
             keras.config.set_dtype_policy(recipe.training.precision)
             state = open_run(folder, recipe, allow)
@@ -290,15 +290,15 @@ def run(job: Job, request: StopRequest, callbacks: Sequence[Callback], draw: Dra
     clock = Clock(state, request, "tokens" if steps.counts_targets else "examples")
     saving = Checkpoints(job.task, steps, job.folder, options, clock)
     watchers = [clock, *make_metric_callbacks(job), saving]
-    showing: Any = nullcontext()
+    progress_display: Any = nullcontext()
     if is_chief():
         events = Events(job.folder)
         log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
-        showing = progress.repeat()
+        progress_display = progress.refresh_periodically()
         watchers[-1:] = [*make_image_callbacks(job, draw, events), log, saving, progress]
     watchers += callbacks
     try:
-        with showing, request.reraise():
+        with progress_display, request.reraise():
             TrainingLoop(steps, job.train, job.validation_batches, options, state, watchers).run()
     except Stopped:
         if state.pending is not None:

@@ -1,4 +1,4 @@
-"""List of the keys of recipes, with defaults and meanings (`train --help-keys`)."""
+"""List of the keys of recipes, with defaults and descriptions (`train --help-keys`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LATER_SENTENCES = re.compile(r"(?<! al)\. .*")
 
 
 def format_keys(task: str | None = None) -> str:
-    """Return all keys of recipes as text, one a line, with their defaults and meanings.
+    """Return all keys of recipes as text, one per line, with defaults and descriptions.
 
     Args:
         task: name of a task, to list the options of its corpora only; None lists those of all.
@@ -29,7 +29,9 @@ def format_keys(task: str | None = None) -> str:
         ValueError: an unknown task.
     """
     classes = [TASKS.get(name) for name in ([task] if task else TASKS.names())]
-    lines = [*_format_options(Recipe, "", [name for name in _names(Recipe) if name in SECTIONS])]
+    lines = [
+        *_format_options(Recipe, "", [name for name in _list_names(Recipe) if name in SECTIONS])
+    ]
     lines += ["", "model.preset=NAME  # required, except with init; see `attention-zoo list`"]
     lines += ["model.ARGUMENT=VALUE  # any argument of the constructor of the preset's class"]
     for prefix, options in (
@@ -38,35 +40,39 @@ def format_keys(task: str | None = None) -> str:
         ("search.", SearchOptions),
     ):
         lines += ["", *_format_options(options, prefix)]
-    corpora = {name: one.corpora.get(name) for one in classes for name in one.corpora.names()}
+    corpora = {
+        name: task_class.corpora.get(name)
+        for task_class in classes
+        for name in task_class.corpora.names()
+    }
     for name, corpus in corpora.items():
         lines += ["", f"data.corpus={name}  # {_shorten(inspect.getdoc(corpus) or '')}"]
         lines += _format_options(corpus, "data.", ["corpus"])
     return "\n".join(lines)
 
 
-def find_meanings(options: type) -> dict[str, str]:
+def find_descriptions(options: type) -> dict[str, str]:
     """Return the descriptions of a dataclass's options in its docstring and those of its bases."""
-    meanings: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for cls in reversed(options.__mro__):
         _, _, arguments = (cls.__doc__ or "").partition("Args:\n")
         text = inspect.cleandoc("Args:\n" + arguments.partition("\n\n")[0])
-        for names, meaning in _ENTRY.findall(text):
-            meanings |= dict.fromkeys(names.split(", "), _shorten(meaning))
-    return meanings
+        for names, description in _ENTRY.findall(text):
+            descriptions |= dict.fromkeys(names.split(", "), _shorten(description))
+    return descriptions
 
 
-def _names(options: Any) -> list[str]:
+def _list_names(options: Any) -> list[str]:
     return [option.name for option in fields(options)]
 
 
 def _format_options(options: Any, prefix: str, omitted: list[str] | None = None) -> Iterator[str]:
-    meanings = find_meanings(options)
+    descriptions = find_descriptions(options)
     for option in fields(options):
         if option.name not in (omitted or ()):
             line = f"{prefix}{option.name}={_format_default(option)}"
-            meaning = meanings.get(option.name)
-            yield f"{line}  # {meaning}" if meaning else line
+            description = descriptions.get(option.name)
+            yield f"{line}  # {description}" if description else line
 
 
 def _format_default(option: Field[Any]) -> str:

@@ -38,13 +38,13 @@ class Progress(keras.callbacks.Callback):
         self.steps, self.clock, self.stream = steps, clock, stream or sys.stdout
         self._is_terminal = self.stream.isatty()
         self._interval = BAR_SECONDS if self._is_terminal else LOG_SECONDS
-        self._written = time.perf_counter() - (self._interval if self._is_terminal else 0.0)
+        self._last_write_time = time.perf_counter() - (self._interval if self._is_terminal else 0.0)
         self._activity = "compiling the training step"
         self._loss: float | None = None
         self._lock = RLock()
 
     @contextmanager
-    def repeat(self) -> Iterator[None]:
+    def refresh_periodically(self) -> Iterator[None]:
         """Show the progress also while a step, an evaluation or a compilation takes long."""
         ended = Event()
 
@@ -86,7 +86,7 @@ class Progress(keras.callbacks.Callback):
     def show(self) -> None:
         """Write the progress, unless something was written a moment ago."""
         with self._lock:
-            if time.perf_counter() - self._written >= self._interval:
+            if time.perf_counter() - self._last_write_time >= self._interval:
                 bar = self._format_bar()[: self._get_width()] if self._is_terminal else ""
                 self._write(bar or self._format_line() + "\n")
 
@@ -95,7 +95,7 @@ class Progress(keras.callbacks.Callback):
             if self._is_terminal:
                 line = text.removesuffix("\n")
                 text = f"\r{line:{self._get_width()}}{text[len(line) :]}"
-            self._written = time.perf_counter()
+            self._last_write_time = time.perf_counter()
             with suppress(OSError):  # a closed pipe or terminal must not stop training
                 self.stream.write(text)
                 self.stream.flush()
@@ -114,13 +114,13 @@ class Progress(keras.callbacks.Callback):
         filled = size * self.clock.state.step // self.steps
         return f"{step}  [{'=' * filled}{' ' * (size - filled)}]{line[len(step) :]}"
 
-    def _fit(self, begin: list[str], end: list[str] | None = None) -> str:
+    def _fit(self, start: list[str], end: list[str] | None = None) -> str:
         """Join the parts, with the speed between them as far as it fits on the terminal."""
         width = self._get_width() if self._is_terminal else sys.maxsize
         speed, end = self._format_speed(), end or []
-        while speed and len("  ".join([*begin, *speed, *end])) > width:
+        while speed and len("  ".join([*start, *speed, *end])) > width:
             speed = speed[1:]
-        return "  ".join([*begin, *speed, *end])
+        return "  ".join([*start, *speed, *end])
 
     def _get_width(self) -> int:
         return shutil.get_terminal_size().columns - 1  # some terminals wrap a full line

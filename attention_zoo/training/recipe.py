@@ -19,12 +19,12 @@ from attention_zoo.tasks import TASKS, Corpus, FileCorpus, SearchOptions, Task
 from attention_zoo.tasks.base import RENAMED_OPTIONS
 from attention_zoo.tasks.building import TokenizerOptions
 from attention_zoo.tasks.text_pair_corpora import Dates
-from attention_zoo.training.pages import (
-    Page,
+from attention_zoo.training.recipe_sources import (
+    RecipeSource,
     find_text_keys,
     locate_errors,
     parse_overrides,
-    read_page,
+    read_recipe_file,
 )
 
 FORMAT_VERSION = 1
@@ -183,42 +183,45 @@ def _expand_home(value: Any) -> Any:
 def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe from a YAML file and apply `key.key=value` overrides.
 
-    Options that are texts keep the text of the file, such as `run: 007`. Relative paths start from
-    the current folder.
+    String options are read as written, such as `run: 007`. Relative paths start from the current
+    folder.
 
     Raises:
         ValueError: the file is missing, the YAML is invalid, a key is unknown (with a suggestion)
             or a value is wrong. The message is one line that names file and line, or the override.
     """
     path = Path(os.path.expanduser(path))
-    pages = read_pages(path, overrides)
-    page = pages[0]
-    check_format_version(page.locate("format_version"), page.content, FORMAT_VERSION)
-    _check_sections(pages)
-    corpus = _find_corpus(pages, path)
-    for one in pages:
-        one.keep_texts(_find_text_keys(corpus))
-    if len({one.get_text("data.corpus") for one in pages} - {None}) > 1:
-        _keep_options_of_corpus(page.content, corpus)
+    sources = read_sources(path, overrides)
+    file = sources[0]
+    check_format_version(file.locate("format_version"), file.content, FORMAT_VERSION)
+    _check_sections(sources)
+    corpus = _find_corpus(sources, path)
+    for source in sources:
+        source.keep_strings(_find_text_keys(corpus))
+    if len({source.get_text("data.corpus") for source in sources} - {None}) > 1:
+        _remove_options_of_other_corpora(file.content, corpus)
     schema = OmegaConf.structured(Recipe)
     schema.data = OmegaConf.structured(corpus)
-    recipe: Recipe = _override(schema, pages, f"{path}: ")
+    recipe: Recipe = _override(schema, sources, f"{path}: ")
     if recipe.run is None:
         recipe.run = str(Path("runs") / path.stem)
     return recipe
 
 
-def read_pages(path: str | Path, overrides: Sequence[str] = ()) -> list[Page]:
-    """Return the file of a recipe and the overrides as pages, which locate keys in messages."""
-    return [read_page(Path(os.path.expanduser(path)), RENAMED_OPTIONS), *parse_overrides(overrides)]
+def read_sources(path: str | Path, overrides: Sequence[str] = ()) -> list[RecipeSource]:
+    """Return the file of a recipe and the overrides as sources, which locate keys in messages."""
+    return [
+        read_recipe_file(Path(os.path.expanduser(path)), RENAMED_OPTIONS),
+        *parse_overrides(overrides),
+    ]
 
 
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
-    pages = parse_overrides(overrides)
-    for page in pages:
-        page.keep_texts(_find_text_keys(type(recipe.data)))
-    changed: Recipe = _override(OmegaConf.structured(recipe), pages)
+    sources = parse_overrides(overrides)
+    for source in sources:
+        source.keep_strings(_find_text_keys(type(recipe.data)))
+    changed: Recipe = _override(OmegaConf.structured(recipe), sources)
     return changed
 
 
@@ -244,26 +247,26 @@ def format_recipe(recipe: Recipe) -> str:
     return OmegaConf.to_yaml(OmegaConf.structured(recipe))
 
 
-def _check_sections(pages: Sequence[Page]) -> None:
+def _check_sections(sources: Sequence[RecipeSource]) -> None:
     """Raise ValueError for an unknown section, or one that is no mapping."""
     known = {option.name: option for option in fields(Recipe)}
-    for page in pages:
-        for key, value in page.as_dict().items():
+    for source in sources:
+        for key, value in source.as_dict().items():
             if key not in known:
                 hint = did_you_mean(key, known)
-                raise ValueError(f"{page.locate(str(key))}: unknown key {str(key)!r}{hint}")
+                raise ValueError(f"{source.locate(str(key))}: unknown key {str(key)!r}{hint}")
             if key in SECTIONS and value is None and key != "tokenizer":
-                del page.content[key]
+                del source.content[key]
             elif key in SECTIONS and not isinstance(value, Mapping | None):
                 raise ValueError(
-                    f"{page.locate(key)}: {key} is a section of `key: value` lines, got {value!r}"
+                    f"{source.locate(key)}: {key} is a section of `key: value` lines, got {value!r}"
                 )
 
 
-def _find_corpus(pages: Sequence[Page], path: Path) -> type[Corpus]:
+def _find_corpus(sources: Sequence[RecipeSource], path: Path) -> type[Corpus]:
     """Return the dataclass of the corpus that a recipe names, among those of its task."""
-    plain: Any = OmegaConf.merge(*(page.content for page in pages))
-    with locate_errors(pages, f"{path}: "):
+    plain: Any = OmegaConf.merge(*(source.content for source in sources))
+    with locate_errors(sources, f"{path}: "):
         task = _get_task(plain.get("task", Recipe.task))
         data = plain.get("data")
         if not isinstance(data, DictConfig) or "corpus" not in data:
@@ -273,12 +276,12 @@ def _find_corpus(pages: Sequence[Page], path: Path) -> type[Corpus]:
 
 
 def _find_text_keys(corpus: type[Corpus]) -> set[str]:
-    """Return the keys of a recipe with this corpus whose values are texts."""
+    """Return the keys of a recipe with this corpus whose values are strings."""
     keys = {*find_text_keys(Recipe), *find_text_keys(corpus, "data."), "model.preset"}
     return keys | {f"data.{name}" for name in corpus.splits if issubclass(corpus, FileCorpus)}
 
 
-def _keep_options_of_corpus(content: DictConfig, corpus: type[Corpus]) -> None:
+def _remove_options_of_other_corpora(content: DictConfig, corpus: type[Corpus]) -> None:
     """Remove the options of a file that belong to another corpus than the one of an override."""
     for name in {*content.data} - {option.name for option in fields(corpus)}:
         del content.data[name]
@@ -300,15 +303,15 @@ def _get_corpus(task: type[Task], name: str) -> Any:
         raise ValueError(f"data.corpus={name}: task {task.name}: {error}") from None
 
 
-def _override(schema: DictConfig, pages: Sequence[Page], location: str = "") -> Any:
-    """Merge the pages into the schema in order, and convert the result to dataclasses."""
+def _override(schema: DictConfig, sources: Sequence[RecipeSource], location: str = "") -> Any:
+    """Merge the sources into the schema in order, and convert the result to dataclasses."""
     OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
-    for page in pages:
+    for source in sources:
         if "training" in schema:
-            _name_optimizer(schema, page)
-            _clear_other_kinds(schema.model, page.as_dict().get("model"))
-        schema = _merge(schema, page)
-    with locate_errors(pages, location):
+            _name_optimizer(schema, source)
+            _clear_other_kinds(schema.model, source.as_dict().get("model"))
+        schema = _merge(schema, source)
+    with locate_errors(sources, location):
         try:
             return OmegaConf.to_object(schema)
         except OmegaConfBaseException as error:
@@ -326,35 +329,37 @@ def _clear_other_kinds(current: DictConfig, given: Any) -> None:
                 _clear_other_kinds(section, options)
 
 
-def _name_optimizer(schema: DictConfig, page: Page) -> None:
+def _name_optimizer(schema: DictConfig, source: RecipeSource) -> None:
     """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
     key, current = "training.optimizer", schema.training.optimizer
-    given = OmegaConf.select(page.content, key, default={})
+    given = OmegaConf.select(source.content, key, default={})
     if isinstance(given, str):
-        given = page.content.training.optimizer = {"name": given}
+        given = source.content.training.optimizer = {"name": given}
     if not isinstance(given, Mapping):
-        raise ValueError(f"{page.locate(key)}: {key} must be a name or a mapping, got {given}")
+        raise ValueError(f"{source.locate(key)}: {key} must be a name or a mapping, got {given}")
     if given.get("name", current.name) != current.name:
         schema.training.optimizer = {}
 
 
-def _merge(schema: DictConfig, page: Page) -> DictConfig:
-    """Merge a page into the schema; raise ValueError that locates a bad key."""
-    for key, node in page.nodes.items():
+def _merge(schema: DictConfig, source: RecipeSource) -> DictConfig:
+    """Merge a source into the schema; raise ValueError that locates a bad key."""
+    for key, node in source.nodes.items():
         is_list = isinstance(OmegaConf.select(schema, key), ListConfig)
-        # Files of a split (data.train and others) are a text or a list of texts.
+        # Files of a split (data.train and others) are a string or a list of strings.
         if is_list and isinstance(node, yaml.ScalarNode) and not key.startswith("data."):
             hint = f"write {key.rpartition('.')[2]}: [{node.value}]"
-            raise ValueError(f"{page.locate(key)}: {key} must be a list, got {node.value}; {hint}")
+            raise ValueError(
+                f"{source.locate(key)}: {key} must be a list, got {node.value}; {hint}"
+            )
     try:
-        merged: Any = OmegaConf.merge(schema, page.content)
+        merged: Any = OmegaConf.merge(schema, source.content)
     except ConfigKeyError as error:
         key = str(error.full_key)
         section = OmegaConf.select(schema, key.rpartition(".")[0]) if "." in key else schema
         hint = did_you_mean(error.key, section)
-        raise ValueError(f"{page.locate(key)}: unknown key {key!r}{hint}") from None
+        raise ValueError(f"{source.locate(key)}: unknown key {key!r}{hint}") from None
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
         name = f"{key}: " if key else ""
-        raise ValueError(f"{page.locate(key)}: {name}{get_first_line(error)}") from None
+        raise ValueError(f"{source.locate(key)}: {name}{get_first_line(error)}") from None
     return merged

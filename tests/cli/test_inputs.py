@@ -71,9 +71,14 @@ def test_locations_and_errors_of_rows(tmp_path: Path) -> None:
 
 
 @refuses(
-    ("a.tsv", "a\tb\n1\t2\n", {}, r"a\.tsv:1: which field\?; name the text with --field .*: a, b"),
+    (
+        "a.tsv",
+        "a\tb\n1\t2\n",
+        {},
+        r"a\.tsv:1: no field is named text or .*; name the text with --field .*: a, b",
+    ),
     ("a.csv", "a,b\n1,2\n", {"field": "B"}, r"a\.csv:1: has no field 'B'; did you mean 'b'"),
-    ("a.txt", "", {}, r"a\.txt: is empty; give one text a line"),
+    ("a.txt", "", {}, r"a\.txt: is empty; give one text per line"),
 )
 def test_unclear_files_are_refused(name: str, content: str, layout: Any, tmp_path: Path) -> None:
     read(tmp_path, name, content, **layout)

@@ -176,7 +176,7 @@ def test_errors_are_one_line_and_leave_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
-def test_keys_are_listed_with_defaults_and_meanings(capsys: Capture) -> None:
+def test_keys_are_listed_with_defaults_and_descriptions(capsys: Capture) -> None:
     lines = output(capsys, "train", "--help-keys", "translation").splitlines()
     assert "training.steps=10000  # total number of updates" in lines
     begins = ("training.optimizer={name: adam}  # a name in", "data.corpus=tsv  # Tab-separated")

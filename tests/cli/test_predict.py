@@ -77,7 +77,7 @@ def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("content", "words", "message"),
     [
-        (b"", "", "in.txt: is empty; give one text a line"),
+        (b"", "", "in.txt: is empty; give one text per line"),
         (b"on\n\non\n", "--strict", "in.txt:2: the text is empty"),
         (b"on\non \xff\n", "--strict", "in.txt:2: not valid UTF-8 at byte 4; convert"),
         (b"on\n" + b"on " * 300, "--strict", "in.txt:2: 300 tokens, the limit is 256"),
@@ -139,21 +139,21 @@ def test_n_best_of_the_search_is_printed(tmp_path: Path, capsys: Capture) -> Non
 
 
 @pytest.mark.full
-def test_lines_of_a_pipe_are_answered_as_they_arrive(
+def test_lines_of_a_pipe_are_predicted_as_they_arrive(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second line arrives when the first one was answered."""
-    answered, print_answer = threading.Event(), command._print
+    """The second line arrives when the first one was predicted."""
+    predicted, print_result = threading.Event(), command._print
     in_time = []
 
     def read() -> Iterator[bytes]:
         yield b"on\n"
-        in_time.append(answered.wait(timeout=60))
+        in_time.append(predicted.wait(timeout=60))
         yield b"on on\n"
 
     def record(*arguments: Any, **options: Any) -> None:
-        print_answer(*arguments, **options)
-        answered.set()
+        print_result(*arguments, **options)
+        predicted.set()
 
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=read()))
     monkeypatch.setattr(command, "_print", record)

@@ -49,9 +49,9 @@ def assert_same(family: str, texts: list[str]) -> None:
     ids, surfaces = graph.encode(tf.constant(texts))
     assert ids.to_list() == expected
     decoded = [text.decode() for text in graph.text(surfaces.to_tensor("")).numpy()]
-    assert decoded == [tokenizer.decode(of, past_end=True) for of in expected]
+    assert decoded == [tokenizer.decode(row, past_end=True) for row in expected]
     labels = graph.labels(ids.flat_values).numpy().tolist()
-    flat = [token for of in expected for token in of]
+    flat = [token for row in expected for token in row]
     assert [label.decode() for label in labels] == tokenizer.tokens(flat)
 
 

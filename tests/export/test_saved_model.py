@@ -234,7 +234,10 @@ def test_invalid_prefixes() -> None:
     answers = module.serve(tf.constant(["a cat"] * 4), prefixes=tf.constant(prefixes))
     assert answers["ok"].numpy().tolist() == [True, False, False, True]
     unknown, long = answers["error"].numpy()[1:3].tolist()
-    assert unknown.startswith(b"the prefix has words outside the vocabulary: ")
+    message = (
+        b"the prefix has words that are not in the target vocabulary (remove or replace them): "
+    )
+    assert unknown.startswith(message)
     assert long == b"the prefix has 4 tokens, but the length limit is 3. Raise max_length."
     with pytest.raises(tf.errors.InvalidArgumentError, match="expected one prefix for each of"):
         module.serve(tf.constant(["a cat"] * 2), prefixes=tf.constant(["eine"]))

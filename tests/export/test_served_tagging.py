@@ -16,7 +16,7 @@ from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
-from attention_zoo.export.checks import first_error
+from attention_zoo.export.checks import get_first_error
 from attention_zoo.metrics import count_invalid_sequences
 from attention_zoo.tasks import Tagging, TaggingResult
 from attention_zoo.tasks.tagging.export import TaggingModule
@@ -178,8 +178,8 @@ def test_input_that_predict_rejects_does_not_affect_other_rows(
 def test_more_tokens_than_positions_are_an_error() -> None:
     module = TaggingModule(task("subwords"))
     module._limits = (30, 40)
-    checks = module._checks(tf.constant([2, 30]), tf.constant([2, 41]))
-    assert first_error(*checks).numpy().tolist() == [
+    checks = module._make_checks(tf.constant([2, 30]), tf.constant([2, 41]))
+    assert get_first_error(*checks).numpy().tolist() == [
         b"",
         b"41 tokens, the limit is 40. Shorten the text.",
     ]
@@ -199,11 +199,11 @@ def test_the_n_best_tag_sequences_are_exported() -> None:
     wants = own.predict(texts[::2])
     shared = ("words", "offsets", "lengths", "ok", "error")
     for rank in range(3):
-        of_rank = {
+        ranked = {
             name: rows if name in shared else [row[rank] for row in rows]
             for name, rows in valid.items()
         }
-        assert_same(of_rank, [(want, *want.alternatives)[rank] for want in wants])
+        assert_same(ranked, [(want, *want.alternatives)[rank] for want in wants])
 
 
 def test_tagger_without_export_raises(tmp_path: Path) -> None:

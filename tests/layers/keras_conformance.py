@@ -1,4 +1,4 @@
-"""Conformance of what Keras asks of a layer outside `call`."""
+"""Conformance tests of Keras's layer contract outside `call`."""
 
 from __future__ import annotations
 

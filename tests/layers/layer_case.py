@@ -63,7 +63,7 @@ class LayerCase(ArgumentCase):
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         """Return the tensors of a call."""
-        raise TypeError(f"{type(self).__name__} does not say what to call the layer with")
+        raise TypeError(f"{type(self).__name__} does not define `tensors`")
 
     def apply(self, layer: Any, *tensors: Any) -> Any:
         return layer(*tensors)

@@ -53,7 +53,7 @@ class StructureConformance(LayerConformance):
 
     def shapes(self, batch: int, *lengths: int) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of the tensors of a call."""
-        raise TypeError(f"{type(self).__name__} does not say what to call the layer with")
+        raise TypeError(f"{type(self).__name__} does not define `shapes`")
 
     def oracle(self, layer: Any, tensors: Arrays, masks: Arrays) -> tuple[np.ndarray, ...]:
         """Return all outputs in float64, optional ones included."""

@@ -160,7 +160,7 @@ def test_instances_keep_their_keywords() -> None:
 
 
 @pytest.mark.parametrize("seed", [None, 3])
-def test_initializers_see_matrices(seed: int | None) -> None:
+def test_initializers_get_matrix_shapes(seed: int | None) -> None:
     """Kernels of several heads are matrices, and random kernels of one shape differ."""
     orthogonal = keras.initializers.Orthogonal(seed=seed)
     layer = MultiHeadAttention(2, 3, score="additive", kernel_initializer=orthogonal)
@@ -244,7 +244,7 @@ def test_lora_is_rejected() -> None:
         layer.enable_lora(2)
     constrained = MultiHeadAttention(2, 4, kernel_constraint="non_neg")
     constrained(X, Y)
-    with pytest.raises(ValueError, match="kernels without constraint and quantization"):
+    with pytest.raises(ValueError, match="does not support constrained or int8 kernels"):
         constrained.enable_lora(2)
     dot = Attention("dot")
     dot(X, Y)

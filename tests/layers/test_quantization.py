@@ -86,7 +86,7 @@ def test_lora_is_merged() -> None:
     quantize(layer)
     close(layer(X, Y), expected, 0.05)
     assert not [x for x in layer.weights if "lora" in x.name]
-    with pytest.raises(ValueError, match="without constraint and quantization"):
+    with pytest.raises(ValueError, match="does not support constrained or int8 kernels"):
         layer.score.enable_lora(2)
 
 

@@ -192,7 +192,7 @@ def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> 
 def test_prompt_over_the_limit_raises_before_any_output(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predict, "CHUNK", 1)
+    monkeypatch.setattr(predict, "DEFAULT_BATCH_SIZE", 1)
     make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text("a\nthe\na cat saw a dog\n")
     words = ["predict", tmp_path / "task", tmp_path / "in.txt", "search.max_length=28", "--strict"]

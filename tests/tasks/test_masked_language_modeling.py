@@ -277,7 +277,7 @@ def test_fine_tuning_of_a_released_model(tmp_path: Path) -> None:
 def test_line_without_a_mask_raises_before_any_output(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predict, "CHUNK", 1)
+    monkeypatch.setattr(predict, "DEFAULT_BATCH_SIZE", 1)
     make_task().save(tmp_path / "task")
     (tmp_path / "in.txt").write_text(f"a {MASK}\nthe {MASK}\na cat\n")
     message = refused(capsys, "predict", tmp_path / "task", tmp_path / "in.txt", "--strict")

@@ -109,7 +109,9 @@ def test_bad_rows_have_a_status_and_do_not_affect_the_others(name: str) -> None:
 def test_wrong_arguments_raise(name: str) -> None:
     task = MAKERS[name]()
     for single in (GOOD[name][0], None, 3, {"a": 1}):
-        with pytest.raises(ValueError, match=r"^predict takes a list of (text|image)s; write pre"):
+        with pytest.raises(
+            ValueError, match=r"^predict takes a list of (text|image)s, got \w+; write pre"
+        ):
             predict(task, single)
     with pytest.raises(ValueError, match="on_error: unknown value 'drop'"):
         predict(task, GOOD[name], on_error="drop")

@@ -57,7 +57,7 @@ def test_progress_fits_the_terminal(
     progress = train(steps, 1, stream, state)
     progress.on_test_begin()
     progress.on_test_batch_end(0)
-    progress._written = 0.0
+    progress._last_write_time = 0.0
     progress.show()
     bar, evaluating = stream.getvalue().split("\r")[1:]
     assert len(bar) == len(evaluating) == columns - 1
@@ -105,7 +105,7 @@ def test_long_phases_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHECK_SECONDS", 0.01)
     stream = io.StringIO()
     progress = Progress(9, Clock(RunState(), StopRequest()), stream)
-    with progress.repeat():
+    with progress.refresh_periodically():
         deadline = time.monotonic() + 20
         while not stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)

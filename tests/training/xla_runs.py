@@ -1,7 +1,7 @@
 """Short trainings with and without XLA, on batches of three shapes.
 
 Each recipe of `training/` runs with small sizes, on a small generated corpus of its task. Recipes
-that then differ in nothing build the same graph and are one case.
+that are then identical build the same graph and are one case.
 
     python -m tests.training.xla_runs NUMBER
 
@@ -75,32 +75,32 @@ def shrink(name: str, value: Any) -> Any:
     return min(value, SIZES[name]) if value and name in SIZES else value
 
 
-def make_small_page(path: Path) -> dict[str, Any]:
+def make_small_recipe(path: Path) -> dict[str, Any]:
     """Return the content of a recipe with small sizes, on a generated corpus."""
-    page = yaml.safe_load(path.read_text(encoding="utf-8"))
-    options = dict(page["model"])
+    recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+    options = dict(recipe["model"])
     preset = options.pop("preset")
     config = merge(preset_class(preset), preset_config(preset), options)
-    data, training = page["data"], page["training"]
+    data, training = recipe["data"], recipe["training"]
     placement = {name: data[name] for name in ("scattered", "image_size") if "scattered" in data}
     rate = min(training["learning_rate"], MAX_LEARNING_RATE)
     training = {name: x for name, x in training.items() if name not in NOT_IN_THE_GRAPH}
     return {
-        "task": page["task"],
-        "data": {**CORPORA[page["task"]], "size": 60, "validation_size": 8, **placement},
+        "task": recipe["task"],
+        "data": {**CORPORA[recipe["task"]], "size": 60, "validation_size": 8, **placement},
         "tokenizer": {
             "kind": "whitespace",
             "vocabulary_size": 100,  # some words are unknown, and can be copied
-            "shared": page.get("tokenizer", {}).get("shared", False),
+            "shared": recipe.get("tokenizer", {}).get("shared", False),
         },
         "model": {"preset": preset, **shrink("", config)},
         "training": {**training, **SHORT, "learning_rate": rate},
     }
 
 
-PAGES = {json.dumps(make_small_page(path)): path.stem for path in reversed(RECIPES)}
+SMALL_RECIPES = {json.dumps(make_small_recipe(path)): path.stem for path in reversed(RECIPES)}
 """Small recipes, with the name of one of the recipes that they stand for."""
-GROUPS = [list(PAGES)[first : first + 5] for first in range(0, len(PAGES), 5)]
+GROUPS = [list(SMALL_RECIPES)[first : first + 5] for first in range(0, len(SMALL_RECIPES), 5)]
 """Small recipes that run in one process; each takes about 300 MB."""
 
 
@@ -117,10 +117,10 @@ def make_batches(batches: Any) -> list[Any]:
     return [batches.make_batch(np.array(some)) for some in rows]
 
 
-def train(page: str, folder: Path, jit: bool) -> list[float]:
+def train(content: str, folder: Path, jit: bool) -> list[float]:
     """Return the losses of 20 steps on batches of three shapes, and of an evaluation."""
     path = folder / "recipe.yaml"
-    path.write_text(page, encoding="utf-8")
+    path.write_text(content, encoding="utf-8")
     recipe = read_recipe(path, [f"training.jit={jit}"])
     job = prepare(recipe, folder / f"jit={jit}", RunState(), make_strategy(1))
     batches = make_batches(job.train)
@@ -137,14 +137,14 @@ def train(page: str, folder: Path, jit: bool) -> list[float]:
 def main(number: int) -> None:
     """Print the losses of each case of a group with and without XLA, or its error."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # saves time
-    for page in GROUPS[number]:
+    for recipe in GROUPS[number]:
         with tempfile.TemporaryDirectory() as folder:
             losses: Any
             try:
-                losses = [train(page, Path(folder), jit) for jit in (True, False)]
+                losses = [train(recipe, Path(folder), jit) for jit in (True, False)]
             except Exception:
                 losses = traceback.format_exc()
-            print(json.dumps([PAGES[page], losses]), flush=True)
+            print(json.dumps([SMALL_RECIPES[recipe], losses]), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from attention_zoo.data.images.formats import JPEG, PNG, SCAN, WEBP
 from attention_zoo.data.images.graph_orientation import combine_bytes
 
 _HEAD = 30
-"""Number of bytes of a WebP file up to its size; a PNG has more."""
+"""Number of bytes of a WebP header up to the image size. Every PNG is longer."""
 
 Header = tuple[tf.Tensor, tf.Tensor]
 """The sides of an image, `(2,)` int64, and its number of scans or frames."""
 
 
-def make_assertion(encoded: tf.Tensor, max_pixels: int, max_scans: int) -> tf.Operation:
-    """Return an assertion of the checks of `read_image` that need only a few bytes.
+def assert_valid_header(encoded: tf.Tensor, max_pixels: int, max_scans: int) -> tf.Operation:
+    """Return an assertion of the checks of `read_image` that precede decoding.
 
     Args:
         encoded: a scalar string tensor.

@@ -13,7 +13,7 @@ MAX_SEGMENTS = 1 << 14
 
 _EXIF_MARKER, _SCAN_MARKER, _FILL_BYTES = 0xFFE1, 0xFFDA, 0xFFFF
 _PADDING = b"\0" * 16
-_COLOUR_TYPE_AT = 25
+_COLOUR_TYPE_OFFSET = 25
 
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
@@ -49,7 +49,7 @@ def has_transparency(encoded: tf.Tensor) -> tf.Tensor:
     """Return whether a PNG has an alpha channel or transparent colours."""
     raw = tf.io.decode_raw(tf.strings.join([encoded, _PADDING]), tf.uint8)
     at = _find_png_chunk(raw, b"tRNS", b"IDAT")
-    has_alpha = _read_integer(raw, tf.constant(_COLOUR_TYPE_AT, tf.int64), 1) >= 4
+    has_alpha = _read_integer(raw, tf.constant(_COLOUR_TYPE_OFFSET, tf.int64), 1) >= 4
     return has_alpha | _starts_with(raw, at + 4, b"tRNS")
 
 
@@ -68,14 +68,14 @@ def _find_jpeg_exif(raw: tf.Tensor) -> tf.Tensor:
     def is_exif(at: tf.Tensor) -> tf.Tensor:
         return (_read_integer(raw, at, 2) == _EXIF_MARKER) & _starts_with(raw, at + 4, b"Exif\0\0")
 
-    def is_over(at: tf.Tensor) -> tf.Tensor:
+    def is_match(at: tf.Tensor) -> tf.Tensor:
         return (_read_integer(raw, at, 2) == _SCAN_MARKER) | is_exif(at)
 
     def find_next(at: tf.Tensor) -> tf.Tensor:
         fill = _read_integer(raw, at, 2) == _FILL_BYTES
         return at + tf.where(fill, np.int64(1), 2 + _read_integer(raw, at + 2, 2))
 
-    at = _find_segment(raw, 2, is_over, find_next)
+    at = _find_segment(raw, 2, is_match, find_next)
     return tf.where(is_exif(at), at + 10, _count_bytes(raw))
 
 
@@ -87,13 +87,13 @@ def _find_png_exif(raw: tf.Tensor) -> tf.Tensor:
 def _find_png_chunk(raw: tf.Tensor, *kinds: bytes) -> tf.Tensor:
     """Return the offset of the first chunk of one of these kinds, or the end of the file."""
 
-    def is_over(at: tf.Tensor) -> tf.Tensor:
+    def is_match(at: tf.Tensor) -> tf.Tensor:
         return tf.reduce_any([_starts_with(raw, at + 4, kind) for kind in kinds])
 
     def find_next(at: tf.Tensor) -> tf.Tensor:
         return at + 12 + _read_integer(raw, at, 4)  # length, kind, data and checksum
 
-    return _find_segment(raw, 8, is_over, find_next)
+    return _find_segment(raw, 8, is_match, find_next)
 
 
 def _find_webp_exif(raw: tf.Tensor) -> tf.Tensor:
@@ -110,10 +110,10 @@ def _find_webp_exif(raw: tf.Tensor) -> tf.Tensor:
 Step = Callable[[tf.Tensor], tf.Tensor]
 
 
-def _find_segment(raw: tf.Tensor, start: int, is_over: Step, find_next: Step) -> tf.Tensor:
-    """Return the offset of the first segment for which `is_over`, or the end of the file."""
+def _find_segment(raw: tf.Tensor, start: int, is_match: Step, find_next: Step) -> tf.Tensor:
+    """Return the offset of the first segment for which `is_match`, or the end of the file."""
     (at,) = tf.while_loop(
-        lambda at: (at < _count_bytes(raw)) & ~is_over(at),
+        lambda at: (at < _count_bytes(raw)) & ~is_match(at),
         lambda at: (find_next(at),),
         (tf.constant(start, tf.int64),),
         maximum_iterations=MAX_SEGMENTS,

@@ -36,8 +36,8 @@ _FORMATS = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
 def read_image(source: Any, size: Size | None = None, where: str | None = None) -> Image:
     """Read an image as `(H, W, 3)`, uint8, RGB.
 
-    Grayscale, palette, CMYK and 16-bit images are converted, and transparent ones are drawn over
-    white. Images are rotated and flipped as their EXIF orientation says.
+    Grayscale, palette, CMYK and 16-bit images are converted, and transparent ones are composited
+    over white. Images are rotated and flipped according to their EXIF orientation.
 
     Files and bytes are JPEG, PNG or WebP, decoded by TensorFlow, and resized by
     `tf.image.resize(..., method="bilinear", antialias=True)`, rounded, without keeping the aspect
@@ -54,8 +54,8 @@ def read_image(source: Any, size: Size | None = None, where: str | None = None) 
     Raises:
         ValueError: a missing file; a file of more than `MAX_BYTES`; another format; damaged or
             truncated data; more than `MAX_PIXELS` or `MAX_SCANS`; an animation; an orientation that
-            is only in XMP or a text; an array of another dtype or shape; a size below 1 or of more
-            than `MAX_PIXELS`. The message names the image.
+            is only in XMP or a PNG text chunk; an array of another dtype or shape; a size below 1
+            or of more than `MAX_PIXELS`. The message names the image.
 
     Example:
         >>> import numpy as np
@@ -67,7 +67,7 @@ def read_image(source: Any, size: Size | None = None, where: str | None = None) 
 
     where = where or (str(source) if isinstance(source, str | Path) else "the image")
     if isinstance(source, PillowImage):
-        source = _convert_picture(where, source)
+        source = _convert_pillow_image(where, source)
     if isinstance(source, np.ndarray):
         image = check_array(where, source)
         return resize_image(image if image.shape[-1] == 3 else np.repeat(image, 3, -1), size)
@@ -90,7 +90,7 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     Pixels are identical for all images that `read_image` accepts. Other formats, animated WebP
     images and more than `MAX_PIXELS` or `MAX_SCANS` raise `tf.errors.InvalidArgumentError`. The
     graph cannot detect other properties: an animated PNG gives its default image, and an
-    orientation that is only in XMP or a text is ignored.
+    orientation that is only in XMP or a PNG text chunk is ignored.
 
     Args:
         encoded: a scalar string tensor: JPEG, PNG or WebP.
@@ -98,11 +98,11 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     """
     import tensorflow as tf
 
-    from attention_zoo.data.images.graph_headers import make_assertion
+    from attention_zoo.data.images.graph_headers import assert_valid_header
     from attention_zoo.data.images.graph_orientation import exif_orientation, transpose_upright
 
     sides = parse_size(size)
-    with tf.control_dependencies([make_assertion(encoded, MAX_PIXELS, MAX_SCANS)]):
+    with tf.control_dependencies([assert_valid_header(encoded, MAX_PIXELS, MAX_SCANS)]):
         encoded = tf.identity(encoded)
     image = transpose_upright(_decode(encoded), exif_orientation(encoded))
     return image if sides is None else _resize(image, sides)
@@ -148,7 +148,7 @@ def compute_digest(image: Image) -> str:
 def check_array(where: str, array: NDArray[Any]) -> Image:
     """Return the array as `(H, W, 1)` or `(H, W, 3)`; raise ValueError if it is not an image.
 
-    Pixels with alpha are drawn over white.
+    Pixels with alpha are composited over white.
     """
     if array.dtype != np.uint8:
         raise ValueError(f"{where}: the array must be uint8, from 0 to 255, got {array.dtype}")
@@ -159,7 +159,7 @@ def check_array(where: str, array: NDArray[Any]) -> Image:
     return (
         shaped
         if shaped.shape[-1] < 4
-        else _draw_over_white(shaped.astype(np.int32)).astype(np.uint8)
+        else _composite_over_white(shaped.astype(np.int32)).astype(np.uint8)
     )
 
 
@@ -247,7 +247,7 @@ def _check_sides(where: str, height: int, width: int) -> None:
 
 
 def _rotate_upright(where: str, image: Image, header: Any, encoded: bytes) -> Image:
-    """Return the image rotated and flipped as its EXIF orientation says."""
+    """Return the image rotated and flipped according to its EXIF orientation."""
     import tensorflow as tf
     from PIL import Image as pillow
     from PIL import ImageOps
@@ -289,7 +289,7 @@ def _decode_eagerly(where: str, encoded: bytes) -> Image:
 
 
 def _decode(encoded: Any) -> Any:
-    """Decode an image to `(H, W, 3)`, uint8; transparent pixels are drawn over white."""
+    """Decode an image to `(H, W, 3)`, uint8; transparent pixels are composited over white."""
     import tensorflow as tf
 
     from attention_zoo.data.images.graph_orientation import has_transparency
@@ -300,17 +300,17 @@ def _decode(encoded: Any) -> Any:
     def decode_png() -> Any:
         return tf.cond(  # with 4 channels, TensorFlow gives opaque pixels of few bits a wrong alpha
             has_transparency(encoded),
-            lambda: draw(tf.io.decode_png(encoded, channels=4)),
+            lambda: composite(tf.io.decode_png(encoded, channels=4)),
             lambda: tf.io.decode_png(encoded, channels=3),
         )
 
     def decode_webp() -> Any:
         pixels = tf.io.decode_webp(encoded)[0]
         opaque = tf.ones_like(pixels[..., :1]) * 255
-        return draw(tf.concat([pixels, opaque], -1)[..., :4])  # it may have no alpha
+        return composite(tf.concat([pixels, opaque], -1)[..., :4])  # it may have no alpha
 
-    def draw(pixels: Any) -> Any:
-        return tf.cast(_draw_over_white(tf.cast(pixels, tf.int32)), tf.uint8)
+    def composite(pixels: Any) -> Any:
+        return tf.cast(_composite_over_white(tf.cast(pixels, tf.int32)), tf.uint8)
 
     first = tf.strings.substr(encoded, 0, 1)
     image = tf.case(
@@ -319,19 +319,19 @@ def _decode(encoded: Any) -> Any:
     return tf.ensure_shape(image, [None, None, 3])
 
 
-def _draw_over_white(pixels: Any) -> Any:
-    """Draw pixels `(H, W, 4)` with alpha over white; return integers `(H, W, 3)`."""
+def _composite_over_white(pixels: Any) -> Any:
+    """Composite pixels `(H, W, 4)` with alpha over white; return integers `(H, W, 3)`."""
     colours, alpha = pixels[..., :3], pixels[..., 3:]
     return (colours * alpha + 255 * (255 - alpha) + 127) // 255
 
 
-def _convert_picture(where: str, picture: Any) -> Image:
+def _convert_pillow_image(where: str, image: Any) -> Image:
     """Return the upright pixels of a Pillow image, `(H, W, 3)` or `(H, W, 4)`."""
     from PIL import ImageOps
 
-    _check_sides(where, picture.height, picture.width)
+    _check_sides(where, image.height, image.width)
     try:
-        upright = ImageOps.exif_transpose(picture)
+        upright = ImageOps.exif_transpose(image)
         if upright.mode.startswith("I"):  # 16 bits per channel; Pillow would clip them to 8
             grey = np.asarray(upright).astype(np.int64) >> 8
             return grey.clip(0, 255).astype(np.uint8)[..., None]

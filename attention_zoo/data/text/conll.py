@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from attention_zoo.data.reading import (
     BadRowSkipper,
+    Line,
     Paths,
     decode_utf8,
     describe_paths,
@@ -23,12 +24,13 @@ MAX_SENTENCE_LENGTH = 1000
 UNMARKED = ("", "-", "_", "0", "O")
 """Cells of unmarked words in a column of marks."""
 
-_DOCUMENT_START = re.compile(rb"-DOCSTART-([ \t]|$)")
-_RANGE_OR_EMPTY_NODE = re.compile(rb"[0-9]+[-.][0-9]+")
-_CONLLU_WIDTH = 10
+CONLLU_WIDTH = 10
+"""Number of columns of CoNLL-U."""
 
-Line = tuple[str, bytes]
-"""`file:line` and its content."""
+RANGE_OR_EMPTY_NODE = re.compile(rb"[0-9]+[-.][0-9]+")
+"""First cell of a line of CoNLL-U that is not a word: a range (`3-4`) or an empty node (`8.1`)."""
+
+_DOCUMENT_START = re.compile(rb"-DOCSTART-([ \t]|$)")
 
 
 def read_conll(
@@ -128,7 +130,7 @@ class _Layout(NamedTuple):
         """Return whether a line of CoNLL-U contains no word."""
         is_comment = line[1].startswith(b"#")
         first = _split_cells(line, self.has_tabs)[0]
-        return self.is_conllu and (is_comment or bool(_RANGE_OR_EMPTY_NODE.fullmatch(first)))
+        return self.is_conllu and (is_comment or bool(RANGE_OR_EMPTY_NODE.fullmatch(first)))
 
 
 def _split_sentences(lines: Iterable[Line], comment: str | None) -> Iterator[list[Line]]:
@@ -171,7 +173,7 @@ def _find_layout(sentences: list[list[Line]], columns: _Columns, conllu: bool | 
     _check_columns(rows[0][0], width, columns)
     is_numbered = 2 * sum(_is_numbered(row, has_tabs) for row in sentences) > len(sentences)
     is_first = columns.words in (0, -width)
-    if is_first and (conllu or (conllu is None and is_numbered and width == _CONLLU_WIDTH)):
+    if is_first and (conllu or (conllu is None and is_numbered and width == CONLLU_WIDTH)):
         raise ValueError(
             f"{rows[0][0]}: column {columns.words} has the word numbers of CoNLL-U; set"
             " data.words=1 for the words, and data.tags=3 for their parts of speech"
@@ -223,6 +225,8 @@ def _parse_word(line: Line, layout: _Layout, columns: _Columns) -> _Word:
     word, tag = cells[columns.words], cells[columns.tags]
     for cell, name in ((word, "word"), (tag, "tag")):
         if not cell.strip():
-            raise ValueError(f"{location}: the {name} is empty")
+            raise ValueError(
+                f"{location}: the {name} is empty; write one word and its tag per line"
+            )
     is_marked = columns.marks is not None and cells[columns.marks] not in UNMARKED
     return _Word(word, tag, is_marked, int(location.rpartition(":")[2]))

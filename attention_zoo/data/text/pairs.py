@@ -9,6 +9,7 @@ from typing import TypeVar
 from attention_zoo.data.examples import Examples
 from attention_zoo.data.reading import (
     BadRowSkipper,
+    Line,
     Paths,
     check_not_blank,
     decode_utf8,
@@ -103,10 +104,6 @@ def read_parallel(source_path: Paths, target_path: Paths, skip_bad: int = 0) -> 
 
     origin = " and ".join(map(describe_paths, paths))
     return collect_pairs(rows, parse_row, origin, ("source", "target"), skip_bad)
-
-
-Line = tuple[str, bytes]
-"""`file:line` and its content."""
 
 
 def _align_lines(source_path: str, target_path: str) -> list[tuple[str, tuple[Line, Line]]]:

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from attention_zoo.data.reading import (
+    Line,
     Paths,
     decode_utf8,
     describe_paths,
@@ -18,7 +19,7 @@ from attention_zoo.data.reading import (
     read_numbered_lines,
     read_raw_lines,
 )
-from attention_zoo.data.text.pairs import Line, TextPairs, collect_pairs
+from attention_zoo.data.text.pairs import TextPairs, collect_pairs
 from attention_zoo.registry import did_you_mean
 
 Row = tuple[str, Callable[[], list[str]]]
@@ -72,8 +73,8 @@ def read_csv(
         delimiter: the character between two cells.
 
     Raises:
-        ValueError: as `read_tsv`; a delimiter of several characters; a row with a quoted cell that
-            is not closed, or goes on after its closing quote (file:line).
+        ValueError: as `read_tsv`; a delimiter of several characters; a quoted cell without a
+            closing quote, or with text after it (file:line).
     """
     delimiter = parse_delimiter(delimiter)
 
@@ -119,7 +120,7 @@ def read_csv_rows(lines: Iterator[Line], delimiter: str = ",") -> Iterator[Row]:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield used[0][0], partial(_refuse_row, used[0][0], str(error))
+                yield used[0][0], partial(_raise_csv_error, used[0][0], str(error))
                 pending.extendleft(reversed(used[1:]))
                 reader = csv.reader(decode_lines(), delimiter=delimiter, strict=True)
             else:
@@ -129,12 +130,12 @@ def read_csv_rows(lines: Iterator[Line], delimiter: str = ",") -> Iterator[Row]:
         csv.field_size_limit(limit)
 
 
-def _refuse_row(location: str, problem: str) -> list[str]:
+def _raise_csv_error(location: str, problem: str) -> list[str]:
     if "new-line" in problem:
         reason = "a carriage return outside quotes; put the cell in quotes"
     else:
         reason = (
-            "a quoted cell goes on after its closing quote, or has none; double quotes inside it"
+            "a quoted cell has no closing quote, or text after it; write quotes inside a cell twice"
         )
     raise ValueError(f"{location}: not valid CSV: {reason}")
 
@@ -171,12 +172,12 @@ class _Table(NamedTuple):
     names: tuple[str, str]
 
 
-Selected = tuple[Callable[[], list[str]], int, list[int]]
+RowSelection = tuple[Callable[[], list[str]], int, list[int]]
 """Function that returns the cells of a row, the number of cells, and the columns to use."""
 
 
 def _read_pairs(paths: Paths, table: _Table, skip_bad: int) -> TextPairs:
-    def parse_row(location: str, row: Selected) -> tuple[str, str]:
+    def parse_row(location: str, row: RowSelection) -> tuple[str, str]:
         get_cells, width, (source, target) = row
         cells = get_cells()
         if len(cells) != width:
@@ -190,7 +191,7 @@ def _read_pairs(paths: Paths, table: _Table, skip_bad: int) -> TextPairs:
     return collect_pairs(rows, parse_row, describe_paths(paths), table.names, skip_bad)
 
 
-def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, Selected]]:
+def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, RowSelection]]:
     """Yield the rows of a file with the columns to use."""
     rows = table.read_rows(path)
     if table.header:
@@ -217,7 +218,7 @@ def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, Selected]]:
 
 
 def find_column(location: str, header: Sequence[str], name: str, hint: str = "") -> int:
-    """Return the index of a column; raise ValueError, ending in a hint, if there is not one."""
+    """Return the index of a column; raise ValueError, with the hint, unless it occurs once."""
     positions = [index for index, cell in enumerate(header) if cell == name]
     if len(positions) > 1:
         numbers = " and ".join(str(index + 1) for index in positions)

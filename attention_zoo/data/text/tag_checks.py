@@ -50,9 +50,10 @@ def find_tag_errors(
 def _find_violations(
     sentences: TaggedSentences, scheme: str, strict: bool
 ) -> Iterator[tuple[int, int, bool]]:
-    """Yield sentence and word of each first violation, and whether the tag is malformed.
+    """Yield the first violation of each sentence.
 
-    The word is the number of words if the sentence ends too early.
+    A violation is the index of the sentence, that of the bad word, and whether its tag is
+    malformed. The index of the word is the number of words if the sentence ends too early.
     """
     names, constraints = _make_constraints(sentences, scheme)
     numbers = {name: number for number, name in enumerate(names)}
@@ -67,7 +68,7 @@ def _find_violations(
 
 
 def _make_constraints(sentences: TaggedSentences, scheme: str) -> tuple[list[str], TagConstraints]:
-    """Return the tags that are well-formed, completed so that each can occur; and constraints."""
+    """Return the well-formed tags, with all prefixes of each type, and their constraints."""
     known_tags = {tag for tag in sentences.known_tags if not _describe_malformed(tag, scheme)}
     types = {tag.partition("-")[2] for tag in known_tags}
     prefixes = get_tag_scheme(scheme).letters()

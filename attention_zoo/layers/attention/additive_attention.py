@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.layers.scores.additive import AdditiveScore
 
 
@@ -63,6 +63,6 @@ class AdditiveAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = AdditiveScore(units, normalize, **part_arguments(kwargs))
+        score = AdditiveScore(units, normalize, **select_part_arguments(kwargs))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.normalize = units, normalize

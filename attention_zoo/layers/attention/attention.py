@@ -15,11 +15,11 @@ from attention_zoo.layers.attention.attention_shapes import (
     broadcast_batch,
     check_built_shapes,
     check_shapes,
-    compute_specs,
-    expand_list,
-    expand_lists,
+    compute_output_specs,
+    expand_list_arguments,
     repeat_batch,
     standardize_mask_and_bias,
+    unpack_input_list,
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
@@ -149,7 +149,7 @@ class Attention(KernelLayer):
         """Call the layer; lists of inputs and masks are passed on as single arguments."""
         if not isinstance(query, (list, tuple)) and mask is None:
             return super().__call__(query, *args, **kwargs)
-        inputs, kwargs = expand_lists(query, args, mask, kwargs)
+        inputs, kwargs = expand_list_arguments(query, args, mask, kwargs)
         return super().__call__(*inputs, **kwargs)
 
     def call(
@@ -372,12 +372,12 @@ class Attention(KernelLayer):
         """Compute the shape of the context from three shapes, or from a list of them."""
         shapes: Any = (query_shape, value_shape, key_shape or value_shape)
         if isinstance(query_shape[0], (list, tuple)):
-            shapes = expand_list(query_shape, value_shape, key_shape)
+            shapes = unpack_input_list(query_shape, value_shape, key_shape)
         query, value = shapes[:2]
         batch = broadcast_batch(*(shape[0] for shape in shapes))
-        return (batch, *query[1:-1], self.output_width(query[-1], value[-1]))
+        return (batch, *query[1:-1], self.get_output_width(query[-1], value[-1]))
 
-    def output_width(self, query_width: int, value_width: int) -> int:
+    def get_output_width(self, query_width: int, value_width: int) -> int:
         """Return the width of the context."""
         return value_width
 
@@ -392,6 +392,6 @@ class Attention(KernelLayer):
         **kwargs: Any,
     ) -> Any:
         get_state = self._initial_state if return_state else None
-        return compute_specs(
+        return compute_output_specs(
             self, query, value, key, query_mask, get_state, return_attention_scores
         )

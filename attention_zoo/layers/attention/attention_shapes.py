@@ -23,7 +23,7 @@ from attention_zoo.ops import (
 from attention_zoo.typing import Shape, State, Tensor
 
 
-def expand_lists(
+def expand_list_arguments(
     query: Any, args: tuple[Any, ...], mask: Any, options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of `Attention.call` for lists of inputs and masks, as Keras takes them.
@@ -41,7 +41,7 @@ def expand_lists(
     if isinstance(query, (list, tuple)):
         if args and mask is None:
             mask, *args = args  # type: ignore[assignment]
-        inputs = expand_list(query, *args, options.get("value"), options.get("key"))
+        inputs = unpack_input_list(query, *args, options.get("value"), options.get("key"))
     if mask is None:
         return inputs, options
     if not isinstance(mask, (list, tuple)) or len(mask) not in (2, 3):
@@ -57,12 +57,12 @@ def expand_lists(
     return inputs, {**options, **masks}
 
 
-def expand_list(inputs: Sequence[Any], *others: Any) -> tuple[Any, ...]:
+def unpack_input_list(inputs: Sequence[Any], *others: Any) -> tuple[Any, ...]:
     """Return a list of query and value, or of query, value and key, or of their shapes.
 
     Args:
         inputs: the list.
-        *others: value and key that were passed beside the list; ValueError unless None.
+        *others: value and key passed in addition to the list; must be None.
     """
     if len(inputs) not in (2, 3):
         raise ValueError(
@@ -74,7 +74,7 @@ def expand_list(inputs: Sequence[Any], *others: Any) -> tuple[Any, ...]:
     return tuple(inputs)
 
 
-def compute_specs(
+def compute_output_specs(
     layer: Any,
     query: Tensor,
     value: Tensor,

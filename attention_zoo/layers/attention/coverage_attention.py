@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.layers.scores.coverage import CoverageScore
 
 
@@ -65,6 +65,6 @@ class CoverageAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = CoverageScore(units, **part_arguments(kwargs))
+        score = CoverageScore(units, **select_part_arguments(kwargs))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units = units

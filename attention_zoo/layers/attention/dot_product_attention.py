@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.layers.scores.dot import DotScore
 from attention_zoo.layers.scores.scaled_dot import ScaledDotScore
 
@@ -62,6 +62,6 @@ class DotProductAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = (ScaledDotScore if scale else DotScore)(**part_arguments(kwargs))
+        score = (ScaledDotScore if scale else DotScore)(**select_part_arguments(kwargs))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.scale = scale

@@ -9,7 +9,7 @@ import keras
 from attention_zoo.layers.alignments.local_monotonic import LocalMonotonicAlignment
 from attention_zoo.layers.alignments.local_predictive import LocalPredictiveAlignment
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.registry import check_choice
 
 KINDS = {"monotonic": LocalMonotonicAlignment, "predictive": LocalPredictiveAlignment}
@@ -78,6 +78,6 @@ class LocalAttention(Attention):
         **kwargs: Any,
     ) -> None:
         check_choice("kind", kind, KINDS)
-        alignment = KINDS[kind](window, **part_arguments(kwargs))
+        alignment = KINDS[kind](window, **select_part_arguments(kwargs))
         super().__init__(score, alignment, units, dropout, seed, **kwargs)
         self.window, self.kind = window, kind

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.layers.scores.location_sensitive import LocationSensitiveScore
 
 
@@ -77,7 +77,7 @@ class LocationSensitiveAttention(Attention):
         **kwargs: Any,
     ) -> None:
         options = (units, filters, kernel_size, cumulative)
-        score = LocationSensitiveScore(*options, **part_arguments(kwargs))
+        score = LocationSensitiveScore(*options, **select_part_arguments(kwargs))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.filters = units, filters
         self.kernel_size, self.cumulative = kernel_size, cumulative

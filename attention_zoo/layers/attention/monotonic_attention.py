@@ -8,7 +8,7 @@ import keras
 
 from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS, MonotonicAlignment
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.layers.scores import make_score
 from attention_zoo.ops import whole_number
 
@@ -79,7 +79,7 @@ class MonotonicAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        parts = part_arguments(kwargs)
+        parts = select_part_arguments(kwargs)
         reader = (score_bias_init, sigmoid_noise, form, hard_at_inference, seed_of_noise(seed))
         alignment = MonotonicAlignment(*reader, **parts)
         score = stopping_score(score, units, parts)

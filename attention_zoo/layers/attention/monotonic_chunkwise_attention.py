@@ -10,7 +10,7 @@ from attention_zoo.layers.alignments.mocha import MochaAlignment
 from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.monotonic_attention import seed_of_noise, stopping_score
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -84,7 +84,7 @@ class MonotonicChunkwiseAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        parts = part_arguments(kwargs)
+        parts = select_part_arguments(kwargs)
         reader = (score_bias_init, sigmoid_noise, form, hard_at_inference, seed_of_noise(seed))
         alignment = MochaAlignment(chunk_size, chunk_score, units, *reader, **parts)
         score = stopping_score(score, units, parts)

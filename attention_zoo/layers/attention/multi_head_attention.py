@@ -11,7 +11,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.attention_shapes import check_shapes
 from attention_zoo.layers.attention.steps import Memory, Noise
-from attention_zoo.layers.kernels import as_matrix
+from attention_zoo.layers.kernels import make_matrix_initializer
 from attention_zoo.layers.positions import make_positions
 from attention_zoo.typing import Shape, State, Tensor
 
@@ -149,7 +149,7 @@ class MultiHeadAttention(Attention):
     def _weights(self, name: str, shape: tuple[int, ...], inputs: int = 1) -> tuple[Any, Any]:
         """Add a kernel, whose first `inputs` axes are the input axes, and its bias (or None)."""
 
-        glorot = as_matrix(keras.initializers.GlorotUniform(), inputs)
+        glorot = make_matrix_initializer(keras.initializers.GlorotUniform(), inputs)
         kernel = self.add_kernel(f"{name}_projection", shape, glorot, inputs)
         return kernel, self.add_bias(f"{name}_bias", shape[inputs:]) if self.use_bias else None
 
@@ -276,5 +276,5 @@ class MultiHeadAttention(Attention):
         """Repeat each group for its heads: `(B, G, ...)` to `(B, H, ...)`."""
         return x if self._group_size == 1 else ops.repeat(x, self._group_size, axis=1)
 
-    def output_width(self, query_width: int, value_width: int) -> int:
+    def get_output_width(self, query_width: int, value_width: int) -> int:
         return query_width

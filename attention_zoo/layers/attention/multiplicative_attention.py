@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.layers.scores.general import GeneralScore
 
 
@@ -60,6 +60,6 @@ class MultiplicativeAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = GeneralScore(scale, **part_arguments(kwargs))
+        score = GeneralScore(scale, **select_part_arguments(kwargs))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.scale = scale

@@ -22,7 +22,8 @@ BLOCKWISE_MIN_SCORES = 2**22
 """Number of scores per head (2048 queries times 2048 sources) from which attention is blockwise.
 Below it, blocks would save little memory and no time."""
 WINDOW_MIN_SCORES = 2**18
-"""The same (512 queries times 512 sources) if a window skips blocks, which saves time too."""
+"""The same for a window that skips blocks (512 queries times 512 sources).
+Blocks then save time too."""
 SCALES = {DotScore: lambda width: 1.0, ScaledDotScore: lambda width: 1 / math.sqrt(width)}
 """Scale of each inner-product score. Exact classes only: a subclass may compute something else."""
 

@@ -37,7 +37,8 @@ class RecurrentEncoder(KernelLayer):
         inputs: `(B, S, E)`.
         mask: `(B, S)`, or None.
         training: whether to apply dropout.
-        initial_state: list of states, as returned, or None for zeros.
+        initial_state: list of states `(B, units)` in the order of the returned ones, or None for
+            zeros.
 
     Returns:
         Memory `(B, S, units)`, and the list of final states `(B, units)`: for each layer, bottom

@@ -10,7 +10,7 @@ from keras import ops
 
 from attention_zoo.layers.alignments import Alignment
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.layers.scores import Score
 from attention_zoo.ops import at_least_float32, project, whole_number
 from attention_zoo.typing import Shape, State, Tensor
@@ -82,7 +82,7 @@ class MixtureWindowAttention(Attention):
     def __init__(
         self, num_components: int = 10, dropout: float = 0.0, seed: int | None = None, **kwargs: Any
     ) -> None:
-        parts = part_arguments(kwargs)
+        parts = select_part_arguments(kwargs)
         window = _MixtureWindow(num_components, **parts)
         super().__init__(_NoScore(**parts), window, dropout=dropout, seed=seed, **kwargs)
         self.num_components = window.num_components

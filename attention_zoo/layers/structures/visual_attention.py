@@ -12,7 +12,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
 from attention_zoo.layers.attention.attention_shapes import broadcast_batch
 from attention_zoo.layers.attention.steps import Memory
-from attention_zoo.layers.kernels import part_arguments
+from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.layers.scores.additive import AdditiveScore
 from attention_zoo.typing import Shape, Tensor
 
@@ -77,7 +77,7 @@ class VisualAttention(Attention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        score = AdditiveScore(units, **part_arguments(kwargs))
+        score = AdditiveScore(units, **select_part_arguments(kwargs))
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.use_gate = units, use_gate
 

@@ -1,7 +1,6 @@
 """KV cache for decoding: entries stay at their positions and are not reordered with the beam.
 
-L, the number of steps in a cache, is that of the steps so far, or under XLA their limit (see
-`ops.buffers`).
+L is the number of steps so far, or under XLA their limit (see `ops.buffers`).
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ class KVCache(NamedTuple):
     def apply_to_bucket(self, function: Callable[[KeysAndValues, Tensor], Tensor]) -> Tensor:
         """Call `function(keys_and_values, mask)` on the current bucket; mask `(B, 1, N, S)`.
 
-        A cache that is not compiled has no free space, and no buckets.
+        Without XLA, a cache has no free entries, so it has no buckets.
         """
         if not is_compiled():
             return function(self.entries, self.mask)

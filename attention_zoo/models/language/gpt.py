@@ -175,7 +175,7 @@ class GPT(GenerationMixin, PrebuiltModel):
         positions = compute_positions(prompt_mask)
         prompt_lengths = ops.sum(ops.cast(prompt_mask, "int32"), axis=1)
         prompt_cache = self._prefill(prompt, positions, prompt_mask)
-        last_position = self.settings["max_length"] - 1  # sources that are done may exceed it
+        last_position = self.settings["max_length"] - 1  # finished sources may exceed it
 
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
             length = ops.shape(prompt)[1]
@@ -204,7 +204,10 @@ class GPT(GenerationMixin, PrebuiltModel):
         return prompt_cache
 
     def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor:
-        """Return how many tokens can follow prompts of these lengths; the last has no position."""
+        """Return how many tokens, `(B,)`, can follow prompts of lengths `(B,)`.
+
+        The last one needs no position.
+        """
         return self.settings["max_length"] + 1 - ops.maximum(source_lengths, 1)
 
     def check_search(self, source: Tensor, options: SearchOptions) -> None:

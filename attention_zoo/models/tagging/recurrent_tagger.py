@@ -142,7 +142,7 @@ def _check_attention_options(attention: Any) -> Config:
     for name, parameter in parameters.items():
         is_required = parameter.default is parameter.empty and name != "kwargs"
         if is_required and name not in options:
-            raise ValueError(f"attention needs the option {name!r}")
+            raise ValueError(f"attention needs the option {name!r}, got {options}; add it")
     return options
 
 

@@ -217,7 +217,7 @@ class Tagger(PrebuiltModel):
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs)
 
     def compile_from_config(self, config: Config) -> None:
-        """Compile a loaded model; Keras does not for models with a `compile` of their own."""
+        """Compile a loaded model; Keras skips this for models that override `compile`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 

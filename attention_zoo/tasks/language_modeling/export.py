@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from attention_zoo.data.tokenizers.vocabulary import PAD, START
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.export.checks import Check, check_long, first_error, serve_valid_rows
+from attention_zoo.export.checks import Check, check_long, get_first_error, serve_valid_rows
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.modules import NO_LIMIT, SearchModule
 
@@ -36,7 +36,7 @@ class LanguageModelModule(SearchModule):
             source = tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START)
             return self._format_continuations(prompt, self._search(source, options))
 
-        return serve_valid_rows(first_error(*self._check(ids, options)), continue_prompts)
+        return serve_valid_rows(get_first_error(*self._check(ids, options)), continue_prompts)
 
     def _format_continuations(self, prompt: tf.Tensor, result: Any) -> dict[str, tf.Tensor]:
         """Return the outputs of the search for prompts `(B, S)`."""
@@ -70,29 +70,32 @@ class LanguageModelModule(SearchModule):
     def _score(self, text: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         """Score continuations of prompts; the prompt and its continuation are encoded as one text.
 
-        The tokens of the target are those after the tokens that the whole text shares with the
-        prompt.
+        The tokens of the target are those after the longest common prefix of the whole text and
+        the prompt.
         """
         ids, _ = self.tokenizer.encode(text)
         whole, _ = self.tokenizer.encode(tf.strings.join([text, target]))
-        shared = _count_shared(ids.to_tensor(PAD), whole.to_tensor(PAD))
+        prefix_lengths = _count_common_prefix(ids.to_tensor(PAD), whole.to_tensor(PAD))
         lengths = whole.row_lengths()
 
         def score(rows: tf.Tensor) -> dict[str, tf.Tensor]:
-            of_rows = tf.gather(whole, rows)
-            is_prompt = tf.ragged.range(of_rows.row_lengths()) < tf.gather(shared, rows)[:, None]
-            prompt = tf.ragged.boolean_mask(of_rows, is_prompt).to_tensor(PAD)
-            targets = tf.ragged.boolean_mask(of_rows, ~is_prompt)
+            ids_of_text = tf.gather(whole, rows)
+            is_prompt = (
+                tf.ragged.range(ids_of_text.row_lengths())
+                < tf.gather(prefix_lengths, rows)[:, None]
+            )
+            prompt = tf.ragged.boolean_mask(ids_of_text, is_prompt).to_tensor(PAD)
+            targets = tf.ragged.boolean_mask(ids_of_text, ~is_prompt)
             source = tf.pad(prompt, [[0, 0], [1, 0]], constant_values=START)
             return self.score_targets(source, targets)
 
-        return serve_valid_rows(first_error(check_long(lengths, self._longest)), score)
+        return serve_valid_rows(get_first_error(check_long(lengths, self._longest)), score)
 
 
-def _count_shared(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    """Return how many first ids `(B, S)` and `(B, T)` have in common, `(B,)` int64."""
-    width = tf.minimum(tf.shape(one)[1], tf.shape(other)[1])
-    is_equal = (one[:, :width] == other[:, :width]) & (one[:, :width] != PAD)
+def _count_common_prefix(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    """Return the length of the longest common prefix of ids `(B, S)` and `(B, T)`, `(B,)` int64."""
+    width = tf.minimum(tf.shape(first)[1], tf.shape(second)[1])
+    is_equal = (first[:, :width] == second[:, :width]) & (first[:, :width] != PAD)
     return tf.reduce_sum(tf.math.cumprod(tf.cast(is_equal, "int64"), axis=1), axis=1)
 
 

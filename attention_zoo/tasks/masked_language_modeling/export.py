@@ -9,10 +9,10 @@ import tensorflow as tf
 from keras import ops
 
 from attention_zoo.data.tokenizers.vocabulary import PAD, UNKNOWN
-from attention_zoo.export.checks import check_long, first_error, serve_valid_rows
+from attention_zoo.export.checks import check_long, get_first_error, serve_valid_rows
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.modules import TaskModule, pad_ragged
-from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, TOP
+from attention_zoo.tasks.masked_language_modeling.masks import DEFAULT_TOP, MASK, PRIVATE_USE
 
 NO_MASK = f"the text has no {MASK}; put it at each token to predict"
 
@@ -34,14 +34,14 @@ class MaskedLanguageModelModule(TaskModule):
         self._mask, self._ends = task.mask, (task.tokenizer.start, task.tokenizer.end)
         self._candidates = tf.constant(task.candidate_tokens, tf.int32)
         self._longest = task.longest - task.num_special_tokens
-        self._signs = None
+        self._placeholders = None
         if task.tokenizer.mask is None:
             known = set("".join(task.tokenizer.vocabulary))
-            self._signs = [sign for sign in map(chr, PRIVATE_USE) if sign not in known][:2]
+            self._placeholders = [x for x in map(chr, PRIVATE_USE) if x not in known][:2]
         super().__init__(task)
 
     def _make_defaults(self, task: Any) -> dict[str, Any]:
-        return {"top": np.int32(min(TOP, len(task.candidate_tokens)))}
+        return {"top": np.int32(min(DEFAULT_TOP, len(task.candidate_tokens)))}
 
     def _serve(self, text: tf.Tensor, top: tf.Tensor) -> dict[str, tf.Tensor]:
         """Fill the masks of texts `(B,)` with the `top` most probable tokens.
@@ -59,7 +59,7 @@ class MaskedLanguageModelModule(TaskModule):
         ids = self._encode(text)
         has_mask = tf.reduce_any(ids == self._mask, axis=1)
         too_long = check_long(tf.cast(ids.row_lengths(), "int32"), self._longest)
-        errors = first_error(too_long, (~has_mask, NO_MASK))
+        errors = get_first_error(too_long, (~has_mask, NO_MASK))
         return serve_valid_rows(errors, lambda rows: self._fill(tf.gather(ids, rows), top))
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -67,14 +67,14 @@ class MaskedLanguageModelModule(TaskModule):
 
         For a tokenizer without a mask token, a private-use character stands in for it.
         """
-        if self._signs is None:
+        if self._placeholders is None:
             return self.tokenizer.encode(texts)[0]
-        sign, other = self._signs
-        texts = tf.strings.regex_replace(texts, sign, other)
-        texts = tf.strings.regex_replace(texts, r"\[MASK\]", sign)
+        placeholder, replacement = self._placeholders
+        texts = tf.strings.regex_replace(texts, placeholder, replacement)
+        texts = tf.strings.regex_replace(texts, r"\[MASK\]", placeholder)
         ids, pieces = self.tokenizer.encode(texts)
-        has_sign = tf.strings.regex_full_match(pieces.flat_values, f"(?s).*{sign}.*")
-        is_mask = has_sign & (ids.flat_values == UNKNOWN)
+        has_placeholder = tf.strings.regex_full_match(pieces.flat_values, f"(?s).*{placeholder}.*")
+        is_mask = has_placeholder & (ids.flat_values == UNKNOWN)
         return ids.with_flat_values(tf.where(is_mask, self._mask, ids.flat_values))
 
     def _fill(self, ids: tf.RaggedTensor, top: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -3,7 +3,7 @@
 MASK = "[MASK]"
 """The mask token in input texts."""
 
-TOP = 5
+DEFAULT_TOP = 5
 """Default number of predictions for each mask."""
 
 PRIVATE_USE = range(0xE000, 0xF900)

@@ -25,7 +25,7 @@ from attention_zoo.tasks.inputs import (
     predict_rows,
     refuse_rules,
 )
-from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, TOP
+from attention_zoo.tasks.masked_language_modeling.masks import DEFAULT_TOP, MASK, PRIVATE_USE
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
@@ -167,7 +167,7 @@ class MaskedLanguageModeling(SingleTextTask):
         texts = list_inputs(texts, "text")
         options = self.override_search(**search_overrides)
         if top is None:
-            top = options.n_best if options.n_best > 1 else TOP
+            top = options.n_best if options.n_best > 1 else DEFAULT_TOP
         if not 0 < top <= len(self.candidate_tokens):
             raise ValueError(f"top must be from 1 to {len(self.candidate_tokens)}, got {top}")
 
@@ -181,8 +181,8 @@ class MaskedLanguageModeling(SingleTextTask):
                 tokens = pad_batch([encoded[row] for row in group], len(group), width)
                 masks = tokens == self.mask
                 log_probs = np.split(self._log_probs(tokens, masks), masks.sum(1).cumsum()[:-1])
-                for row, of_masks in zip(group, log_probs, strict=True):
-                    results[row] = self._rank(encoded[row], of_masks, top)
+                for row, mask_log_probs in zip(group, log_probs, strict=True):
+                    results[row] = self._rank(encoded[row], mask_log_probs, top)
             return [results[row] for row in range(len(encoded))]
 
         return predict_rows(len(texts), on_error, self.result_class, prepare, fill)
@@ -220,10 +220,12 @@ class MaskedLanguageModeling(SingleTextTask):
         A private-use character stands in for `[MASK]`.
         """
         known = {*text, *"".join(self.tokenizer.vocabulary)}
-        sign = next(sign for sign in map(chr, PRIVATE_USE) if sign not in known)
-        text = text.replace(MASK, sign)
+        placeholder = next(x for x in map(chr, PRIVATE_USE) if x not in known)
+        text = text.replace(MASK, placeholder)
         (ids,), pieces = self.tokenizer.encode([text]), self.tokenizer.surfaces(text)
-        return [self.mask if sign in piece else i for i, piece in zip(ids, pieces, strict=True)]
+        return [
+            self.mask if placeholder in piece else i for i, piece in zip(ids, pieces, strict=True)
+        ]
 
     def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the vocabulary contains."""

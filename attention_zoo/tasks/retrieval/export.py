@@ -10,13 +10,19 @@ import tensorflow as tf
 from attention_zoo import ops as zoo_ops
 from attention_zoo.export.checks import (
     check_empty,
-    first_error,
+    get_first_error,
+    scatter_rows,
     serve_valid_rows,
-    spread_rows,
 )
 from attention_zoo.export.graph_images import square_images
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import STRINGS, Inputs, TaskModule, make_function, pad_ragged
+from attention_zoo.export.modules import (
+    STRINGS,
+    Inputs,
+    TaskModule,
+    make_signature_function,
+    pad_ragged,
+)
 from attention_zoo.models.vision.cross_attention_retriever import EncodedTexts
 
 
@@ -54,9 +60,9 @@ class RetrievalModule(TaskModule):
         }
         return {
             **super().make_signatures(),
-            "encode_images": make_function(self.encode_images, {"image": STRINGS}),
-            "encode_texts": make_function(self.encode_texts, {"text": STRINGS}),
-            "rank": make_function(self.rank, encoded),
+            "encode_images": make_signature_function(self.encode_images, {"image": STRINGS}),
+            "encode_texts": make_signature_function(self.encode_texts, {"text": STRINGS}),
+            "rank": make_signature_function(self.rank, encoded),
         }
 
     def _serve(self, image: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -77,7 +83,7 @@ class RetrievalModule(TaskModule):
         def match(rows: tf.Tensor) -> dict[str, tf.Tensor]:
             kept = tf.gather(ids, rows)
             ranked = self.rank(regions, *self._text_encoder(pad_ragged(kept)))
-            by_text = spread_rows({"similarities": ranked["similarities"]}, has_image)
+            by_text = scatter_rows({"similarities": ranked["similarities"]}, has_image)
             return {
                 **ranked,
                 **self._format_tokens(kept),
@@ -138,7 +144,7 @@ class RetrievalModule(TaskModule):
         count = tf.minimum(self._count, tf.shape(similarities)[0])
         scores, image_indices = tf.math.top_k(tf.transpose(similarities), count)
         text_indices = tf.repeat(tf.range(tf.shape(image_indices)[0]), count)
-        texts = EncodedTexts(*(tf.gather(one, text_indices) for one in (words, mask)))
+        texts = EncodedTexts(*(tf.gather(x, text_indices) for x in (words, mask)))
         retrieved = tf.gather(regions, tf.reshape(image_indices, [-1]))
         attention = self._attention_weights(retrieved, texts)
         shape = tf.concat([tf.shape(image_indices), tf.shape(words)[1:2], self._grid], 0)
@@ -152,7 +158,7 @@ class RetrievalModule(TaskModule):
     def _tokenize(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Return the ids of texts `(N,)`, ragged, and their errors `(N,)`."""
         ids, _ = self.words.encode(text)
-        return ids, first_error(check_empty(ids.row_lengths()))
+        return ids, get_first_error(check_empty(ids.row_lengths()))
 
     def _format_tokens(self, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         labels = ids.with_values(self.words.labels(ids.flat_values))

@@ -330,7 +330,10 @@ class Retrieval(ImageTextTask):
 
 
 def _find_nan(texts: Any) -> NDArray[np.bool_]:
-    """Return whether each encoded text has NaN features, `(B,)`; similarities may hide them."""
+    """Return whether each encoded text has NaN features, `(B,)`.
+
+    Its similarities may not be NaN then.
+    """
     words, mask = texts
     is_nan = ops.logical_and(ops.isnan(words), mask[..., None])
     return np.asarray(ops.convert_to_numpy(ops.any(is_nan, axis=(1, 2))))

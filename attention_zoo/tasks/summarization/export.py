@@ -13,7 +13,7 @@ from attention_zoo.export.checks import (
     Check,
     check_empty,
     check_long,
-    first_error,
+    get_first_error,
     serve_valid_rows,
 )
 from attention_zoo.export.graph_copies import GraphCopies
@@ -62,7 +62,7 @@ class SummarizationModule(SearchModule):
                 "source_truncated": tf.gather(lengths, rows) > self._longest,
             }
 
-        return serve_valid_rows(first_error(*self._check_lengths(lengths)), summarize)
+        return serve_valid_rows(get_first_error(*self._check_lengths(lengths)), summarize)
 
     def _score(self, text: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         ids, _, words = self.copies.encode(text)
@@ -72,7 +72,7 @@ class SummarizationModule(SearchModule):
             source = pad_ragged(tf.gather(ids, rows)[:, : self._longest])
             return self.score_targets(source, tf.gather(targets, rows), tf.gather(labels, rows))
 
-        return serve_valid_rows(first_error(*self._check_lengths(ids.row_lengths())), score)
+        return serve_valid_rows(get_first_error(*self._check_lengths(ids.row_lengths())), score)
 
     def _check_lengths(self, lengths: tf.Tensor) -> tuple[Check, ...]:
         checks = (check_empty(lengths), check_long(lengths, self._longest))

@@ -56,7 +56,8 @@ class SentenceCorpus(Corpus):
         rows = [row for row in range(len(sentences)) if row not in bad]
         if not rows:
             raise ValueError(
-                f"{sentences.origin}: every sentence violates the scheme {self.scheme}"
+                f"{sentences.origin}: every sentence violates the scheme {self.scheme};"
+                " set data.scheme to that of the corpus"
             )
         return replace(sentences.take(rows), skipped=skipper.count) if bad else sentences
 

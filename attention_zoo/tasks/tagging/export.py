@@ -10,7 +10,7 @@ from attention_zoo.export.checks import (
     Check,
     check_empty,
     check_long,
-    first_error,
+    get_first_error,
     serve_valid_rows,
 )
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
@@ -20,7 +20,10 @@ from attention_zoo.export.graph_words import GraphWords
 from attention_zoo.export.modules import TaskModule, pad_ragged
 from attention_zoo.tasks.tagging.result import TaggerInference
 
-NO_SEQUENCE = "no tag sequence for its words is valid in the tag scheme"
+NO_SEQUENCE = (
+    "no tag sequence for its words is valid in the tag scheme;"
+    " use a longer text, or another checkpoint"
+)
 
 
 class TaggingModule(TaskModule):
@@ -65,7 +68,7 @@ class TaggingModule(TaskModule):
             outputs = self._inference(inputs, training=False)
             return self.format_outputs(tf.gather(words, rows), tf.gather(offsets, rows), outputs)
 
-        return serve_valid_rows(first_error(*self._checks(*lengths)), tag)
+        return serve_valid_rows(get_first_error(*self._make_checks(*lengths)), tag)
 
     def encode(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
         """Return the model's inputs for words, ragged `(B, W)`."""
@@ -127,7 +130,7 @@ class TaggingModule(TaskModule):
             "lengths": tf.cast(lengths, "int32"),
             "scores": scores if self._count > 1 else scores[:, 0],
             **predicted,
-            "error": first_error((~tf.math.is_finite(scores[:, 0]), NO_SEQUENCE)),
+            "error": get_first_error((~tf.math.is_finite(scores[:, 0]), NO_SEQUENCE)),
         }
 
     def _format_tags(
@@ -152,7 +155,7 @@ class TaggingModule(TaskModule):
             "span_probabilities": spans.least.to_tensor(),
         }
 
-    def _checks(self, words: tf.Tensor, tokens: tf.Tensor) -> list[Check]:
+    def _make_checks(self, words: tf.Tensor, tokens: tf.Tensor) -> list[Check]:
         """Return the checks that `predict` makes of numbers of words and tokens, `(B,)`."""
         longest, max_positions = self._limits
         checks = [check_empty(words), check_long(words, longest, "words")]

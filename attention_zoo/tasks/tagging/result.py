@@ -129,7 +129,10 @@ def make_result(
         for rank, score in enumerate(outputs["scores"])
         if np.isfinite(score)  # else fewer than N sequences exist
     )
-    missing = f"{source.text!r}: no tag sequence for its {size} words is valid in the tag scheme"
+    missing = (
+        f"{source.text!r}: no tag sequence for its {size} words is valid in the tag scheme;"
+        " use a longer text, or another checkpoint"
+    )
     return rank_results(TaggingResult, results, missing)
 
 

@@ -224,8 +224,8 @@ class Tagging(SingleTextTask):
         self._calls += 1
 
         def prepare(rows: list[int]) -> list[Source]:
-            of_rows = None if marked is None else [marked[row] for row in rows]
-            return self._encode_sources([texts[row] for row in rows], name_rows(rows), of_rows)
+            row_marks = None if marked is None else [marked[row] for row in rows]
+            return self._encode_sources([texts[row] for row in rows], name_rows(rows), row_marks)
 
         def tag(_: list[int], sources: list[Source]) -> list[TaggingResult]:
             encoded = [source.encoded for source in sources]

@@ -15,7 +15,7 @@ from attention_zoo.export.checks import (
     check_empty,
     check_long,
     check_unknown,
-    first_error,
+    get_first_error,
     serve_valid_rows,
 )
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
@@ -44,7 +44,7 @@ class TranslationModule(SearchModule):
         prefixes, prefix_pieces = self.tokenizer.encode(
             _fill_prefixes(values["prefixes"], tf.size(text))
         )
-        errors = first_error(
+        errors = get_first_error(
             *self._check_lengths(ids),
             check_unknown(prefixes, prefix_pieces, "the prefix"),
             _check_prefix_lengths(prefixes, options, ids),
@@ -64,7 +64,7 @@ class TranslationModule(SearchModule):
         ids, _ = self.source.encode(text)
         targets, _ = self.tokenizer.encode(target)
         return serve_valid_rows(
-            first_error(*self._check_lengths(ids)),
+            get_first_error(*self._check_lengths(ids)),
             lambda rows: self.score_targets(
                 pad_ragged(tf.gather(ids, rows)), tf.gather(targets, rows)
             ),

@@ -75,8 +75,8 @@ def test_delimiter_and_long_cells(write_file: Any) -> None:
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        ('a,"b', "not valid CSV: a quoted cell goes on after its closing quote, or has none"),
-        ('"a" b,c', "not valid CSV: a quoted cell goes on"),
+        ('a,"b', "not valid CSV: a quoted cell has no closing quote, or text after it; write"),
+        ('"a" b,c', "not valid CSV: a quoted cell has no closing quote, or text after it"),
         ("a\rb,c", "not valid CSV: a carriage return outside quotes; put the cell in quotes"),
         ("a", r"expected 2 columns separated by ',', as in the header, got 1"),
         ("a,caf\xe9", "not valid UTF-8"),

@@ -1,4 +1,4 @@
-"""YAML pages and overrides of recipes: parsing, texts as they are written, locations of keys."""
+"""Sources of a recipe (its YAML file and the overrides): parsing, strings as written, locations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY = re.compile(r"\w+(?:\.\w+)*(?=[:= ])")
 
 
 @dataclass(frozen=True)
-class Page:
+class RecipeSource:
     """The content of a recipe's file, or of one override.
 
     Args:
@@ -50,8 +50,8 @@ class Page:
         """Return the text, or list of texts, of a key; None if there is none."""
         return _get_text(self.nodes[key]) if key in self.nodes else None
 
-    def keep_texts(self, keys: Iterable[str]) -> None:
-        """Set the options of these keys, which are texts, to the text of the page.
+    def keep_strings(self, keys: Iterable[str]) -> None:
+        """Set these string options to their text in the source.
 
         YAML reads 007 as 7, 1:30 as 90 and no as False.
         """
@@ -61,7 +61,7 @@ class Page:
                 OmegaConf.update(self.content, key, text)
 
 
-def read_page(path: Path, renamed: Mapping[str, str]) -> Page:
+def read_recipe_file(path: Path, renamed: Mapping[str, str]) -> RecipeSource:
     """Read a recipe's file; raise ValueError, with the line, unless it is a YAML mapping.
 
     Args:
@@ -92,12 +92,14 @@ def read_page(path: Path, renamed: Mapping[str, str]) -> Page:
         if isinstance(content.get("data"), DictConfig) and old in content.data:
             content.data[new] = content.data.pop(old)
     lines = {key: name.start_mark.line + 1 for key, (name, _) in found.items()}
-    return Page(str(path), content, {key: value for key, (_, value) in found.items()}, lines)
+    return RecipeSource(
+        str(path), content, {key: value for key, (_, value) in found.items()}, lines
+    )
 
 
-def parse_overrides(overrides: Sequence[str]) -> list[Page]:
-    """Return each `key.key=value` override as a page; raise ValueError if it is malformed."""
-    pages = []
+def parse_overrides(overrides: Sequence[str]) -> list[RecipeSource]:
+    """Return each `key.key=value` override as a `RecipeSource`; raise ValueError if malformed."""
+    sources = []
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals or not all(part.isidentifier() for part in key.split(".")):
@@ -107,12 +109,12 @@ def parse_overrides(overrides: Sequence[str]) -> list[Page]:
         except (OmegaConfBaseException, yaml.YAMLError) as error:
             raise ValueError(f"{text}: {get_first_line(error)}") from None
         nodes = {inner: value for inner, _, value in _walk(node, f"{key}.")}
-        pages.append(Page(text, content, nodes if node is None else {key: node, **nodes}))
-    return pages
+        sources.append(RecipeSource(text, content, nodes if node is None else {key: node, **nodes}))
+    return sources
 
 
 def find_text_keys(options: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted keys of a dataclass whose values are texts or lists of texts."""
+    """Yield the dotted keys of a dataclass whose values are strings or lists of strings."""
     hints = get_type_hints(options)
     for option in fields(options):
         kinds = {hints[option.name], *get_args(hints[option.name])}
@@ -126,12 +128,12 @@ def find_text_keys(options: Any, prefix: str = "") -> Iterator[str]:
 
 
 @contextmanager
-def locate_errors(pages: Sequence[Page], default: str = "") -> Iterator[None]:
+def locate_errors(sources: Sequence[RecipeSource], default: str = "") -> Iterator[None]:
     """Add the location of the key with which the message of a ValueError begins.
 
     Args:
-        pages: the file and the overrides, in order.
-        default: begin of the message if the key is in none of them.
+        sources: the file and the overrides, in order.
+        default: start of the message if the key is in none of them.
     """
     try:
         yield
@@ -139,9 +141,11 @@ def locate_errors(pages: Sequence[Page], default: str = "") -> Iterator[None]:
         message = get_first_line(error)
         match = _KEY.match(message)
         keys = (match[0], f"search.{match[0]}") if match else ()  # SearchOptions omits the section
-        found = ((page, key) for page in reversed(pages) for key in keys if key in page.nodes)
-        page, key = next(found, (None, ""))
-        location = default if page is None else f"{page.locate(key)}: "
+        found = (
+            (source, key) for source in reversed(sources) for key in keys if key in source.nodes
+        )
+        source, key = next(found, (None, ""))
+        location = default if source is None else f"{source.locate(key)}: "
         if message.startswith(location.removesuffix(": ")):
             location = ""
         raise ValueError(f"{location}{message}") from error
