@@ -80,8 +80,8 @@ class SearchOptions:
         beam_width: number of running hypotheses per source; in sampling, the number of samples.
         n_best: number of hypotheses returned, best first; at most `beam_width`. A lower value lets
             the search stop sooner. Except in diverse beam search, it does not change the best
-            hypotheses. Groups of a diverse beam search may find equal hypotheses; these come after
-            the distinct ones.
+            hypotheses. In diverse beam search, a group may find a hypothesis of another group; if
+            `n_best` exceeds the size of a group, it does so only if the rules allow no other.
         length_penalty: divisor of the log probability of a hypothesis of n tokens: "none" (1),
             "average" (`n ** w`) or "gnmt" (`((5 + n) / 6) ** w`).
         length_penalty_weight: w, at least 0.

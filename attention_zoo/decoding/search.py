@@ -63,12 +63,14 @@ class Continuations(NamedTuple):
         normaliser: `(B, M, 1)`; logits minus it are log probabilities.
         log_probs: `(B, M)` float32, of the hypotheses so far; -inf for one that is not running.
         step: scalar int32, the number of tokens before this step.
+        prefix_ids: `(B, M)` int32, equal for hypotheses with equal tokens; `()` without groups.
     """
 
     logits: Any
     normaliser: Any
     log_probs: Any
     step: Any
+    prefix_ids: Any
 
 
 ChoiceFunction = Callable[[Continuations], Choice]
@@ -83,7 +85,7 @@ class Progress(NamedTuple):
 
     A hypothesis with log probability -inf is not running: it is complete or can no longer win.
     `state` is flat, `rule_states` has one entry per rule, and `coverage` is the summed attention or
-    `()`.
+    `()`; for `prefix_ids`, see `Continuations`.
     """
 
     length: Any
@@ -92,11 +94,12 @@ class Progress(NamedTuple):
     state: tuple[Any, ...]
     rule_states: tuple[Any, ...]
     coverage: Any
+    prefix_ids: Any
     history: Any
     best: Any
 
     @classmethod
-    def initial(cls, problem: Problem) -> Progress:
+    def initial(cls, problem: Problem, groups: int = 1) -> Progress:
         """Return one empty hypothesis per source."""
         log_probs = ops.zeros((problem.batch_size, 1), dtype="float32")
         rule_states = tuple(
@@ -106,7 +109,8 @@ class Progress(NamedTuple):
         if problem.options.is_set("coverage_penalty"):
             coverage = ops.zeros_like(problem.first.attention, "float32")
         length = ops.zeros((), dtype="int32")
-        return cls(length, None, log_probs, (), rule_states, coverage, None, None)
+        prefix_ids = ops.zeros_like(log_probs, "int32") if groups > 1 else ()
+        return cls(length, None, log_probs, (), rule_states, coverage, prefix_ids, None, None)
 
 
 def search(
@@ -191,7 +195,7 @@ def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchRes
         choose: see `ChoiceFunction`.
         groups: number of groups of equal size; each group of hypotheses is searched separately.
     """
-    initial = Progress.initial(problem)
+    initial = Progress.initial(problem, groups)
 
     def choose_next(logits: Any, progress: Progress) -> Choice:
         continuations = compute_continuations(problem, logits, progress)
@@ -234,7 +238,8 @@ def compute_continuations(problem: Problem, logits: Any, progress: Progress) -> 
         mask = rule.compute_allowed_mask(ops.shape(logits), state, progress.length)
         if mask is not None:
             logits = ops.where(mask, logits, NEG_INF)
-    return Continuations(logits, normaliser, progress.log_probs, progress.length)
+    log_probs, prefix_ids = progress.log_probs, progress.prefix_ids
+    return Continuations(logits, normaliser, log_probs, progress.length, prefix_ids)
 
 
 def mark_invalid_sources(choice: Choice, continuations: Continuations) -> Choice:
@@ -284,7 +289,16 @@ def record_step(
         for rule, state in zip(problem.rules, progress.rule_states, strict=True)
     )
     history = progress.history.record(progress.length, choice, attention)
-    return Progress(length, choice.tokens, log_probs, state, rule_states, coverage, history, best)
+    ids = progress.prefix_ids if groups == 1 else number_prefixes(progress.prefix_ids, choice)
+    tokens = choice.tokens
+    return Progress(length, tokens, log_probs, state, rule_states, coverage, ids, history, best)
+
+
+def number_prefixes(prefix_ids: Any, choice: Choice) -> Any:
+    """Return ids `(B, N)` of the chosen hypotheses, equal for equal tokens."""
+    pairs = ops.stack([take_hypotheses(prefix_ids, choice.parents), choice.tokens], axis=-1)
+    is_equal = ops.all(pairs[:, :, None] == pairs[:, None], axis=-1)
+    return ops.cast(ops.argmax(is_equal, axis=-1), "int32")  # the first equal hypothesis
 
 
 def gather_parents(x: Any, parents: Any) -> Any:
@@ -310,7 +324,7 @@ def split_groups(x: Any, groups: int) -> Any:
 def select_distinct(progress: Progress, hypotheses: NBestList, count: int) -> NBestList:
     """Return `count` hypotheses: distinct ones, best first, then repeated ones, then empty slots.
 
-    Groups of a diverse beam search may find the same hypothesis.
+    Groups of a diverse beam search may find the same hypothesis; see `SearchOptions.n_best`.
     """
     size = hypotheses.scores.shape[1]
     hypotheses = hypotheses.take(ops.top_k(hypotheses.scores, size)[1])

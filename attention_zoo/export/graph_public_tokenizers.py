@@ -23,6 +23,8 @@ from attention_zoo.export.graph_tokenizer import (
 )
 
 DELIMITER = b"\xff"  # occurs in no UTF-8 text
+CONTINUATION = "##"
+"""Prefix of WordPiece tokens that continue a word."""
 MAX_WORD_LENGTH = 100
 """Longer words are unknown to WordPiece."""
 
@@ -121,7 +123,8 @@ class GraphWordPiece(GraphPublicTokenizer):
         for token_id in range(tokenizer.vocabulary_size):
             pair = tokenizer._engine.decode([first, token_id], skip_special_tokens=False)
             has_no_text = token_id in (tokenizer.pad, tokenizer.start)
-            yield b"" if has_no_text else pair.removeprefix(begin).encode()
+            prefix = CONTINUATION * tokenizer.tokens([token_id])[0].startswith(CONTINUATION)
+            yield b"" if has_no_text else (prefix + pair.removeprefix(begin)).encode()
 
     def _encode_texts(self, texts: tf.Tensor) -> tf.RaggedTensor:
         characters = tf.strings.unicode_split(texts, "UTF-8")
@@ -141,14 +144,16 @@ class GraphWordPiece(GraphPublicTokenizer):
         text_rows = tf.boolean_mask(tf.boolean_mask(rows, kept), begins)
         words = tf.strings.unicode_encode(pieces, "UTF-8")
         words = tf.where(pieces.row_lengths() > MAX_WORD_LENGTH, DELIMITER, words)
-        ids = match_longest_tokens(words, self._ids, self._longest, self._unknown, "##")
+        ids = match_longest_tokens(words, self._ids, self._longest, self._unknown, CONTINUATION)
         text_rows = tf.repeat(text_rows, ids.row_lengths())
         return tf.RaggedTensor.from_value_rowids(
             ids.flat_values, text_rows, tf.size(texts, tf.int64)
         )
 
     def text(self, surfaces: tf.Tensor) -> tf.Tensor:
-        return tf.strings.regex_replace(super().text(surfaces), r"\A ", "")
+        """Join surfaces `(..., L)`; as in `decode`, a first piece keeps its `##`."""
+        joined = tf.strings.regex_replace(super().text(surfaces), r"\A ", "")
+        return tf.strings.regex_replace(joined, f"(?s)(.){CONTINUATION}", r"\1")
 
 
 class GraphByteBPE(GraphPublicTokenizer):

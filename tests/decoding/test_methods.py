@@ -120,18 +120,25 @@ def test_sampling_from_one_token_is_greedy_search() -> None:
 
 
 def reference_diverse_beam_search(
-    tables: Tables, source: int, width: int, groups: int, penalty: float
+    tables: Tables, source: int, width: int, groups: int, penalty: float, n_best: int
 ) -> list[Hypothesis]:
-    """Run diverse beam search in plain Python, without stopping early."""
+    """Run diverse beam search in plain Python, without stopping early.
+
+    If `n_best` exceeds the size of a group, equal hypotheses in later groups are the last choice.
+    """
     size, vocabulary = width // groups, tables.first.shape[-1]
     running: list[list[tuple[float, tuple[int, ...]]]] = [[(0.0, ())] for _ in range(groups)]
     finished: list[list[Hypothesis]] = [[] for _ in range(groups)]
     for length in range(1, LIMIT + 1):
         counts = np.zeros(vocabulary)
+        taken: set[tuple[int, ...]] = set()
         for group in range(groups):
             candidates = [
                 (
-                    p + float(token_log_prob) - penalty * counts[v],
+                    p
+                    + float(token_log_prob)
+                    - penalty * counts[v]
+                    - 1e9 * (n_best > size and (*prefix, v) in taken),
                     p + float(token_log_prob),
                     (*prefix, v),
                 )
@@ -139,6 +146,7 @@ def reference_diverse_beam_search(
                 for v, token_log_prob in enumerate(tables.log_probs(source, prefix))
             ]
             beam = sorted(candidates, key=lambda one: -one[0])[:size]
+            taken |= {prefix for _, _, prefix in beam}
             for _, _, prefix in beam:
                 counts[prefix[-1]] += 1
             is_complete = [prefix[-1] == END or length == LIMIT for _, _, prefix in beam]
@@ -161,20 +169,35 @@ def reference_diverse_beam_search(
         one.tokens in {other.tokens for other in best[:at]} for at, one in enumerate(best)
     ]
     order = sorted(range(len(best)), key=lambda at: is_repeated[at])  # distinct ones first
-    return [best[at] for at in order][:width]
+    return [best[at] for at in order][:n_best]
 
 
 @pytest.mark.parametrize("mode", EDGE_MODES)
-@pytest.mark.parametrize(("width", "groups", "penalty"), [(4, 2, 0.8), (3, 3, 2.0), (6, 2, 0.0)])
+@pytest.mark.parametrize(
+    ("width", "groups", "penalty", "n_best"),
+    [(4, 2, 0.8, 2), (4, 2, 0.8, 4), (3, 3, 2.0, 1), (3, 3, 0.5, 3), (6, 2, 0.0, 6)],
+)
 def test_diverse_beam_search_equals_reference(
-    mode: str, width: int, groups: int, penalty: float
+    mode: str, width: int, groups: int, penalty: float, n_best: int
 ) -> None:
     tables = Tables.random(seed=width, sources=200, vocabulary=7, end_bias=1.0)
     options = {"method": "diverse_beam", "groups": groups, "diversity_penalty": penalty}
-    result = run(tables, mode, beam_width=width, **options)
+    result = run(tables, mode, beam_width=width, n_best=n_best, **options)
     for source in range(200):
-        expected = reference_diverse_beam_search(tables, source, width, groups, penalty)
+        expected = reference_diverse_beam_search(tables, source, width, groups, penalty, n_best)
         assert_hypotheses(tables, source, result, expected)
+
+
+def test_groups_repeat_a_hypothesis_only_if_the_rules_allow_no_other() -> None:
+    tables = make_constant_tables(1, [0.001, 0.001, 0.001, 0.097, 0.9])
+    options = {"method": "diverse_beam", "beam_width": 3, "groups": 3, "n_best": 3}
+    result = run(tables, **options, diversity_penalty=0.0)
+    assert len({tuple(row) for row in result.tokens[0].tolist()}) == 3
+    forced = run(tables, **options, diversity_penalty=0.0, forced_tokens={0: 4, 1: 4})
+    assert len({tuple(row) for row in forced.tokens[0].tolist()}) == 3
+    np.testing.assert_allclose(forced.token_scores[0, :, 0], np.log(0.9), rtol=1e-5)
+    forced = run(tables, **options, forced_tokens=dict.fromkeys(range(LIMIT), 4))
+    assert len({tuple(row) for row in forced.tokens[0].tolist()}) == 1
 
 
 def test_diverse_beam_search_with_one_group_is_beam_search() -> None:
