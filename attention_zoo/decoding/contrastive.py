@@ -65,9 +65,13 @@ def contrastive(problem: Problem) -> SearchResult:
         step_state = keras.tree.pack_sequence_as(first.state, state.state)
         output = problem.call_step(ids, step_state)
         normaliser = continuations.normaliser[:, 0]
-        index = _select_candidate(problem, candidate_logits, normaliser, output.hidden, state)
+        index, is_nan = _select_candidate(
+            problem, candidate_logits, normaliser, output.hidden, state
+        )
         log_probs = continuations.log_probs + take_hypotheses(candidate_logits, index) - normaliser
         log_probs = ops.where(log_probs > NEG_INF, log_probs, NEG_INF)
+        is_running = continuations.log_probs > NEG_INF
+        log_probs = ops.where(ops.logical_and(is_running, is_nan), float("nan"), log_probs)
         choice = Choice(take_hypotheses(ids, index), ops.zeros_like(index), log_probs)
         choice = mark_invalid_sources(choice, continuations)
         step_output = StepOutput(state.logits, (), attention)
@@ -103,17 +107,24 @@ def _make_initial_state(problem: Problem, count: int) -> ContrastiveState:
 
 def _select_candidate(
     problem: Problem, logits: Any, normaliser: Any, hidden: Any, state: ContrastiveState
-) -> Any:
-    """Return the candidate of greatest `(1 - a) p(v) - a max_j cos(h_v, h_j)`, `(B, 1)` int32."""
+) -> tuple[Any, Any]:
+    """Return the candidate of greatest `(1 - a) p(v) - a max_j cos(h_v, h_j)`, `(B, 1)` int32.
+
+    Also return whether a hidden vector of a candidate or an earlier token is NaN, `(B, 1)`.
+    """
     weight = problem.options.degeneration_penalty
     similarity = ops.einsum("bkd,bld->bkl", _normalize(hidden), state.context_hidden)
     count = ops.shape(state.context_hidden)[1]
     is_generated = ops.arange(count, dtype="int32") <= state.progress.length
-    max_similarity = ops.max(ops.where(is_generated, similarity, NEG_INF), axis=-1, initial=NEG_INF)
+    similarity = ops.where(is_generated, similarity, NEG_INF)
+    max_similarity = ops.max(similarity, axis=-1, initial=NEG_INF)
     probs = ops.exp(logits - normaliser)
     scores = (1 - weight) * probs - weight * max_similarity
-    scores = ops.where(logits > NEG_INF, scores, NEG_INF)
-    return ops.cast(ops.argmax(scores, axis=-1, keepdims=True), "int32")
+    is_allowed = logits > NEG_INF
+    scores = ops.where(is_allowed, scores, NEG_INF)
+    is_nan = ops.logical_and(is_allowed, ops.any(ops.isnan(similarity), axis=-1))
+    index = ops.cast(ops.argmax(scores, axis=-1, keepdims=True), "int32")
+    return index, ops.any(is_nan, axis=-1, keepdims=True)
 
 
 def _normalize(x: Any) -> Any:

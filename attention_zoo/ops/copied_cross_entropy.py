@@ -130,9 +130,10 @@ def copied_cross_entropy(
 
 
 def _compute_log_gates(gate: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `log p_gen` and `log (1 - p_gen)`; p_gen is 1 where all weights are 0."""
+    """Return `log p_gen` and `log (1 - p_gen)`; p_gen is 1 where all weights are 0, NaN for NaN."""
     gate = ops.clip(at_least_float32(gate), -MAX_GATE, MAX_GATE)
-    gate = ops.where(ops.any(weights > 0, axis=-1), gate, ops.cast(MAX_GATE, gate.dtype))
+    gate = ops.where(ops.any(weights != 0, axis=-1), gate, ops.cast(MAX_GATE, gate.dtype))
+    gate = ops.where(ops.any(ops.isnan(weights), axis=-1), float("nan"), gate)
     return ops.log_sigmoid(gate), ops.log_sigmoid(-gate)
 
 

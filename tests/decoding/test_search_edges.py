@@ -83,6 +83,29 @@ def test_one_invalid_logit_gives_nan_for_its_source(
     assert not result.tokens[1].any()
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fill", [np.nan, mark_full(np.inf)])
+@pytest.mark.parametrize("corrupted_step", [0, 2])
+def test_invalid_hidden_vectors_in_contrastive_search(
+    corrupted_step: int, fill: float, mode: str
+) -> None:
+    logits = np.array([0.0, 0.0, 0.0, -9.0, 5.0, 1.0], "float32")
+
+    def step(tokens: Any, state: Any) -> StepOutput:
+        is_corrupted = np.array([False, True])[:, None] & (state == corrupted_step)
+        hidden = ops.where(is_corrupted[..., None], fill, ops.one_hot(tokens, 6))
+        rows = ops.broadcast_to(logits, (*ops.shape(tokens), 6))
+        return StepOutput(rows, state + 1, hidden=hidden)
+
+    options = OPTIONS | METHOD_OPTIONS["contrastive"]
+    search = compile_function(
+        lambda: run_search(step, ops.zeros((2,), "int32"), batch_size=2, **options), mode
+    )
+    result = to_numpy(search())
+    assert np.isfinite(result.scores[0, 0])
+    assert np.isnan(result.scores[1]).all()
+
+
 def test_nan_attention_after_the_end_does_not_change_a_result() -> None:
     """Both hypotheses of source 0 end at the first two steps; source 1 keeps the loop running."""
 

@@ -188,6 +188,17 @@ def test_nan_gives_nan(name: str, mode: str) -> None:
     assert np.isnan(array(compiled(compute_loss, mode)(**parts)))
 
 
+def test_nan_in_any_weight_gives_nan() -> None:
+    """Also in weights of positions with other tokens than the label, and in all weights."""
+    for index in (*np.ndindex(S), slice(None)):
+        parts = make_case()
+        parts["weights"][(0, 1, *np.atleast_1d(index))] = np.nan
+        assert np.isnan(array(compute_loss(**parts)))
+        logits = parts["hidden"] @ parts["kernel"]
+        share = array(copied_share(logits, parts["gate"], parts["weights"], SOURCE, LABELS))
+        assert np.argwhere(np.isnan(share)).tolist() == [[0, 1]]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision(dtype: str) -> None:
     parts = make_case()

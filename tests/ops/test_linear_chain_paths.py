@@ -61,6 +61,21 @@ def test_forbidden_sequences_are_never_returned() -> None:
     assert not array(zoo_ops.sample(chain, 20)).any()
 
 
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_nan_gives_nan_scores_of_its_sentence(step: int) -> None:
+    emissions = np.random.default_rng(0).normal(size=(3, 4, 3)).astype("float32")
+    emissions[1, step, 2] = np.nan
+    mask = np.ones((3, 4), "bool")
+    mask[2, step] = False
+    emissions[2, step] = np.nan
+    zeros = np.zeros((3, 3), "float32")
+    *_, scores = arrays(run_searches(emissions, zeros, None, None, mask))
+    assert np.isnan(scores).all(axis=1).tolist() == [False, True, False]
+    zeros[0, 1] = np.nan
+    *_, scores = arrays(run_searches(emissions[:1], zeros))
+    assert np.isnan(scores).all()
+
+
 def test_all_sequences_forbidden() -> None:
     chain = zoo_ops.make_chain(
         np.ones((1, 3, 2), "float32"), np.full((2, 2), -np.inf), np.ones(2, "float32")

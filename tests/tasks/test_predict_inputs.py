@@ -177,6 +177,18 @@ def test_warm_up_compiles_the_search(name: str, monkeypatch: pytest.MonkeyPatch)
         assert len(task.predict(GOOD[name][:count])) == count
 
 
+@pytest.mark.parametrize("length", [{"max_length": 20}, {"max_length_ratio": 3.0}])
+def test_warm_up_leaves_positions(length: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    task: Any = MAKERS["language_modeling"]()
+    task.search = task.search.override(**length)
+    sources: list[Any] = []
+    monkeypatch.setattr(task, "_run_search", lambda source, options: sources.append(source))
+    task.warm_up(batch_sizes=[1], lengths=[8, 40])
+    for source in sources:
+        task.model.check_search(source, task.search_options())
+    assert len(sources) == 2
+
+
 def test_warm_up_without_a_search_does_nothing() -> None:
     task: Glimpses = test_glimpses.task_of()
     task.warm_up()

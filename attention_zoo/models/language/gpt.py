@@ -224,16 +224,29 @@ class GPT(GenerationMixin, PrebuiltModel):
         Without `max_length` and `max_length_ratio`, a continuation has at most as many tokens as
         there are positions left. Otherwise it must be able to reach the limit.
         """
+        if self.leaves_positions(length, options):
+            return
         is_limited = options.max_length is not None or options.max_length_ratio is not None
-        needed = options.limit(length) if is_limited else options.min_target_length
-        needed, max_length = get_static_value(needed), self.settings["max_length"]
-        if needed is not None and length + int(needed) - 1 > max_length:
-            kind = "may" if is_limited else "must"
-            raise ValueError(
-                f"{name} has {length} tokens and its continuation {kind} have {int(needed)}, but "
-                f"the model has max_length={max_length}; shorten the prompt, or set max_length and "
-                f"min_length of the search to at most {max(max_length - length + 1, 0)}."
-            )
+        kind = "may" if is_limited else "must"
+        needed, max_length = _get_needed_tokens(length, options), self.settings["max_length"]
+        raise ValueError(
+            f"{name} has {length} tokens and its continuation {kind} have {needed}, but "
+            f"the model has max_length={max_length}; shorten the prompt, or set max_length and "
+            f"min_length of the search to at most {max(max_length - length + 1, 0)}."
+        )
+
+    def leaves_positions(self, length: int, options: SearchOptions) -> bool:
+        """Whether a prompt of this length leaves as many positions as the search may need."""
+        needed = _get_needed_tokens(length, options)
+        return needed is None or length + needed - 1 <= self.settings["max_length"]
+
+
+def _get_needed_tokens(length: int, options: SearchOptions) -> int | None:
+    """Return the length that a continuation may reach, or must without limits; None if unknown."""
+    is_limited = options.max_length is not None or options.max_length_ratio is not None
+    needed = options.limit(length) if is_limited else options.min_target_length
+    value = get_static_value(needed)
+    return None if value is None else int(value)
 
 
 def _concatenate_masks(prompt_mask: Tensor, generated_mask: Tensor) -> Tensor:

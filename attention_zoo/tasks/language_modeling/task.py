@@ -153,8 +153,11 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         return prompts
 
     def _make_source(self, size: int, length: int) -> NDArray[np.int32]:
-        """Return a batch of any prompts of this length."""
-        source = np.full((size, min(length, self.longest)), UNKNOWN, "int32")
+        """Return a batch of any prompts of this length, or shorter ones that leave positions."""
+        length, options = min(length, self.longest), self.search_options()
+        while length > 1 and not self.model.leaves_positions(length, options):
+            length -= 1
+        source = np.full((size, length), UNKNOWN, "int32")
         source[:, 0] = START
         return source
 
