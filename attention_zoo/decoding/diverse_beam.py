@@ -28,7 +28,7 @@ def select_diverse_continuations(continuations: Continuations, options: SearchOp
     is_first_step = continuations.log_probs.shape[1] == 1  # all groups share one hypothesis
     token_counts: Any = 0.0
     repeats: Any = 0.0
-    choices = []
+    choices: list[Choice] = []
     for group in range(options.groups):
         first = 0 if is_first_step else group * size
         members = slice(first, first + size)
