@@ -43,13 +43,15 @@ test: lint
 	$(PYTEST)
 	$(ON_JAX) $(BIN)/pytest -q @tests/jax_smoke.txt
 
-# TensorFlow frees what it compiled for XLA only when the process ends: hence three runs.
+# TensorFlow frees what it compiled for XLA only when the process ends: hence several runs.
 FULL := $(PYTEST) --full --timeout 600
 
 test-full: lint
 	$(PYTEST) --fail-slow
 	$(FULL) tests/ops tests/layers tests/losses
-	$(FULL) tests/models tests/decoding
+	$(FULL) tests/models/translation tests/models/summarization
+	$(FULL) tests/models --ignore tests/models/translation --ignore tests/models/summarization
+	$(FULL) tests/decoding
 	$(FULL) $(BACKEND_FREE:%=--ignore=%)
 	$(ON_JAX) $(PYTEST) --full -m "not slow and not soak and not zoo" $(BACKEND_FREE)
 
