@@ -119,7 +119,8 @@ def _make_layout(
     Options of the training data apply if the file has the same format.
     """
     corpus, suffix = data.get("corpus"), find_suffix(name)
-    file_format = arguments.format or find_format(name, "")
+    is_like_training = corpus in CORPUS_FORMATS and suffix in _list_suffixes(data)
+    file_format = arguments.format or (corpus if is_like_training else find_format(name, ""))
     if not file_format and suffix == ".json" and corpus != "jsonl":
         raise ValueError(
             f"{name}: predict reads no JSON file; if it has one JSON object per line, add"
@@ -139,6 +140,13 @@ def _make_layout(
         is_assumed=is_assumed,
         **given,
     )
+
+
+def _list_suffixes(data: dict[str, Any]) -> set[str]:
+    """Return the suffixes of the files that the run was trained on, apart from files without."""
+    values = [data.get(split) for split in ("train", "validation", "test")]
+    paths = [path for value in values for path in (value if isinstance(value, list) else [value])]
+    return {find_suffix(path) for path in paths if isinstance(path, str)} - {""}
 
 
 def _refuse_unused(name: str, file_format: str, field: str | None, options: dict[str, Any]) -> None:
