@@ -8,38 +8,53 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.cli.inputs import Item, Layout, find_format, read_items
+from attention_zoo.cli.columns import read_header
+from attention_zoo.cli.inputs import find_format, find_suffix, read_items
+from attention_zoo.cli.items import Item, Layout, make_item
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
-CONTAINERS = (".zip", ".json")
-"""Suffixes of files that contain or name several images, apart from lists of paths."""
+FORMATS = ("csv", "jsonl", "text", "tsv")
+"""Formats of lists of images."""
+NO_IMAGE = "no file ends in .jpg, .png or another suffix of an image file"
+_FIND_FORMAT = Layout(format="")
 _CAPTION_NUMBER = re.compile(r"#\d+\t.*", re.DOTALL)
 
 
+def has_many_images(name: str) -> bool:
+    """Return whether a file is a folder, a zip or a JSON file of images, not a list of paths."""
+    return Path(name).is_dir() or find_suffix(name) in (".zip", ".json")
+
+
 def list_images(
-    names: Sequence[str], field: str | None = None, images: str | None = None
+    names: Sequence[str],
+    layout: Layout = _FIND_FORMAT,
+    images: str | None = None,
+    caption: str = "caption",
 ) -> Iterator[Item]:
     """Yield the images of files, in every format that image corpora are read from.
 
     Args:
         names: images; folders (with subfolders) or zips of images; `.npz` files; JSON files in
             COCO's format; lists of paths: one per line, a column of a CSV or TSV, a field of JSON
-            lines, or captions `name.jpg#0`, a tab, a caption (each image once).
-        field: column or field of the path; array of an `.npz` file; None for the default.
+            lines, or captions `name.jpg#0`, a tab, a caption. Each image of a list of captions is
+            yielded once.
+        layout: its `field` is the column or field of the path, or the array of an `.npz` file. With
+            a `format`, all files are lists; "" finds it from the name and the lines of a file.
         images: folder of the images; by default, that of the list.
+        caption: column of a table of captions.
     """
     for name in names:
-        path, suffix = Path(name), Path(name).suffix.lower()
+        path, suffix = Path(name), find_suffix(name)
         if path.is_dir():
             yield from (Item(str(image), str(image)) for image in find_images(name))
-        elif suffix in IMAGE_SUFFIXES:
+        elif not layout.format and _is_image_file(name):
             yield Item(name, name)
-        elif suffix == ".zip":
+        elif not layout.format and suffix == ".zip":
             yield from _read_zip(name)
-        elif suffix == ".npz":
-            yield from _read_arrays(name, field)
+        elif not layout.format and suffix == ".npz":
+            yield from _read_arrays(name, layout.field)
         else:
-            listed = _read_coco(name) if suffix == ".json" else _read_list(name, field)
+            is_coco = not layout.format and suffix == ".json"
+            listed = _read_coco(name) if is_coco else _read_list(name, layout, caption)
             folders = [Path(), path.parent, *([Path(images)] if images else [])]
             yield from (_find_image(item, folders) for item in listed)
 
@@ -49,11 +64,26 @@ def find_images(folder: str, name: str | None = None) -> list[Path]:
 
     `name` is what the folder is called in the message.
     """
-    images = [path for path in Path(folder).rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES]
+    from attention_zoo.data.images.image_files import is_image, list_image_files
+
+    with list_image_files(folder) as files:
+        images = [Path(folder, image) for image in files if is_image(image, files)]
     if not images:
-        suffixes = ", ".join(IMAGE_SUFFIXES)
-        raise ValueError(f"{name or folder}: no file ends in {suffixes}; pass a folder of images")
-    return sorted(images)
+        raise ValueError(f"{name or folder}: {NO_IMAGE}; pass a folder of images")
+    return images
+
+
+def _is_image_file(name: str) -> bool:
+    """Return whether a file is an image by its suffix or its first bytes."""
+    from attention_zoo.data.images.formats import SIGNATURES
+    from attention_zoo.data.images.image_files import SUFFIXES
+
+    if Path(name).suffix.lower() in SUFFIXES:
+        return True
+    if not Path(name).is_file():
+        return False
+    with open(name, "rb") as file:
+        return file.read(max(map(len, SIGNATURES))).startswith(SIGNATURES)
 
 
 def _find_image(item: Item, folders: Sequence[Path]) -> Item:
@@ -65,34 +95,66 @@ def _find_image(item: Item, folders: Sequence[Path]) -> Item:
     return replace(item, location=f"{item.location}: {item.value}", value=str(path))
 
 
-def _read_list(name: str, field: str | None) -> Iterator[Item]:
-    """Yield the names in a list; a caption's name is yielded once."""
-    file_format = find_format(name)
-    default = None if file_format == "text" else "image"
+def _read_list(name: str, layout: Layout, caption: str) -> Iterator[Item]:
+    """Yield the names in a list; of a list with captions, each image once."""
+    is_file = Path(name).is_file()  # others can be read only once
+    file_format = layout.format or find_format(name)
+    if not layout.format and file_format == "text" and is_file:
+        file_format = _find_list_format(name, layout)
+    if file_format not in FORMATS:
+        raise ValueError(
+            f"{name}: format {file_format} has no paths of images; use {', '.join(FORMATS)}"
+        )
+    field = None if file_format == "text" else layout.field or "image"
+    layout = replace(layout, format=file_format, field=field)
+    is_table = file_format in ("csv", "tsv") and is_file
+    has_captions = is_table and caption in _read_header(name, layout)
     seen: set[str] = set()
-    for item in read_items(name, Layout(file_format, field or default)):
-        image = _CAPTION_NUMBER.sub("", item.value or "")
-        if image == (item.value or ""):
-            yield item
-        elif image not in seen:
-            seen.add(image)
-            yield replace(item, value=image)
+    for item in read_items(name, layout):
+        image = item.value or ""
+        path = image.strip(" ") if is_table else _CAPTION_NUMBER.sub("", image)
+        if not (path and (has_captions or (not is_table and path != image))):
+            yield replace(item, value=item.value and path)
+        elif path not in seen:
+            seen.add(path)
+            yield replace(item, value=path)
+
+
+def _find_list_format(name: str, layout: Layout) -> str:
+    """Return the format of a list by its lines, as for files of captions.
+
+    Raises ValueError for a binary file.
+    """
+    from attention_zoo.data.images.caption_lines import find_caption_format
+    from attention_zoo.data.reading import read_raw_lines
+
+    if b"\0" in next(read_raw_lines(name), ("", b""))[1]:
+        raise ValueError(f"{name}: is neither an image in a known format nor a list of images")
+    found = find_caption_format(name)
+    if found == "csv":
+        header = _read_header(name, replace(layout, format="csv"))
+        is_csv = len(header) > 1 and (layout.field or "image") in header
+        return "csv" if is_csv else "text"
+    return found if found == "jsonl" else "text"
+
+
+def _read_header(name: str, layout: Layout) -> list[str]:
+    """Return the column names of a table; none if it cannot be read."""
+    from attention_zoo.data.reading import read_numbered_lines
+
+    return read_header(read_numbered_lines(name), layout)
 
 
 def _read_zip(name: str) -> Iterator[Item]:
     """Yield the images of a zip, which is not unpacked to disk."""
-    from attention_zoo.data.images.image_files import list_image_files
+    from attention_zoo.data.images.image_files import is_image, list_image_files
 
     with list_image_files(name) as files:
-        images = [image for image in files if Path(image).suffix.lower() in IMAGE_SUFFIXES]
+        images = [image for image in files if is_image(image, files)]
         if not images:
-            raise ValueError(f"{name}: no file ends in {', '.join(IMAGE_SUFFIXES)}")
+            raise ValueError(f"{name}: {NO_IMAGE}")
         for image in images:
-            location = f"{name}/{image}"
-            try:
-                yield Item(location, files[image]())
-            except ValueError as error:
-                yield Item(location, error=str(error).removeprefix(f"{location}: "))
+            yield make_item(f"{name}/{image}", files[image])
 
 
 def _read_arrays(name: str, field: str | None) -> Iterator[Item]:

@@ -15,20 +15,15 @@ from attention_zoo.cli.arguments import (
     check_picture,
     split_overrides,
 )
-from attention_zoo.cli.image_inputs import CONTAINERS, find_images, list_images
-from attention_zoo.cli.inputs import (
-    READERS,
-    Item,
-    Layout,
-    find_format,
-    format_conll,
-    read_items,
-    split_batches,
-)
+from attention_zoo.cli.image_inputs import find_images, has_many_images
+from attention_zoo.cli.input_options import read_data_options, read_inputs, split_input_options
+from attention_zoo.cli.inputs import READERS, split_batches
+from attention_zoo.cli.items import Item
+from attention_zoo.cli.sentences import format_sentence
 
 DEFAULT_BATCH_SIZE = 1024  # inputs predicted at a time
 Prediction = tuple[Item, Any]
-"""An input and its result."""
+"""An input and its result; None for lines of a CoNLL file without words."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,22 +36,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file with one text per line (default: standard input), or with texts in a column"
         " or field (.csv, .tsv, .jsonl), or sentences of a tagger (.conll, .conllu); for images,"
         " image files, folders, .zip, .npz, COCO .json and lists of paths; and options:"
-        " search.beam_width=5",
+        " search.beam_width=5, and data.header, data.delimiter, data.words, data.comment and"
+        " data.conllu, which describe the file as in training (default: those of the recipe)",
     )
     parser.add_argument(
-        "--format", choices=sorted(READERS), help="the format of the file (default: by its name)"
+        "--format",
+        choices=sorted(READERS),
+        help="the format of the file (default: by its name, or else that of the training data)",
     )
     parser.add_argument(
         "--field",
         metavar="NAME",
-        help="the column or field of the texts, or the number of a column from 0, without a header"
+        help="the column or field of the texts, or in a table without a header, its number from 0"
         " (default: that of the recipe, or text, source and so on); for images, that of the paths"
         " (default: image), or the array of an .npz file",
     )
     parser.add_argument(
         "--pretokenized",
         action="store_true",
-        help="for taggers: texts are words separated by spaces",
+        help="for taggers: texts are words separated by spaces or tabs",
     )
     parser.add_argument(
         "--batch-size",
@@ -94,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print the results in the order of the inputs, then write pictures and the page."""
     overrides, files = split_overrides(arguments.words)
+    input_options, overrides = split_input_options(overrides)
     _check_arguments(arguments)
     from attention_zoo import tasks
 
@@ -104,8 +103,8 @@ def run(arguments: argparse.Namespace) -> None:
         )
     _apply_overrides(task, overrides, arguments.n_best)
     task.check_sources([])  # raises if the task cannot predict from lines
-    options, data = _make_options(task, arguments), _read_data_options(arguments.run)
-    items = _read_items(task, files, arguments, data)
+    options, data = _make_options(task, arguments), read_data_options(arguments.run)
+    items = read_inputs(task, files, arguments, data, input_options)
     if arguments.strict:
         items = _refuse_invalid(task, list(items), arguments.allow_unknown)
     batches = split_batches(items, arguments.batch_size, is_stream=files in ([], ["-"]))
@@ -119,11 +118,15 @@ def run(arguments: argparse.Namespace) -> None:
     print_result = functools.partial(
         _print,
         n_best=arguments.n_best or task.search.n_best > 1,
-        has_name=any(Path(x).is_dir() or Path(x).suffix.lower() in CONTAINERS for x in files),
+        has_name=task.inputs[0].kind == "image" and any(map(has_many_images, files)),
         tag_column=data["tags"] if isinstance(data.get("tags"), int) else None,
     )
     kept, failed, number = [], [], 0
-    for number, (item, result) in enumerate(predictions, 1):
+    for item, result in predictions:
+        if result is None:
+            print_result(item, result, number)
+            continue
+        number += 1
         if arguments.attention and result.ok and result.attention is None:
             raise ValueError(
                 f"--attention {arguments.attention}: this model returns no attention weights;"
@@ -190,62 +193,24 @@ def _make_options(task: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
-def _read_data_options(run: str) -> dict[str, Any]:
-    """Return the options of the corpus that a run was trained on; empty if they are not known."""
-    import yaml
-
-    path = Path(run) / "recipe.yaml"
-    content = yaml.safe_load(path.read_text("utf-8")) if path.is_file() else {}
-    data = content.get("data") if isinstance(content, dict) else None
-    return data if isinstance(data, dict) else {}
-
-
-def _read_items(
-    task: Any, files: list[str], arguments: argparse.Namespace, data: dict[str, Any]
-) -> Iterator[Item]:
-    """Return the inputs from the files, or from standard input if there are none."""
-    if task.inputs[0].kind == "image":
-        folder = data.get("images") if data.get("corpus") in ("captions", "coco") else None
-        return list_images(files or ["-"], arguments.field, folder)
-    if len(files) > 1:
-        raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
-    name = files[0] if files else "-"
-    file_format = arguments.format or find_format(name)
-    if not task.takes_words and (arguments.pretokenized or file_format == "conll"):
-        option = "--pretokenized" if arguments.pretokenized else f"{name}: format conll"
-        raise ValueError(f"{option}: task {task.name} takes texts, not words")
-    words = data.get("words")
-    return read_items(
-        name,
-        Layout(
-            file_format,
-            arguments.field or _find_default_field(file_format, data),
-            words if isinstance(words, int) else 0,
-            arguments.pretokenized,
-        ),
-    )
-
-
-def _find_default_field(file_format: str, data: dict[str, Any]) -> str | None:
-    """Return the field of the texts in the recipe of the run, if it read the same format."""
-    field = data.get("source") or data.get("text")
-    return field if data.get("corpus") == file_format and isinstance(field, str) else None
-
-
 def _predict(
     task: Any, items: Sequence[Item], options: dict[str, Any], allow_unknown: bool
 ) -> Iterator[Prediction]:
     """Yield the items with their results."""
     errors = [item.error or ("" if allow_unknown else _check_known(task, item)) for item in items]
-    values = [item.value for item, error in zip(items, errors, strict=True) if not error]
+    pairs = list(zip(items, errors, strict=True))
+    values = [item.value for item, error in pairs if item.is_input and not error]
     results = iter(task.predict(values, on_error="skip", **options) if values else ())
-    for item, error in zip(items, errors, strict=True):
-        yield item, task.result_class.failed(error) if error else next(results)
+    for item, error in pairs:
+        if not item.is_input:
+            yield item, None
+        else:
+            yield item, task.result_class.failed(error) if error else next(results)
 
 
 def _check_known(task: Any, item: Item) -> str:
     """Return an error if the vocabulary lacks characters of a text; else ""."""
-    if task.inputs[0].kind == "image":
+    if task.inputs[0].kind == "image" or not item.is_input:
         return ""
     text = item.value if isinstance(item.value, str) else " ".join(item.value)
     if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -266,7 +231,9 @@ def _refuse_invalid(task: Any, items: list[Item], allow_unknown: bool) -> Iterat
         error = item.error or ("" if allow_unknown else _check_known(task, item))
         if error:
             raise ValueError(f"{item.location}: {error}")
-        if task.inputs[0].kind == "text":  # images are large: they are checked as they are read
+        if (
+            task.inputs[0].kind == "text" and item.is_input
+        ):  # images are large: they are checked as they are read
             task.check_sources([item.value], [item.location])
     return iter(items)
 
@@ -274,7 +241,7 @@ def _refuse_invalid(task: Any, items: list[Item], allow_unknown: bool) -> Iterat
 def _refuse_failed(predictions: Iterator[Prediction]) -> Iterator[Prediction]:
     """Yield the inputs with their results; raise ValueError for the first without a prediction."""
     for item, result in predictions:
-        if not result.ok:
+        if result is not None and not result.ok:
             raise ValueError(f"{item.location}: {result.error}")
         yield item, result
 
@@ -286,14 +253,15 @@ def _print(
 
     Args:
         item: the input; a sentence of a CoNLL file is printed with its tags.
-        result: its result.
+        result: its result, or None.
         number: its number, from 1.
         n_best: print the alternatives too, each with its number and score.
         has_name: whether lines begin with the path of the image.
-        tag_column: see `format_conll`.
+        tag_column: see `format_sentence`.
     """
     if item.sentence:
-        print(format_conll(item, result.tags, tag_column), flush=True)
+        tags = result.tags if result else ()
+        print(format_sentence(item.sentence, tags, tag_column), flush=True)
         return
     n_best = n_best and result.ok
     for hypothesis in (result, *result.alternatives) if n_best else (result,):

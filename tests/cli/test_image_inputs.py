@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import zipfile
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from attention_zoo.cli.image_inputs import list_images
+from attention_zoo.cli.items import Layout
 
+COCO_LIST = json.dumps({"images": [{"file_name": "sub/b.png"}]})
 ARRAYS = {"pixels": np.zeros((2, 3, 3), np.uint8), "labels": np.array([1, 0])}
 COCO = {"images": [{"id": 1, "file_name": "b.png"}, {"id": 2}]}
 
@@ -29,8 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def read(name: str, **options: Any) -> list[tuple[str, Any]]:
-    return [(item.location, item.value) for item in list_images([name], **options)]
+def read(name: str, images: str | None = None, **layout: Any) -> list[tuple[str, Any]]:
+    items = list_images([name], Layout(**{"format": "", **layout}), images)
+    return [(item.location, item.value) for item in items]
 
 
 @pytest.mark.parametrize("name", ["all", "all.zip"])
@@ -47,18 +51,70 @@ def test_folders_and_zips(name: str) -> None:
         ("list.tsv", "file\nsub/b.png\n", {"field": "file"}),
         ("list.jsonl", '{"image": "sub/b.png"}', {}),
         ("tokens", "sub/b.png#0\ta dog\nsub/b.png#1\ttwo dogs\n", {}),
-        ("captions.json", json.dumps({"images": [{"file_name": "sub/b.png"}]}), {}),
+        ("captions.json", COCO_LIST, {}),
+        ("captions.json.gz", gzip.compress(COCO_LIST.encode()), {}),
+        ("captions.txt", "image,caption\nsub/b.png,a dog\nsub/b.png,a cat\n", {}),
+        ("list.csv", "image,caption\nsub/b.png,a dog\nsub/b.png,a cat\n", {}),
+        ("list.tsv", "file\tcaption\n sub/b.png\ta dog\nsub/b.png\ta cat\n", {"field": "file"}),
+        ("list.txt", "image;caption\nsub/b.png;a dog\n", {"delimiter": ";"}),
+        ("list.txt", '{"image": "sub/b.png", "captions": ["a dog"]}\n', {}),
+        ("list", "image\tn\nsub/b.png\t1\n", {"format": "tsv"}),
+        ("a.png", "sub/b.png", {"format": "text"}),
     ],
 )
 @pytest.mark.parametrize("beside", [True, False])
-def test_lists(name: str, content: str, options: dict[str, Any], beside: bool) -> None:
+def test_lists(name: str, content: str | bytes, options: dict[str, Any], beside: bool) -> None:
     """Names are relative to the folder of the list, or to that of the images."""
     path = f"all/{name}" if beside else name
-    Path(path).write_text(content)
+    Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
     ((location, value),) = read(path, **options, images=None if beside else "all")
     assert value == os.path.join("all", "sub/b.png")
     assert location.startswith(f"{path}:")
     assert location.endswith(": sub/b.png")
+
+
+def test_lists_without_captions_keep_repeated_images() -> None:
+    Path("list.csv").write_text("image,n\na.png,1\na.png,2\n")
+    Path("list.txt").write_text("a.png\nimage, b\na.png\n")
+    assert [value for _, value in read("list.csv")] == ["a.png", "a.png"]
+    assert [value for _, value in read("list.txt")] == ["a.png", "image, b", "a.png"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.jfif", b"x"),
+        ("x.JPE", b"x"),
+        ("x.gif", b"GIF89a"),
+        ("x", b"\xff\xd8\xff\n\n"),
+        ("x.txt", b"\x89PNG\r\n\x1a\n"),
+        ("missing.png", None),
+    ],
+)
+def test_images_are_recognized_by_suffix_or_first_bytes(name: str, content: bytes | None) -> None:
+    if content is not None:
+        Path(name).write_bytes(content)
+    assert read(name) == [(name, name)]
+
+
+def test_binary_files_are_no_lists() -> None:
+    Path("x.bin").write_bytes(b"GIF\0\n")
+    with pytest.raises(ValueError, match=r"^x\.bin: is neither an image .* nor a list"):
+        read("x.bin")
+
+
+def test_folders_are_read_as_in_training() -> None:
+    """System files are ignored, links are followed, and a folder is no image."""
+    Path("all/._a.png").write_bytes(b"x")
+    Path("all/__MACOSX").mkdir()
+    Path("all/__MACOSX/a.png").write_bytes(b"x")
+    Path("all/x.jpg").mkdir()
+    Path("all/plain").write_bytes(b"\xff\xd8\xff")
+    Path("other").mkdir()
+    Path("other/c.jfif").write_bytes(b"c")
+    Path("all/linked").symlink_to(Path("other").resolve())
+    names = ["a.png", "linked/c.jfif", "plain", "sub/b.png"]
+    assert [location for location, _ in read("all")] == [f"all/{name}" for name in names]
 
 
 def test_entries_without_a_name_have_an_error() -> None:

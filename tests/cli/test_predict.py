@@ -207,6 +207,42 @@ def test_words_of_a_tagger(tmp_path: Path, capsys: Capture, monkeypatch: Any) ->
 
 
 @pytest.mark.full
+def test_conll_files_are_printed_with_all_lines(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The options of the recipe apply, and a bad line does not affect other sentences."""
+    make_tagger(tmp_path / "task")
+    monkeypatch.chdir(tmp_path)
+    Path("task/recipe.yaml").write_text("data: {corpus: conll, words: 1, comment: '%'}")
+    start, sentences = "-DOCSTART- -X- -X- O", ["% x", "1 a O", "2 b O", "", "1 a O", "b", ""]
+    Path("eng.testb").write_text("\n".join([start, "", *sentences]))
+    words = ["predict", "task", "eng.testb"]
+    code, out, err = run(capsys, *words)
+    lines = out.splitlines()
+    assert (code, lines[:3], lines[5:]) == (0, [start, "", "% x"], ["", "1 a O _", "b _", ""])
+    assert [line[:-1] for line in lines[3:5]] == ["1 a O ", "2 b O "]
+    assert err.startswith(
+        "skipped 1 of 2 inputs; the first: eng.testb:8: expected 3 columns, as in"
+    )
+    assert "eng.testb:8: expected" in refused(capsys, *words, "--strict")
+    assert "--n-best: words of a CoNLL file get one tag" in refused(capsys, *words, "--n-best")
+    Path("eng.testb").write_text("\n".join([start, "", *sentences[:4]]))
+    assert output(capsys, *words, "--strict").splitlines() == lines[:6]
+    Path("task/recipe.yaml").write_text("task: [")
+    assert "task/recipe.yaml:1: not valid YAML" in refused(capsys, *words)
+
+
+def test_tables_without_a_usable_row_are_refused(tmp_path: Path, capsys: Capture) -> None:
+    for name, content, message in (
+        ("in.csv", "\n\n", "in.csv: contains no row; give one text per row"),
+        ("in.csv", "a;text\n1;on\n", "in.csv:1: has one column, but contains ';'; set data.del"),
+        ("in.json", "[]", "in.json: predict reads no JSON file; "),
+    ):
+        (tmp_path / name).write_text(content)
+        assert message in refused(capsys, "predict", small_run(), tmp_path / name)
+
+
+@pytest.mark.full
 def test_images_and_folders_are_inputs_of_a_captioner(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,7 +79,7 @@ class CaptionReader:
         Raises:
             ValueError: a missing file, a missing column, or more bad lines than may be skipped.
         """
-        name = self.layout.format or _find_format(path)
+        name = self.layout.format or find_caption_format(path)
         if name == "jsonl":
             self._read_json_lines(path)
             return
@@ -102,7 +102,7 @@ class CaptionReader:
                 self.entries[name] = CaptionEntry(location, name, captions)
 
 
-def _find_format(path: str) -> str:
+def find_caption_format(path: str) -> str:
     """Return the format that most lines of a file have; CSV if it is neither of the others."""
     counts = dict.fromkeys(FORMATS, 0)
     for _, raw in read_numbered_lines(path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from attention_zoo.data.reading import (
@@ -66,16 +66,16 @@ def read_conll(
             (file:line): invalid UTF-8, another number of columns than most lines have, an empty
             word or tag, or no word number in CoNLL-U.
     """
-    columns, skipper = _Columns(words, tags, marks), BadRowSkipper(skip_bad)
+    columns, skipper = ConllColumns(words, tags, marks), BadRowSkipper(skip_bad)
     files: list[str] = []
-    sentences: list[list[_Word]] = []
+    sentences: list[list[ConllWord]] = []
     for file in list_paths(path):
-        blocks = list(_split_sentences(read_numbered_lines(file), comment))
-        layout = _find_layout(blocks, columns, conllu)
+        blocks = list(split_blocks(read_numbered_lines(file), comment))
+        _check_blank_lines(blocks)
+        layout = find_layout(blocks, columns, conllu)
         for block in blocks:
             with skipper:
-                lines = [line for line in block if not layout.skips(line)]
-                sentence = [_parse_word(line, layout, columns) for line in lines]
+                sentence = [parse_word(line, layout) for line in block.find_words(layout)]
                 if sentence:
                     files.append(file)
                     sentences.append(sentence)
@@ -97,16 +97,19 @@ def read_conll(
     )
 
 
-class _Columns(NamedTuple):
-    """Columns of the words, the tags and the marks, as the caller names them."""
+class ConllColumns(NamedTuple):
+    """Columns of the words, the tags and the marks, as the caller names them.
 
-    words: int
-    tags: int
-    marks: int | None
+    For words, None is column 1 of CoNLL-U and column 0 of other files.
+    """
+
+    words: int | None
+    tags: int | None = None
+    marks: int | None = None
 
 
-class _Word(NamedTuple):
-    """A word, its tag, whether it is marked, and its line."""
+class ConllWord(NamedTuple):
+    """A word, its tag ("" without a column of tags), whether it is marked, and its line."""
 
     text: str
     tag: str
@@ -114,17 +117,21 @@ class _Word(NamedTuple):
     line: int
 
 
-class _Layout(NamedTuple):
+class ConllLayout(NamedTuple):
     """Format of a file.
 
     has_tabs: columns are separated by tabs instead of spaces.
     is_conllu: the first column has word numbers.
     width: number of columns.
+    words, tags, marks: the columns that are read.
     """
 
     has_tabs: bool
     is_conllu: bool
     width: int
+    words: int = 0
+    tags: int | None = None
+    marks: int | None = None
 
     def skips(self, line: Line) -> bool:
         """Return whether a line of CoNLL-U contains no word."""
@@ -133,19 +140,36 @@ class _Layout(NamedTuple):
         return self.is_conllu and (is_comment or bool(RANGE_OR_EMPTY_NODE.fullmatch(first)))
 
 
-def _split_sentences(lines: Iterable[Line], comment: str | None) -> Iterator[list[Line]]:
-    """Yield the lines of each sentence, without comments and document starts."""
-    sentence: list[Line] = []
+class ConllBlock(NamedTuple):
+    """The lines between two blank lines: a sentence, comments and document starts.
+
+    lines: all lines.
+    rows: those that are neither comments nor document starts.
+    """
+
+    lines: list[Line]
+    rows: list[Line]
+
+    def find_words(self, layout: ConllLayout) -> list[Line]:
+        """Return the lines with a word."""
+        return [line for line in self.rows if not layout.skips(line)]
+
+
+def split_blocks(lines: Iterable[Line], comment: str | None) -> Iterator[ConllBlock]:
+    """Yield the blocks of a file, which blank lines separate."""
+    block = ConllBlock([], [])
     for location, raw in lines:
-        is_comment = comment is not None and raw.startswith(comment.encode())
         if not raw.strip(b" \t"):
-            if sentence:
-                yield sentence
-            sentence = []
-        elif not is_comment and (sentence or not _DOCUMENT_START.match(raw)):
-            sentence.append((location, raw))
-    if sentence:
-        yield sentence
+            if block.lines:
+                yield block
+            block = ConllBlock([], [])
+            continue
+        block.lines.append((location, raw))
+        is_comment = comment is not None and raw.startswith(comment.encode())
+        if not is_comment and (block.rows or not _DOCUMENT_START.match(raw)):
+            block.rows.append((location, raw))
+    if block.lines:
+        yield block
 
 
 def _split_cells(line: Line, has_tabs: bool) -> list[bytes]:
@@ -154,42 +178,61 @@ def _split_cells(line: Line, has_tabs: bool) -> list[bytes]:
     return re.split(rb"[ \t]+", line[1].strip(b" \t"))
 
 
-def _find_layout(sentences: list[list[Line]], columns: _Columns, conllu: bool | None) -> _Layout:
+def find_layout(
+    blocks: Iterable[ConllBlock], columns: ConllColumns, conllu: bool | None
+) -> ConllLayout:
     """Return the format that most lines of a file have.
 
-    Raises ValueError if the file lacks a column or blank lines.
+    Args:
+        blocks: the blocks of the file.
+        columns: the columns to read.
+        conllu: see `read_conll`.
+
+    Raises:
+        ValueError: the file lacks a column, words and tags are the same column, or `words` is the
+            column of the word numbers.
     """
+    sentences = [block.rows for block in blocks if block.rows]
     lines = [line for sentence in sentences for line in sentence]
     rows = [line for line in lines if not line[1].startswith(b"#")] or lines
     has_tabs = 2 * sum(b"\t" in raw for _, raw in rows) >= len(rows)
     if not rows:
-        return _Layout(has_tabs, False, 0)
+        return ConllLayout(has_tabs, False, 0)
+    width = Counter(len(_split_cells(line, has_tabs)) for line in rows).most_common(1)[0][0]
+    is_numbered = 2 * sum(_is_numbered(row, has_tabs) for row in sentences) > len(sentences)
+    has_numbers = is_numbered and width == CONLLU_WIDTH if conllu is None else conllu
+    words = int(has_numbers) if columns.words is None else columns.words
+    columns = columns._replace(words=words)
+    _check_columns(rows[0][0], width, columns)
+    is_first = words in (0, -width)
+    if is_first and has_numbers:
+        raise ValueError(
+            f"{rows[0][0]}: column {words} has the word numbers of CoNLL-U; set data.words=1 for"
+            " the words, and data.tags=3 for their parts of speech"
+        )
+    is_conllu = is_numbered and not is_first if conllu is None else conllu
+    return ConllLayout(has_tabs, is_conllu, width, words, columns.tags, columns.marks)
+
+
+def _check_blank_lines(blocks: Sequence[ConllBlock]) -> None:
+    """Raise ValueError for a long file without blank lines."""
+    sentences = [block.rows for block in blocks if block.rows]
+    rows = [line for line in sentences[0] if not line[1].startswith(b"#")] if sentences else []
     if len(sentences) == 1 and len(rows) > MAX_SENTENCE_LENGTH:
         raise ValueError(
             f"{rows[MAX_SENTENCE_LENGTH][0]}: no blank line within the first"
             f" {MAX_SENTENCE_LENGTH} words; put one after each sentence"
         )
-    width = Counter(len(_split_cells(line, has_tabs)) for line in rows).most_common(1)[0][0]
-    _check_columns(rows[0][0], width, columns)
-    is_numbered = 2 * sum(_is_numbered(row, has_tabs) for row in sentences) > len(sentences)
-    is_first = columns.words in (0, -width)
-    if is_first and (conllu or (conllu is None and is_numbered and width == CONLLU_WIDTH)):
-        raise ValueError(
-            f"{rows[0][0]}: column {columns.words} has the word numbers of CoNLL-U; set"
-            " data.words=1 for the words, and data.tags=3 for their parts of speech"
-        )
-    is_conllu = is_numbered and not is_first if conllu is None else conllu
-    return _Layout(has_tabs, is_conllu, width)
 
 
 def _is_numbered(sentence: list[Line], has_tabs: bool) -> bool:
     """Return whether the first column counts from 1, apart from ranges and empty nodes."""
-    lines = [line for line in sentence if not _Layout(has_tabs, True, 0).skips(line)]
+    lines = [line for line in sentence if not ConllLayout(has_tabs, True, 0).skips(line)]
     first = [_split_cells(line, has_tabs)[0] for line in lines]
     return first == [b"%d" % number for number in range(1, len(lines) + 1)]
 
 
-def _check_columns(location: str, width: int, columns: _Columns) -> None:
+def _check_columns(location: str, width: int, columns: ConllColumns) -> None:
     """Raise ValueError if a column is missing, or words and tags are the same column."""
     for name, column in columns._asdict().items():
         if column is not None and not -width <= column < width:
@@ -197,6 +240,8 @@ def _check_columns(location: str, width: int, columns: _Columns) -> None:
                 f"{location}: has no column {column}, only {width} columns, counted from 0; change"
                 f" data.{name}"
             )
+    if columns.words is None or columns.tags is None:
+        return
     if columns.words % width == columns.tags % width:
         fix = "name two columns"
         if width == 1:
@@ -207,7 +252,7 @@ def _check_columns(location: str, width: int, columns: _Columns) -> None:
         )
 
 
-def _parse_word(line: Line, layout: _Layout, columns: _Columns) -> _Word:
+def parse_word(line: Line, layout: ConllLayout) -> ConllWord:
     """Return the word of a line; raise ValueError if the line is bad."""
     location, raw = line
     decode_utf8(location, raw)
@@ -222,11 +267,11 @@ def _parse_word(line: Line, layout: _Layout, columns: _Columns) -> _Word:
             f"{location}: {cells[0]!r} is not a word number of CoNLL-U; fix the line, or set"
             " data.conllu=false"
         )
-    word, tag = cells[columns.words], cells[columns.tags]
-    for cell, name in ((word, "word"), (tag, "tag")):
-        if not cell.strip():
+    for column, name in ((layout.words, "word"), (layout.tags, "tag")):
+        if column is not None and not cells[column].strip():
             raise ValueError(
                 f"{location}: the {name} is empty; write one word and its tag per line"
             )
-    is_marked = columns.marks is not None and cells[columns.marks] not in UNMARKED
-    return _Word(word, tag, is_marked, int(location.rpartition(":")[2]))
+    is_marked = layout.marks is not None and cells[layout.marks] not in UNMARKED
+    tag = "" if layout.tags is None else cells[layout.tags]
+    return ConllWord(cells[layout.words], tag, is_marked, int(location.rpartition(":")[2]))

@@ -25,7 +25,7 @@ from attention_zoo.registry import did_you_mean
 Row = tuple[str, Callable[[], list[str]]]
 """Location (file:line), and a function that returns the cells or raises ValueError."""
 
-_NO_HEADER = (
+NO_HEADER_HINT = (
     "or for a file without a header, set data.header=false and name columns by number, from 0"
 )
 
@@ -201,13 +201,15 @@ def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, RowSelectio
             raise ValueError(f"{location}: no header; the first line must name the columns")
         width = len(header)
         columns = [
-            find_column(location, header, name, f"; change data.{option}, {_NO_HEADER}")
+            find_column(location, header, name, f"; change data.{option}, {NO_HEADER_HINT}")
             for name, option in zip(table.names, ("source", "target"), strict=True)
         ]
     else:
         rows = iter(known := list(rows))
-        location, width = known[0][0] if known else path, _count_columns(known)
-        columns = [_parse_number(location, name, width) for name in table.names] if known else []
+        location, width = known[0][0] if known else path, count_columns(known)
+        columns = (
+            [parse_column_number(location, name, width) for name in table.names] if known else []
+        )
     if columns and columns[0] == columns[1]:
         raise ValueError(
             f"{location}: data.source and data.target are the same column, {table.names[0]!r}; name"
@@ -233,7 +235,7 @@ def find_column(location: str, header: Sequence[str], name: str, hint: str = "")
     return positions[0]
 
 
-def _count_columns(rows: Sequence[Row]) -> int:
+def count_columns(rows: Sequence[Row]) -> int:
     """Return the number of cells that most rows have."""
     counts = Counter[int]()
     for _, get_cells in rows:
@@ -244,7 +246,8 @@ def _count_columns(rows: Sequence[Row]) -> int:
     return counts.most_common(1)[0][0] if counts else 0
 
 
-def _parse_number(location: str, name: str, width: int) -> int:
+def parse_column_number(location: str, name: str, width: int) -> int:
+    """Return the index of a column, given by its number; raise ValueError if there is none."""
     if not name.isdecimal():
         raise ValueError(
             f"{location}: without a header, a column is a number from 0, got {name!r}; set"

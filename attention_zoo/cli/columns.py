@@ -1,0 +1,153 @@
+"""Columns of CSV and TSV files, and their names, as inputs of `attention-zoo predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, NoReturn
+
+from attention_zoo.cli.items import Item, Layout, Lines, make_item
+
+if TYPE_CHECKING:
+    from attention_zoo.data.text.tables import Row
+
+FIELDS = ("text", "source", "sentence", "document", "article")
+"""Names of columns and fields that hold the text, if none is given."""
+DELIMITERS = (";", "|", "\t", ",")
+"""Characters that separate the columns of CSV files."""
+
+
+def read_rows(lines: Lines, layout: Layout) -> Iterator[Row]:
+    """Yield the rows of a CSV or TSV."""
+    from attention_zoo.data.text.tables import parse_delimiter, read_csv_rows, split_tabs
+
+    if layout.format == "tsv":
+        return ((location, partial(split_tabs, location, raw)) for location, raw in lines)
+    ended = ((location, raw + b"\n") for location, raw in lines)
+    return read_csv_rows(ended, parse_delimiter(layout.delimiter))
+
+
+def read_column(lines: Lines, layout: Layout) -> Iterator[Item]:
+    """Yield one column of a table.
+
+    Raises:
+        ValueError: the table has no row, or the column is missing, repeated or not named.
+    """
+    from attention_zoo.data.text.tables import count_columns
+
+    rows = read_rows(lines, layout)
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(f"{layout.name}: contains no row; give one text per row")
+    found, like = _find_in_header(first, layout), "the header"
+    if found is None:
+        like = "most lines"
+        known, rows = layout.read_ahead(chain([first], rows), lambda row: count_columns([row]) > 0)
+        found = _find_by_number(known, layout)
+    width, column = found
+    for location, get_cells in rows:
+        yield make_item(location, partial(_select_cell, get_cells, width, column, like, layout))
+
+
+def read_header(lines: Lines, layout: Layout) -> list[str]:
+    """Return the column names in the first row of a table; none if it cannot be read."""
+    for _, get_cells in read_rows(lines, layout):
+        with suppress(ValueError):
+            return [name.strip(" ") for name in get_cells()]
+        break
+    return []
+
+
+def may_be_table(line: tuple[str, bytes], layout: Layout) -> bool:
+    """Return whether a line may be the first one of a file in this format.
+
+    A table has several columns or a header that names the column of the texts. Other formats are
+    not distinguished from text.
+    """
+    cells = read_header(iter([line]), layout) if layout.format in ("csv", "tsv") else []
+    is_named = layout.header is not False and layout.field in cells
+    is_wide = layout.header is False and len(cells) > 1
+    return layout.format not in ("csv", "tsv") or is_named or is_wide
+
+
+def _select_cell(
+    get_cells: Callable[[], list[str]], width: int, column: int, like: str, layout: Layout
+) -> str | list[str]:
+    cells = get_cells()
+    if len(cells) != width:
+        raise ValueError(f"expected {width} columns, as in {like}, got {len(cells)}")
+    return layout.split(cells[column])
+
+
+def _find_in_header(row: Row, layout: Layout) -> tuple[int, int] | None:
+    """Return the number of columns, and that of the texts, if the first row contains their names.
+
+    Raises ValueError if it must contain them, but the column of the texts is missing.
+    """
+    from attention_zoo.data.text.tables import NO_HEADER_HINT, find_column
+
+    (location, get_cells), field, has_header = row, layout.field, layout.header
+    if has_header is None and field is not None:
+        has_header = not field.isdecimal()
+    if has_header is False:
+        return None
+    try:
+        header = get_cells()
+    except ValueError:
+        if has_header:
+            raise
+        return None
+    if field is None:
+        names = header if has_header and len(header) == 1 else FIELDS
+        field = next((name for name in names if name in header), None)
+    if field not in header:
+        _check_delimiter(location, header, layout)
+    if field is None:
+        if has_header:
+            raise_missing_field(location, header)
+        return None
+    hint = f"; name the column of the texts with --field, {NO_HEADER_HINT}"
+    return len(header), find_column(location, header, field, hint)
+
+
+def _find_by_number(rows: Sequence[Row], layout: Layout) -> tuple[int, int]:
+    """Return the number of columns that most rows have, and that of the texts.
+
+    Raises ValueError if the number of the column is not given or too large.
+    """
+    from attention_zoo.data.text.tables import count_columns, parse_column_number
+
+    width, location = count_columns(rows), rows[0][0]
+    if not width or (width == 1 and layout.field is None):
+        return width, 0
+    location, cells = next(
+        (location, get_cells())
+        for location, get_cells in rows
+        if count_columns([(location, get_cells)])
+    )
+    if layout.field is None:
+        raise_missing_field(location, cells)
+    if width == 1 and layout.field != "0":
+        _check_delimiter(location, cells, layout)
+    return width, parse_column_number(location, layout.field, width)
+
+
+def _check_delimiter(location: str, cells: Sequence[str], layout: Layout) -> None:
+    """Raise ValueError if a row of a CSV is one cell that contains another delimiter."""
+    others = [x for x in DELIMITERS if len(cells) == 1 and x in cells[0] and x != layout.delimiter]
+    if layout.format == "csv" and others:
+        raise ValueError(
+            f"{location}: has one column, but contains {others[0]!r}; set"
+            f" data.delimiter={others[0]!r}, or data.header=false for texts without a header"
+        )
+
+
+def raise_missing_field(location: str, names: Collection[str]) -> NoReturn:
+    """Raise ValueError because no column or field is known to contain the texts."""
+    known = ", ".join(names) or "none"
+    raise ValueError(
+        f"{location}: no field is named {' or '.join(FIELDS)}; name the text with --field (fields:"
+        f" {known})"
+    )

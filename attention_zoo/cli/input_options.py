@@ -1,0 +1,185 @@
+"""How `attention-zoo predict` reads its inputs: options of the recipe and of the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from attention_zoo.cli.image_inputs import list_images
+from attention_zoo.cli.inputs import find_format, find_suffix, read_items
+from attention_zoo.cli.items import Item, Layout
+
+OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
+    "header": (("csv", "tsv"), "true or false"),
+    "delimiter": (("csv",), "a character"),
+    "words": (("conll",), "the number of a column"),
+    "comment": (("conll",), "the prefix of comment lines"),
+    "conllu": (("conll",), "true or false"),
+}
+"""Formats that an option of `data` applies to, and its values."""
+CORPUS_FORMATS = ("csv", "tsv", "jsonl", "conll")
+"""Corpora whose files have the format of the same name."""
+_TEXTS = ("source", "text", "delimiter", "comment", "image", "caption")
+
+
+def read_data_options(run: str) -> dict[str, Any]:
+    """Return the options of the corpus that a run was trained on; empty if they are not known.
+
+    Raises ValueError if the run's recipe is damaged.
+    """
+    from attention_zoo.tasks.base import RENAMED_OPTIONS
+    from attention_zoo.training.recipe_sources import read_recipe_file
+
+    path = Path(run) / "recipe.yaml"
+    if not path.is_file():
+        return {}
+    source = read_recipe_file(path, RENAMED_OPTIONS)
+    data = source.as_dict().get("data")
+    if not isinstance(data, dict):
+        return {}
+    texts = {name: source.get_text(f"data.{name}") for name in _TEXTS}
+    return {**data, **{name: text for name, text in texts.items() if isinstance(text, str)}}
+
+
+def split_input_options(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the options of `OPTIONS` among the overrides, and the other overrides.
+
+    Raises ValueError for an invalid value.
+    """
+    options: dict[str, Any] = {}
+    others = []
+    for override in overrides:
+        key, _, text = override.partition("=")
+        name = key.removeprefix("data.")
+        if key == name or name not in OPTIONS:
+            others.append(override)
+            continue
+        options[name] = _parse_option(override, name, text)
+    return options, others
+
+
+def _parse_option(override: str, name: str, text: str) -> Any:
+    """Return the value of an option of `OPTIONS`."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    values = OPTIONS[name][1]
+    if name in ("delimiter", "comment"):  # YAML reads "#" as a comment and "|" as a block
+        return (value if isinstance(value, str) else "") or text
+    if type(value) is not (int if name == "words" else bool):
+        raise ValueError(f"{override}: expected {values}")
+    return value
+
+
+def read_inputs(
+    task: Any,
+    files: Sequence[str],
+    arguments: argparse.Namespace,
+    data: dict[str, Any],
+    options: dict[str, Any],
+) -> Iterator[Item]:
+    """Return the inputs from the files, or from standard input if there are none.
+
+    Args:
+        task: the task that predicts.
+        files: the files.
+        arguments: the arguments of the command.
+        data: options of the corpus that the run was trained on.
+        options: those that the user gave, which `split_input_options` returns.
+
+    Raises:
+        ValueError: an option has no effect on this input, or the task takes others.
+    """
+    if task.inputs[0].kind == "image":
+        return _read_images(task, files or ["-"], arguments, data, options)
+    if len(files) > 1:
+        raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
+    name = files[0] if files else "-"
+    layout = _make_layout(name, arguments, data, options)
+    if not task.takes_words and (arguments.pretokenized or layout.format == "conll"):
+        option = "--pretokenized" if arguments.pretokenized else f"{name}: format conll"
+        raise ValueError(f"{option}: task {task.name} takes texts, not words")
+    if layout.format == "conll":
+        n_best = [word for word in arguments.words if word.startswith("search.n_best=")]
+        for option in ["--n-best", *n_best] if arguments.n_best else n_best:
+            raise ValueError(f"{option}: words of a CoNLL file get one tag each; remove the option")
+    return read_items(name, layout)
+
+
+def _make_layout(
+    name: str, arguments: argparse.Namespace, data: dict[str, Any], options: dict[str, Any]
+) -> Layout:
+    """Return the layout of a file of texts.
+
+    Options of the training data apply if the file has the same format.
+    """
+    corpus, suffix = data.get("corpus"), find_suffix(name)
+    is_like_training = corpus in CORPUS_FORMATS and suffix in _list_suffixes(data)
+    file_format = arguments.format or (corpus if is_like_training else find_format(name, ""))
+    if not file_format and suffix == ".json" and corpus != "jsonl":
+        raise ValueError(
+            f"{name}: predict reads no JSON file; if it has one JSON object per line, add"
+            " --format jsonl"
+        )
+    is_assumed = not file_format and corpus in CORPUS_FORMATS
+    if not file_format:
+        file_format = str(corpus) if is_assumed else "text"
+    known = data if file_format == corpus else {}
+    _refuse_unused(name, file_format, arguments.field, options)
+    given = {key: value for key in OPTIONS if (value := known.get(key)) is not None} | options
+    field = arguments.field or known.get("source") or known.get("text")
+    return Layout(
+        file_format,
+        field if isinstance(field, str) else None,
+        pretokenized=arguments.pretokenized,
+        is_assumed=is_assumed,
+        **given,
+    )
+
+
+def _list_suffixes(data: dict[str, Any]) -> set[str]:
+    """Return the suffixes of the files that the run was trained on, apart from files without."""
+    values = [data.get(split) for split in ("train", "validation", "test")]
+    paths = [path for value in values for path in (value if isinstance(value, list) else [value])]
+    return {find_suffix(path) for path in paths if isinstance(path, str)} - {""}
+
+
+def _refuse_unused(name: str, file_format: str, field: str | None, options: dict[str, Any]) -> None:
+    """Raise ValueError for an option that does not apply to a format."""
+    for key in options:
+        if file_format not in OPTIONS[key][0]:
+            raise ValueError(
+                f"data.{key}: has no effect on {name}, which is read as {file_format}; remove it,"
+                f" or name the format ({' or '.join(OPTIONS[key][0])}) with --format"
+            )
+    if field is not None and file_format in ("text", "conll"):
+        fix = "set data.words" if file_format == "conll" else "name the format with --format"
+        raise ValueError(f"--field {field}: {name} is read as {file_format}, without names; {fix}")
+
+
+def _read_images(
+    task: Any,
+    files: Sequence[str],
+    arguments: argparse.Namespace,
+    data: dict[str, Any],
+    options: dict[str, Any],
+) -> Iterator[Item]:
+    """Return the images from the files."""
+    if arguments.pretokenized:
+        raise ValueError(f"--pretokenized: task {task.name} takes images, not words")
+    for key in options:
+        if key not in ("header", "delimiter"):
+            raise ValueError(f"data.{key}: has no effect on lists of images; remove it")
+    known = data if data.get("corpus") in ("captions", "coco") else {}
+    layout = Layout(
+        arguments.format or "",
+        arguments.field or known.get("image"),
+        options.get("header"),
+        options.get("delimiter") or known.get("delimiter") or ",",
+    )
+    return list_images(files, layout, known.get("images"), known.get("caption") or "caption")

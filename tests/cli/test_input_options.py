@@ -1,0 +1,115 @@
+"""Options of the recipe and of the command line that describe the inputs of `predict`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from attention_zoo.cli.input_options import read_data_options, read_inputs, split_input_options
+from tests.refusals import refuses
+
+ROWS = "en\tfr\na\tb\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def read(name: str, content: str, data: dict[str, Any], *words: str, **options: Any) -> list[Any]:
+    """Return the inputs that a tagger, or a captioner with kind="image", reads from a file."""
+    Path(name).write_text(content)
+    kind = SimpleNamespace(kind=options.pop("kind", "text"))
+    task = SimpleNamespace(name="x", inputs=[kind], takes_words=True)
+    given, words = (dict(split_input_options(words)[0]), words)
+    defaults = {"format": None, "field": None, "pretokenized": False, "n_best": False}
+    arguments = argparse.Namespace(words=words, **{**defaults, **options})
+    return [item.value for item in read_inputs(task, [name], arguments, data, given)]
+
+
+CONLL = {"corpus": "conll", "words": 1, "tags": -1, "comment": "%", "conllu": None}
+TSV = {"corpus": "tsv", "source": "en", "target": "fr", "header": True}
+CSV = {"corpus": "csv", "source": "1", "header": False, "delimiter": ";"}
+JSONL = {"corpus": "jsonl", "source": "en"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "data", "words", "values"),
+    [
+        *(
+            (name, "% x\na b O\n", CONLL, [], [["b"]])
+            for name in ("eng.testb", "a.iob2", "a.conll")
+        ),
+        ("a.conll", "% x\n1 b O\n", CONLL, ["data.words=0", "data.comment=1"], [["%"]]),
+        ("a.conll", "1 a O\n2-3 b O\n", CONLL, ["data.conllu=true"], [["a"]]),
+        ("a.txt", "% x\n", CONLL, [], ["% x"]),
+        ("a.txt", "% x\na b O\n", {**CONLL, "train": "data/train.txt.gz"}, [], [["b"]]),
+        ("a.csv", ROWS, {**TSV, "train": ["a.csv"]}, [], ["a"]),
+        ("a.txt", "a\n", {"corpus": "parallel", "train": "a.txt"}, [], ["a"]),
+        ("a.dat", ROWS, TSV, [], ["a"]),
+        ("a.tsv", ROWS, TSV, [], ["a"]),
+        ("a.csv", "text\na; b\n", TSV, [], ["a; b"]),
+        ("a.dat.gz", "x;y\nx;z\n", CSV, [], ["y", "z"]),
+        ("a.csv", "en,1\na,z\n", CSV, ["data.delimiter=,", "data.header=true"], ["z"]),
+        ("a.json", '{"en": "a"}\n', JSONL, [], ["a"]),
+        ("a.txt", "a\n", {"corpus": "dates", "source": "en"}, [], ["a"]),
+    ],
+)
+def test_format_and_options_of_the_run(
+    name: str, content: str, data: Any, words: list[str], values: list[Any]
+) -> None:
+    assert read(name, content, data, *words) == values
+
+
+@refuses(
+    ("a.json", {"format": None}, r"^a\.json: predict reads no JSON file; .*--format jsonl"),
+    ("a.conll", {"n_best": True}, "^--n-best: words of a CoNLL file get one tag each"),
+    ("a.conll", {"words": ["search.n_best=2"]}, "^search.n_best=2: words of a CoNLL file"),
+    ("a.conll", {"field": "1"}, r"^--field 1: a\.conll is read as conll, .* set data\.words"),
+    ("a.txt", {"field": "x"}, r"^--field x: a\.txt is read as text, .* --format"),
+    ("a.txt", {"words": ["data.words=1"]}, r"^data\.words: has no effect on a\.txt"),
+    ("a.tsv", {"words": ["data.delimiter=;"]}, r"^data\.delimiter: has no effect on a\.tsv"),
+    ("a.csv", {"words": ["data.delimiter=;;"]}, r"^data\.delimiter must be one character"),
+    ("a.txt", {"words": ["data.header=1"]}, "^data.header=1: expected true or false"),
+    ("a.png", {"kind": "image", "pretokenized": True}, "^--pretokenized: task x takes images"),
+    (
+        "a.png",
+        {"kind": "image", "words": ["data.words=1"]},
+        r"^data\.words: has no effect on lists",
+    ),
+    ("a.conll", {"kind": "image"}, r"^a\.conll: format conll has no paths of images"),
+)
+def test_options_without_effect_are_refused(name: str, options: dict[str, Any]) -> None:
+    read(name, "a\n", {}, *options.pop("words", []), **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("#", "#"), ("|", "|"), (";", ";"), ("%", "%"), ("'# '", "# ")]
+)
+def test_special_characters_of_yaml(text: str, value: str) -> None:
+    overrides = [f"data.comment={text}", "search.n_best=2", "data.max_length=3"]
+    assert split_input_options(overrides) == ({"comment": value}, overrides[1:])
+
+
+@refuses(
+    (b"task: [", r"^run/recipe\.yaml:1: not valid YAML"),
+    (b"\xff", r"^run/recipe\.yaml: is not UTF-8 text"),
+    (b"- a\n", r"^run/recipe\.yaml: expected a YAML mapping"),
+)
+def test_damaged_recipes(content: bytes) -> None:
+    Path("run").mkdir()
+    Path("run/recipe.yaml").write_bytes(content)
+    read_data_options("run")
+
+
+def test_texts_of_a_recipe_are_kept() -> None:
+    Path("run").mkdir()
+    assert read_data_options("run") == {}
+    Path("run/recipe.yaml").write_text("data: {corpus: tsv, source: 01, header: false}\n")
+    assert read_data_options("run") == {"corpus": "tsv", "source": "01", "header": False}
+    Path("run/recipe.yaml").write_text("data:\n")
+    assert read_data_options("run") == {}
