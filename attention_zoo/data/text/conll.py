@@ -223,8 +223,8 @@ def _parse_word(line: Line, layout: _Layout, columns: _Columns) -> _Word:
             " data.conllu=false"
         )
     word, tag = cells[columns.words], cells[columns.tags]
-    for cell, name in ((word, "word"), (tag, "tag")):
-        if not cell.strip():
+    for cell, name in ((word, "word"), (tag.strip(), "tag")):
+        if not cell:
             raise ValueError(
                 f"{location}: the {name} is empty; write one word and its tag per line"
             )
