@@ -231,9 +231,10 @@ def test_non_finite_loss_saves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^step \d: the loss is (nan|inf) on training examples "):
         fit(tmp_path, learning_rate=1e38, clip_norm="null", optimizer="sgd")
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
+    other, options = tmp_path / "other", {"learning_rate": 1e38, "clip_norm": "null"}
     with pytest.raises(ValueError, match=r"^step 1: the validation loss is (nan|inf), "):
-        fit(tmp_path, learning_rate=1e38, clip_norm="null", optimizer="sgd", steps=1)
-    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+        fit(tmp_path, f"run={other}", **options, optimizer="sgd", steps=1)
+    assert not list((other / "checkpoints").iterdir())
 
 
 def test_metrics_are_nan_if_the_validation_loss_is() -> None:
