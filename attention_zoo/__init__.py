@@ -9,10 +9,20 @@ from typing import Any
 
 from attention_zoo.version import __version__
 
+
+def _is_command_line() -> bool:
+    """Return whether the program is `attention-zoo` or `python -m attention_zoo`."""
+    program = sys.argv[0] if sys.argv else ""
+    if program != "-m":
+        return PurePath(program).stem == "attention-zoo"
+    # Python is finding the module of its option -m, which precedes the arguments of the program.
+    module = "".join(sys.orig_argv[-len(sys.argv) :][:1]).removeprefix("-m")
+    return module.partition(".")[0] == "attention_zoo"
+
+
 # Importing registers the layers with Keras, as `keras.models.load_model` needs. The command line
-# imports them on demand, so that `--help` does not load TensorFlow. (argv[0] is "-m" while Python
-# finds the module of `python -m attention_zoo`.)
-if PurePath(sys.argv[0] if sys.argv else "").stem not in ("attention-zoo", "-m"):
+# imports them on demand, so that `--help` does not load TensorFlow.
+if not _is_command_line():
     from attention_zoo import decoding, layers, losses, models
     from attention_zoo.models import list_presets
 

@@ -48,18 +48,21 @@ class HelpKeys(argparse.Action):
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Train, then print the best step and the command that evaluates the run."""
+    """Train, then print the best step, if any, and the command that evaluates the run."""
     from attention_zoo import training
 
     allow = [name for name in arguments.allow.split(",") if name]
     result = training.fit(arguments.recipe, arguments.overrides, allow=allow, draw=draw_attention)
     if result.diverged:
         print(
-            "attention-zoo: warning: the training loss rose far above that of the first step;"
-            " lower training.learning_rate, or add training.warmup_steps",
+            "attention-zoo: warning: the training loss rose far above that of the first step, or a"
+            " loss is not finite; lower training.learning_rate, or add training.warmup_steps",
             file=sys.stderr,
         )
-    print(f"best checkpoint: step {result.best_step}; evaluate it with")
+    if result.best is None:
+        print("no best checkpoint: no evaluation gave a finite value; evaluate the newest one with")
+    else:
+        print(f"best checkpoint: step {result.best_step}; evaluate it with")
     print(f"  attention-zoo evaluate {result.folder}")
 
 

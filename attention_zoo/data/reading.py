@@ -29,6 +29,15 @@ _COMPRESSIONS = {
     "xz": re.compile(rb"\xfd7zXZ\x00"),
 }
 """First bytes of compressed files."""
+_ARCHIVES = {
+    b"PK\x03\x04": "a zip file",
+    b"PK\x05\x06": "an empty zip file",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd",
+    b"\x04\x22\x4d\x18": "compressed by lz4",
+    b"7z\xbc\xaf\x27\x1c": "a 7z file",
+    b"Rar!\x1a\x07": "a RAR file",
+}
+"""Formats that are not read, by their first bytes."""
 _DECOMPRESSORS: dict[str, Callable[[Any], Any]] = {
     "gzip": gzip.open,
     "bzip2": bz2.open,
@@ -57,12 +66,15 @@ def read_raw_lines(path: str | Path) -> Iterator[Line]:
     A file compressed by gzip, bzip2 or xz is detected by its content. A byte order mark is removed.
 
     Raises:
-        ValueError: a missing file, or damaged compressed data.
+        ValueError: a missing file, damaged compressed data, or an archive of another format.
     """
+    if "\0" in str(path):
+        raise ValueError(f"{str(path)!r}: not a valid path, contains a null character")
     name = ""
     try:
         with open(path, "rb") as file:
             head = file.peek(10)
+            _refuse_archive(path, head)
             name = next((name for name, start in _COMPRESSIONS.items() if start.match(head)), "")
             lines = _DECOMPRESSORS[name](file) if name else file
             for number, raw in enumerate(log_progress(lines, str(path), "lines"), 1):
@@ -73,8 +85,13 @@ def read_raw_lines(path: str | Path) -> Iterator[Line]:
         reason = getattr(error, "strerror", None)  # decompressors raise errors without it
         damage = f"the {name} data is damaged or truncated; download it again"
         raise ValueError(f"{path}: {reason or damage}") from None
-    except ValueError:
-        raise ValueError(f"{str(path)!r}: not a valid path, contains a null character") from None
+
+
+def _refuse_archive(path: str | Path, head: bytes) -> None:
+    """Raise ValueError if the first bytes of a file are those of a format that is not read."""
+    for start, name in _ARCHIVES.items():
+        if head.startswith(start):
+            raise ValueError(f"{path}: is {name}; unpack it, or compress it by gzip, bzip2 or xz")
 
 
 def read_numbered_lines(paths: Paths) -> Iterator[Line]:

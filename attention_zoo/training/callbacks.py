@@ -132,12 +132,13 @@ class Checkpoints(keras.callbacks.Callback):
         self.request.raise_if_requested()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        value, state = (logs or {})[f"val_{self.options.monitor}"], self.state
+        logs, state = logs or {}, self.state
+        value = logs[f"val_{self.options.monitor}"]
         state.waited += 1
         if self._is_better(value):
             state.best, state.best_step, state.waited = value, state.step, 0
         state.pending = None
-        state.diverged = state.has_diverged((logs or {}).get("loss", 0.0))
+        state.diverged = state.has_diverged(logs["loss"], logs["val_loss"])
         state.finished = state.is_over(self.options)
         state.loss = state.count = 0.0  # restart at 0 in the next interval, also after a resume
         self.save()

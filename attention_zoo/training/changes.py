@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -13,11 +14,15 @@ from omegaconf import OmegaConf
 
 from attention_zoo.data.progress import log_progress
 from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks import Corpus
 from attention_zoo.training.recipe import Recipe
 
 FIXED_OPTIONS = ("optimizer", "precision", "frozen", "accumulate", "ema")
 FIXED = ("task", "init", "tokenizer", "model", *(f"training.{name}" for name in FIXED_OPTIONS))
 """Keys and sections that determine what a checkpoint holds; they cannot change."""
+
+PATHS = ("init", "tokenizer.vectors", "model.encoder.weights", "data.data_dir")
+"""Keys whose values are paths; other paths of the same file or folder are no change."""
 
 BLOCK = 1000  # examples per hash
 
@@ -31,7 +36,38 @@ def find_recipe_changes(old: Recipe, new: Recipe) -> dict[str, str]:
         key: f"{key} {before.get(key)} -> {after.get(key)}"
         for key in before | after
         if key != "run" and before.get(key) != after.get(key)
+        if key not in PATHS or not is_same_path(before.get(key), after.get(key))
     }
+
+
+def is_same_path(one: Any, other: Any) -> bool:
+    """Return whether two values are paths of the same file or folder, or equal."""
+    if isinstance(one, str) and isinstance(other, str):
+        return os.path.realpath(one) == os.path.realpath(other)
+    return bool(one == other)
+
+
+class SplitReader:
+    """Reader of the splits of a corpus, which keeps what it has read.
+
+    Args:
+        corpus: the corpus.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self._splits: dict[str, tuple[Any, Fingerprint]] = {}
+
+    def read(self, split: str) -> tuple[Any, Fingerprint]:
+        """Return the examples of a split and their fingerprint; raise ValueError for bad data."""
+        if split not in self._splits:
+            examples = self.corpus.read(split)
+            self._splits[split] = examples, compute_fingerprint(examples)
+        return self._splits[split]
+
+    def clear(self) -> None:
+        """Free the memory of the examples."""
+        self._splits.clear()
 
 
 def compute_fingerprint(examples: Iterable[Any]) -> Fingerprint:

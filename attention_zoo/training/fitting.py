@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from attention_zoo.data.progress import show_progress
 from attention_zoo.registry import did_you_mean
 from attention_zoo.training.callbacks import Checkpoints, Clock, Log
 from attention_zoo.training.changes import (
+    SplitReader,
     check_allowed,
-    compute_fingerprint,
     find_data_changes,
     refuse_changes,
 )
@@ -67,11 +68,11 @@ class RunResult:
     Args:
         folder: the run folder.
         step: number of updates done.
-        best: the monitored value of the best checkpoint; None before the first evaluation.
+        best: the monitored value of the best checkpoint; None if no evaluation gave a number.
         best_step: step of the best checkpoint.
         seconds: time spent in training steps.
-        diverged: whether the training loss of the last evaluation interval was far above that of
-            the first step.
+        diverged: whether, in the last evaluation interval, the training loss was far above that of
+            the first step, or a loss was not finite.
     """
 
     folder: Path
@@ -116,8 +117,8 @@ def fit(
 
     Raises:
         ValueError: the recipe or the data are invalid, the folder contains another run, the recipe
-            or the data differ from those of the run, another process trains in the folder, the loss
-            or the gradient is not finite, devices are missing, or a host is lost.
+            or the data differ from those of the run, another process trains in the folder, a loss
+            or a gradient is not finite, devices are missing, or a host is lost.
         OSError: the folder cannot be written. Earlier checkpoints are intact.
         Stopped (a subclass of `KeyboardInterrupt`): SIGINT, SIGTERM or SIGHUP was received; the
             current step was finished and a checkpoint saved.
@@ -132,7 +133,10 @@ def fit(
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
     folder = Path(recipe.run)
     check_allowed(recipe, allow)
-    allow = [*allow, *find_moved_data(folder, recipe)]
+    reader = SplitReader(recipe.data)
+    with _show_data_progress():
+        moved = find_moved_data(folder, recipe, reader)
+    allow = [*allow, *moved]
     holds_run(folder, recipe, allow)  # raises ValueError if the folder contains another run
     state = open_run(folder, recipe, allow) if may_be_finished(folder, recipe) else RunState()
     if state.finished:
@@ -145,13 +149,19 @@ def fit(
             stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
             keras.config.set_dtype_policy(recipe.training.precision)
             state = open_run(folder, recipe, allow)
-            with show_progress(sys.stdout) if is_chief() else nullcontext():
-                job = prepare(recipe, folder, state, strategy, allow)
+            with _show_data_progress():
+                job = prepare(recipe, folder, state, strategy, allow, reader)
+            reader.clear()
             print(describe_job(job), flush=True)
             with catch_stop_signals() as request:
                 # Only the chief reacts to signals; the other hosts end after it.
                 run(job, request if is_chief() else StopRequest(), callbacks, draw)
     return RunResult(folder, state.step, state.best, state.best_step, state.seconds, state.diverged)
+
+
+def _show_data_progress() -> AbstractContextManager[None]:
+    """Return a context in which the chief prints the progress of reading data."""
+    return show_progress(sys.stdout) if is_chief() else nullcontext()
 
 
 @dataclass(frozen=True)
@@ -183,13 +193,18 @@ class Job:
 
 
 def prepare(
-    recipe: Recipe, folder: Path, state: RunState, strategy: Any, allow: Sequence[str] = ()
+    recipe: Recipe,
+    folder: Path,
+    state: RunState,
+    strategy: Any,
+    allow: Sequence[str] = (),
+    reader: SplitReader | None = None,
 ) -> Job:
     """Read the data, build or restore the task and, if that succeeds, prepare the folder."""
     keras.utils.set_random_seed(recipe.seed)
-    examples = recipe.data.read("train")
-    validation = recipe.data.read("validation")
-    data = {"train": compute_fingerprint(examples), "validation": compute_fingerprint(validation)}
+    reader, data = reader or SplitReader(recipe.data), {}
+    examples, data["train"] = reader.read("train")
+    validation, data["validation"] = reader.read("validation")
     checkpoint = None
     if state.step:
         refuse_changes(folder, find_data_changes(read_data(folder), data), allow)
@@ -314,7 +329,9 @@ def make_metric_callbacks(job: Job) -> list[Callback]:
     monitored = validation.take(range(min(options.monitor_size, len(validation))))
 
     def measure(epoch: int, logs: dict[str, Any]) -> None:
-        metrics = job.task.evaluate(monitored)
+        metrics = dict.fromkeys(job.task.metric_names, math.nan)
+        if math.isfinite(logs["val_loss"]):  # otherwise, `evaluate` raises ValueError
+            metrics = job.task.evaluate(monitored)
         logs |= {f"val_{name}": float(metrics[name]) for name in job.task.metric_names}
 
     return [LambdaCallback(on_epoch_end=measure)]
@@ -327,8 +344,8 @@ def make_image_callbacks(job: Job, draw: Draw | None, events: Events) -> list[Ca
         return []
 
     def draw_results(epoch: int, logs: dict[str, Any]) -> None:
-        for number, result in enumerate(job.task.predict(sources), 1):
-            pixels = draw(job.task, result)
+        for number, result in enumerate(job.task.predict(sources, on_error="skip"), 1):
+            pixels = draw(job.task, result) if result.ok else None
             if pixels is not None:
                 events.write_image(job.state.step, f"attention/{number}", pixels)
 

@@ -52,7 +52,7 @@ class TrainingLoop:
         """Train until the last step, or until a callback stops training.
 
         Raises:
-            ValueError: loss or gradient are not finite and `on_nan` is "stop", or too many
+            ValueError: a loss or a gradient is not finite and `on_nan` is "stop", or too many
                 consecutive updates were skipped.
         """
         state, model = self.state, self.steps.model
@@ -93,10 +93,20 @@ class TrainingLoop:
                 loss, count = loss + outcome.loss, count + outcome.count
                 self.around.on_test_batch_end(number, {"loss": _divide(loss, count)})
             mean = _divide(loss, count)
+            self._check_validation_loss(mean)
             self.around.on_test_end({"loss": mean})
             self.around.on_epoch_end(interval, {**trained, "val_loss": mean})
         trim_malloc()
         return mean
+
+    def _check_validation_loss(self, loss: float) -> None:
+        """Raise ValueError if the validation loss is not finite and `on_nan` is "stop"."""
+        if self.options.on_nan == "stop" and not math.isfinite(loss):
+            raise ValueError(
+                f"step {self.state.step}: the validation loss is {loss}, so no checkpoint of this"
+                " step was saved. Lower training.learning_rate, fix the validation examples, or set"
+                " training.on_nan=skip"
+            )
 
     def _compute_means(self) -> dict[str, float]:
         means = {"loss": _divide(self.state.loss, self.state.count)}
@@ -109,7 +119,7 @@ class TrainingLoop:
         if outcome.code != FAULT:
             self.state.loss += outcome.loss
             self.state.count += outcome.count
-            if self.state.first_loss is None:
+            if self.state.first_loss is None and outcome.count:
                 self.state.first_loss = _divide(outcome.loss, outcome.count)
             self.skipped_in_a_row = 0
             return
@@ -118,7 +128,7 @@ class TrainingLoop:
         fault = self._describe_fault(outcome)
         if self.options.on_nan == "stop":
             raise ValueError(
-                f"{fault}; the update was not applied, and the checkpoints are intact. Fix these"
+                f"{fault}; the update was not applied, and no checkpoint was changed. Fix these"
                 " examples, lower training.learning_rate, or set training.on_nan=skip"
             )
         print(f"{fault}; skipped", flush=True)

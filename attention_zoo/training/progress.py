@@ -79,7 +79,9 @@ class Progress(keras.callbacks.Callback):
         values = [f"{text} {format_loss(logs[name])}" for name, text in texts.items()]
         mark = ["best"] if state.best_step == state.step else []
         if state.diverged:
-            mark = [f"diverged from {format_loss(state.first_loss)} at the first step"]
+            is_finite = math.isfinite(logs["loss"]) and math.isfinite(logs["val_loss"])
+            first = f" from {format_loss(state.first_loss)} at the first step" if is_finite else ""
+            mark = [f"diverged{first}"]
         self._write(self._fit([self._format_step(), *values], mark) + "\n")
         self._activity = ""
 

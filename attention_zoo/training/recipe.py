@@ -22,6 +22,7 @@ from attention_zoo.tasks.text_pair_corpora import Dates
 from attention_zoo.training.recipe_sources import (
     RecipeSource,
     find_text_keys,
+    keep_string_options,
     locate_errors,
     parse_overrides,
     read_recipe_file,
@@ -196,8 +197,7 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     check_format_version(file.locate("format_version"), file.content, FORMAT_VERSION)
     _check_sections(sources)
     corpus = _find_corpus(sources, path)
-    for source in sources:
-        source.keep_strings(_find_text_keys(corpus))
+    keep_string_options(sources, _find_text_keys(corpus))
     if len({source.get_text("data.corpus") for source in sources} - {None}) > 1:
         _remove_options_of_other_corpora(file.content, corpus)
     schema = OmegaConf.structured(Recipe)
@@ -219,8 +219,7 @@ def read_sources(path: str | Path, overrides: Sequence[str] = ()) -> list[Recipe
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
     sources = parse_overrides(overrides)
-    for source in sources:
-        source.keep_strings(_find_text_keys(type(recipe.data)))
+    keep_string_options(sources, _find_text_keys(type(recipe.data)))
     changed: Recipe = _override(OmegaConf.structured(recipe), sources)
     return changed
 
@@ -238,7 +237,9 @@ def override_task(task: Task, overrides: Sequence[str]) -> None:
     options = make_dataclass("TaskOptions", fields)
     schema = OmegaConf.create({"data": options, "search": task.search})
     OmegaConf.set_struct(schema, True)
-    changed = _override(schema, parse_overrides(overrides))
+    sources = parse_overrides(overrides)
+    keep_string_options(sources, [*find_text_keys(SearchOptions, "search.")])
+    changed = _override(schema, sources)
     task.set_options(search=changed["search"], **vars(changed["data"]))
 
 
@@ -265,6 +266,8 @@ def _check_sections(sources: Sequence[RecipeSource]) -> None:
 
 def _find_corpus(sources: Sequence[RecipeSource], path: Path) -> type[Corpus]:
     """Return the dataclass of the corpus that a recipe names, among those of its task."""
+    for source in sources:
+        source.keep_strings(("task", "data.corpus"))
     plain: Any = OmegaConf.merge(*(source.content for source in sources))
     with locate_errors(sources, f"{path}: "):
         task = _get_task(plain.get("task", Recipe.task))
@@ -277,13 +280,14 @@ def _find_corpus(sources: Sequence[RecipeSource], path: Path) -> type[Corpus]:
 
 def _find_text_keys(corpus: type[Corpus]) -> set[str]:
     """Return the keys of a recipe with this corpus whose values are strings."""
-    keys = {*find_text_keys(Recipe), *find_text_keys(corpus, "data."), "model.preset"}
+    keys = {*find_text_keys(Recipe), *find_text_keys(corpus, "data.")}
+    keys |= {"model.preset", "training.optimizer.name"}
     return keys | {f"data.{name}" for name in corpus.splits if issubclass(corpus, FileCorpus)}
 
 
 def _remove_options_of_other_corpora(content: DictConfig, corpus: type[Corpus]) -> None:
     """Remove the options of a file that belong to another corpus than the one of an override."""
-    for name in {*content.data} - {option.name for option in fields(corpus)}:
+    for name in {*content.get("data", {})} - {option.name for option in fields(corpus)}:
         del content.data[name]
 
 
@@ -333,6 +337,8 @@ def _name_optimizer(schema: DictConfig, source: RecipeSource) -> None:
     """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
     key, current = "training.optimizer", schema.training.optimizer
     given = OmegaConf.select(source.content, key, default={})
+    if not isinstance(given, Mapping | None):
+        given = source.get_text(key)  # YAML reads no as False
     if isinstance(given, str):
         given = source.content.training.optimizer = {"name": given}
     if not isinstance(given, Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -26,14 +26,18 @@ class RecipeSource:
     Args:
         name: path of the file, or text of the override.
         content: the keys and values.
-        nodes: the YAML node of each value, by dotted key.
+        nodes: the YAML node of each value, by dotted key; that of an override is its text as a
+            quoted scalar, unless it is a list, a mapping, a quoted scalar or null.
         lines: the line of each dotted key; None for an override.
+        problem: the error of an override whose value is not YAML, so that only a string option can
+            have it; `content` lacks the key.
     """
 
     name: str
     content: DictConfig
     nodes: Mapping[str, yaml.Node]
     lines: Mapping[str, int] | None = None
+    problem: str | None = None
 
     def locate(self, key: str) -> str:
         """Return the location of a key for messages: file:line, or the override."""
@@ -57,8 +61,28 @@ class RecipeSource:
         """
         for key in keys:
             text = self.get_text(key)
-            if text is not None:
+            if text is None:
+                continue
+            try:
                 OmegaConf.update(self.content, key, text)
+            except OmegaConfBaseException as error:  # an invalid ${interpolation}
+                raise ValueError(f"{self.locate(key)}: {get_first_line(error)}") from None
+
+
+def keep_string_options(sources: Sequence[RecipeSource], keys: Collection[str]) -> None:
+    """Set the string options of all sources to their text, see `RecipeSource.keep_strings`.
+
+    Args:
+        sources: the file and the overrides.
+        keys: the keys of all string options.
+
+    Raises:
+        ValueError: the value of another option is not YAML.
+    """
+    for source in sources:
+        if source.problem is not None and not source.nodes.keys() & {*keys}:
+            raise ValueError(source.problem)
+        source.keep_strings(keys)
 
 
 def read_recipe_file(path: Path, renamed: Mapping[str, str]) -> RecipeSource:
@@ -104,13 +128,33 @@ def parse_overrides(overrides: Sequence[str]) -> list[RecipeSource]:
         key, equals, value = text.partition("=")
         if not equals or not all(part.isidentifier() for part in key.split(".")):
             raise ValueError(f"{text}: expected key.key=value, such as training.steps=100")
-        try:
-            content, node = OmegaConf.from_dotlist([text]), yaml.compose(value)
-        except (OmegaConfBaseException, yaml.YAMLError) as error:
-            raise ValueError(f"{text}: {get_first_line(error)}") from None
-        nodes = {inner: value for inner, _, value in _walk(node, f"{key}.")}
-        sources.append(RecipeSource(text, content, nodes if node is None else {key: node, **nodes}))
+        if not value:
+            raise ValueError(f"{text}: the value is empty; give one, or null for none")
+        sources.append(_parse_override(text, key, value))
     return sources
+
+
+def _parse_override(text: str, key: str, value: str) -> RecipeSource:
+    problem = None
+    try:
+        node, content = yaml.compose(value), OmegaConf.from_dotlist([text])
+        if node is None:
+            raise yaml.MarkedYAMLError(problem="the value is a comment")
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
+        reason = getattr(error, "problem", None) or get_first_line(error)
+        problem = f"{text}: not valid YAML: {reason}; put quotes around the value"
+        node, content = None, OmegaConf.create()
+    nodes = {inner: value for inner, _, value in _walk(node, f"{key}.")}
+    if value not in ("null", "~") and not _is_delimited(node):
+        node = yaml.ScalarNode("tag:yaml.org,2002:str", value, style="'")
+    return RecipeSource(text, content, {key: node, **nodes}, problem=problem)
+
+
+def _is_delimited(node: yaml.Node | None) -> bool:
+    """Return whether a value is a list in brackets, a mapping in braces or a scalar in quotes."""
+    if isinstance(node, yaml.ScalarNode):
+        return node.style in ("'", '"')
+    return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
 
 
 def find_text_keys(options: Any, prefix: str = "") -> Iterator[str]:
@@ -118,12 +162,13 @@ def find_text_keys(options: Any, prefix: str = "") -> Iterator[str]:
     hints = get_type_hints(options)
     for option in fields(options):
         kinds = {hints[option.name], *get_args(hints[option.name])}
+        origins = {get_origin(kind) for kind in kinds}
         section = next(filter(is_dataclass, kinds), None)
         if section is not None:
             yield from find_text_keys(section, f"{prefix}{option.name}.")
             continue
-        is_text = str in kinds and not kinds & {bool, int, float}
-        if is_text or any(get_origin(kind) is Literal for kind in kinds):
+        is_text = str in kinds and not kinds & {bool, int, float} and dict not in origins
+        if is_text or Literal in origins:
             yield f"{prefix}{option.name}"
 
 

@@ -12,7 +12,9 @@ results.json                 written by `evaluate`
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,13 +27,14 @@ import tensorflow as tf
 
 from attention_zoo.checkpoints import STATE, CheckpointFolder
 from attention_zoo.files import Entry, HashedFile, check_format_version, replace_file
-from attention_zoo.tasks import Corpus, FileCorpus
+from attention_zoo.tasks import FileCorpus
 from attention_zoo.training import tensorboard
 from attention_zoo.training.changes import (
     Fingerprint,
+    SplitReader,
     check_allowed,
-    compute_fingerprint,
     find_recipe_changes,
+    is_same_path,
     refuse_changes,
 )
 from attention_zoo.training.lock import LOCK
@@ -41,6 +44,8 @@ RECIPE, DATA, LOG, VARIABLES = "recipe.yaml", "data.json", "log.jsonl", "trainin
 FORMAT_VERSION = 1  # of training.json
 LEFTOVERS = {LOCK, DATA, f"{DATA}.new", f"{RECIPE}.new"}
 """Files that an interrupted start may leave in a folder before `recipe.yaml` exists."""
+SHARED_PATHS = ("images", "captions")
+"""Options of a corpus that are paths of all splits."""
 
 
 @dataclass
@@ -49,7 +54,7 @@ class RunState:
 
     Args:
         step: number of updates done.
-        best: the monitored value of the best checkpoint, None before the first evaluation.
+        best: the monitored value of the best checkpoint, None if no evaluation gave a number.
         best_step: step of the best checkpoint.
         waited: number of evaluations since the best one.
         seconds: time spent in training steps.
@@ -59,7 +64,7 @@ class RunState:
         count: number of tokens, or examples, in that sum.
         skipped: number of updates skipped because loss or gradient were not finite.
         first_loss: training loss of the first step.
-        diverged: whether the training loss of the last interval was far above `first_loss`.
+        diverged: result of `has_diverged` in the last interval.
     """
 
     step: int = 0
@@ -80,8 +85,10 @@ class RunState:
         tired = options.patience is not None and self.waited >= options.patience
         return self.pending is None and (tired or self.step >= options.steps)
 
-    def has_diverged(self, loss: float) -> bool:
-        """Return whether a mean training loss is far above that of the first step."""
+    def has_diverged(self, loss: float, validation_loss: float) -> bool:
+        """Return whether the training loss is far above the first one, or a loss is not finite."""
+        if not math.isfinite(loss) or not math.isfinite(validation_loss):
+            return True
         return self.first_loss is not None and loss > 2 * abs(self.first_loss) + 1
 
 
@@ -106,31 +113,47 @@ def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
     return True
 
 
-def find_moved_data(folder: Path, recipe: Recipe) -> list[str]:
+def find_moved_data(folder: Path, recipe: Recipe, reader: SplitReader | None = None) -> list[str]:
     """Return the keys of paths (`data.train`) that differ from the run's, with the same examples.
 
     The examples are compared with those that the run was trained on or, for a split that is not
     read in training, with those that the run's recipe names.
+
+    Args:
+        folder: the run folder.
+        recipe: the recipe to run in it.
+        reader: the reader of its corpus.
     """
     if not (folder / RECIPE).is_file() or not isinstance(recipe.data, FileCorpus):
         return []
     old, known = read_recipe(folder / RECIPE).data, read_data(folder)
+    if type(old) is not type(recipe.data):
+        return []
     before, after = vars(old), vars(recipe.data)
-    moved: list[str] = []
-    for split in recipe.data.splits if type(old) is type(recipe.data) else ():
-        names = [name for name in after if name.partition("_")[0] == split]  # train, train_images
-        changed = [name for name in names if before[name] != after[name]]
-        if changed:
-            expected = known.get(split) or _read_fingerprint(old, split)
-            if expected is not None and _read_fingerprint(recipe.data, split) == expected:
-                moved += [f"data.{name}" for name in changed]
+    changed = [name for name in after if before[name] != after[name]]
+    readers = SplitReader(old), reader or SplitReader(recipe.data)
+
+    @functools.cache
+    def has_same_examples(split: str) -> bool:
+        if split not in known and all(is_same_path(before[name], after[name]) for name in changed):
+            return True
+        expected = known.get(split) or _read_fingerprint(readers[0], split)
+        return expected is not None and _read_fingerprint(readers[1], split) == expected
+
+    moved = []
+    for name in changed:
+        splits = [split for split in old.splits if split == name.partition("_")[0]]  # train_images
+        if name in SHARED_PATHS:
+            splits = [split for split in old.splits if before[split]]
+        if splits and all(map(has_same_examples, splits)):
+            moved.append(f"data.{name}")
     return moved
 
 
-def _read_fingerprint(corpus: Corpus, split: str) -> Fingerprint | None:
+def _read_fingerprint(reader: SplitReader, split: str) -> Fingerprint | None:
     """Return the fingerprint of a split; None if it cannot be read."""
     try:
-        return compute_fingerprint(corpus.read(split))
+        return reader.read(split)[1]
     except (OSError, ValueError):
         return None
 

@@ -248,6 +248,10 @@ def test_divergence_is_reported(
     assert (code, "step 20" in out) == (0, True)
     assert "warning: the training loss rose" in err
     assert "lower training.learning_rate" in err
+    result = training.RunResult(tmp_path, 40, None, 0, 1.0, diverged=True)
+    _, out, _ = run(capsys, "train", write_recipe(tmp_path))
+    assert "step 0" not in out
+    assert out.startswith("no best checkpoint: no evaluation gave a finite value")
 
 
 def test_no_arguments(capsys: Capture) -> None:

@@ -32,12 +32,25 @@ def collect(items: Any) -> list[str]:
 
 @pytest.mark.usefixtures("clock")
 def test_first_line_and_interval() -> None:
-    """A loop over few items is silent; the interval holds over several loops."""
-    assert collect(log_progress(range(100), "a", "items")) == []
-    expected = [f"a: {count:,} items" for count in range(101, 125, 10)]
-    assert collect(log_progress(range(125), "a", "items")) == expected
+    """A short loop is silent; the interval holds over several loops."""
+    assert collect(log_progress(range(1), "a", "items")) == []
+    expected = [f"a: {count:,} items" for count in range(1, 25, 10)]
+    assert collect(log_progress(range(25), "a", "items")) == expected
+    assert collect(log_progress(range(8), "b", "items")) == ["b: 5 items"]
     assert list(log_progress(range(3), "a", "items")) == [0, 1, 2]
-    assert collect(log_progress(range(104), "b", "items")) == ["b: 101 items"]
+
+
+def test_slow_items_print_progress_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress, "_last_line", -progress.INTERVAL)
+    stream = io.StringIO()
+    with show_progress(stream):
+        for _ in log_progress(range(1000), "a", "items"):
+            now[0] += 0.1
+            if stream.getvalue():
+                break
+    assert now[0] - 100 < 5
 
 
 @pytest.mark.usefixtures("clock")

@@ -251,6 +251,28 @@ def test_conll2003(tfds: Any, tmp_path: Path) -> None:
     assert found.locations() == ["conll2003 dev:1", "conll2003 dev:3"]
 
 
+def test_bad_rows_of_conll2003_are_skipped(tfds: Any, tmp_path: Path) -> None:
+    words = tf.ragged.constant([["in", "Paris"], [b"caf\xe9"], ["a", "b"], ["no"]])
+    tags = tf.ragged.constant([[0, 6], [0], [0], [0]])
+    with tfds.testing.mock_data(as_dataset_fn=make_mock_dataset({"tokens": words, "ner": tags})):
+        for skip_bad, message in (
+            (0, r"row 2: not valid UTF-8.*data\.skip_bad=1 or more"),
+            (1, r"row 3: 2 words but 1 tags.*data\.skip_bad=2 or more"),
+            (2, r"dev:1, word 2: .*data\.skip_bad=3 or more"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                corpus("conll2003", data_dir=str(tmp_path), skip_bad=skip_bad).read("validation")
+        found = corpus("conll2003", data_dir=str(tmp_path), skip_bad=3).read("validation")
+    assert (found.words, found.skipped) == ([("no",)], 3)
+
+
+def test_corpus_without_skip_bad_does_not_recommend_it() -> None:
+    with pytest.raises(ValueError, match=r"orders train .*:\d+, word \d+: ") as caught:
+        corpus("orders", scheme="BIOES", size=3).read("train")
+    assert "skip_bad" not in str(caught.value)
+    assert str(caught.value).endswith(", or set data.strict=false to keep it")
+
+
 def test_dataset_with_an_invalid_row(tfds: Any, tmp_path: Path) -> None:
     rows = {"dialogue": ["", "A: hi\nB: no"], "summary": ["none", "B is not there"]}
     options = {"name": "samsum", "source": "dialogue", "target": "summary"}

@@ -99,7 +99,8 @@ def flickr(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("text", [TOKENS, CSV, LINES], ids=["tokens", "csv", "jsonl"])
 def test_formats_of_captions(flickr: Path, text: str) -> None:
-    (flickr / "captions.txt").write_text(text)
+    """Blank lines are skipped."""
+    (flickr / "captions.txt").write_text(text.replace("\n", "\n\n") + " \n\n" * (text != CSV))
     paths = {split: str(flickr / "captions.txt") for split in ("train", "test")}
     corpus = CaptionLines(**paths, images=str(flickr / "Images"), image_size=8)
     found = corpus.read("train")
@@ -363,6 +364,34 @@ def test_arrays_of_another_split_are_not_read(tmp_path: Path) -> None:
     assert len(named.read("test")) == 2
     with pytest.raises(ValueError, match=r"data\.test must name one file or folder, got 2"):
         Arrays(test=[path, path]).read("test")
+
+
+@pytest.mark.parametrize("case", [str.upper, str.capitalize, str.lower])
+def test_names_of_arrays_in_any_case(tmp_path: Path, case: Any) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (6, 4, 4), np.uint8)
+    arrays = {"images_train": images[:4], "labels_train": np.arange(4), "images_test": images[4:]}
+    arrays |= {"labels_test": np.arange(2)}
+    path = str(tmp_path / "all.npz")
+    np.savez(path, **{"_".join(map(case, name.split("_"))): x for name, x in arrays.items()})
+    names = {name: "_".join(map(case, (name, "train"))) for name in ("images", "labels")}
+    corpus = Arrays(train=path, test=path, image_size=4, **names)
+    np.testing.assert_array_equal(corpus.read("train").images[..., 0], images[:4])
+    np.testing.assert_array_equal(corpus.read("test").images[..., 0], images[4:])
+
+
+def test_arrays_are_not_read_for_two_splits(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (6, 4, 4), np.uint8)
+    for name in ("a", "b"):
+        np.savez(tmp_path / f"{name}.npz", images=images, labels=np.arange(6), images_val=images)
+    paths = {"train": f"{tmp_path}/a.npz", "test": f"{tmp_path}/./a.npz"}
+    paths["validation"] = f"{tmp_path}/b.npz"
+    corpus = Arrays(**paths, images="images", labels="labels", image_size=4)
+    assert len(corpus.read("train")) == len(corpus.read("validation")) == 6
+    message = (
+        r"^data\.test: .*a\.npz: arrays images and labels are also read as the train split; giv"
+    )
+    with pytest.raises(ValueError, match=message):
+        corpus.read("test")
 
 
 def test_a_folder_for_each_class(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
 from attention_zoo.tasks import TaggedSpan, Tagging, TaggingResult
 from attention_zoo.tasks.tagging import task as tagging_task
 from attention_zoo.tasks.tagging.result import TaggerInference
+from attention_zoo.tasks.tagging.words import split_source
 from attention_zoo.training import read_recipe
 from attention_zoo.training.fine_tuning import load_initial_task
 from tests.cli.test_main import Capture, output, refused
@@ -106,6 +107,11 @@ def test_character_ids_of_each_token() -> None:
         assert len(encoded.tokens) == len(letters)
     assert [a.unknown for a in task.predict([["saw", "was", "wⓧw"]])] == [(2,)]
     assert task.find_unknown_characters("Lamp ⓧ") == ["ⓧ"]
+
+
+def test_white_space_other_than_separators_is_a_word() -> None:
+    words = ["saw", "\u00a0", "\u3000"]
+    assert [word.text for word in split_source(words, "source 0")[1]] == words
 
 
 @pytest.mark.full

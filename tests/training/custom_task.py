@@ -44,18 +44,19 @@ POINTS = Registry("data.corpus")
 @POINTS.register("points")
 @dataclass
 class Points(Corpus):
-    """Points of a smooth function; the example of the number `poison` is NaN."""
+    """Points of a smooth function; in one split, the example of the number `poison` is NaN."""
 
     corpus: str = "points"
     source: str = "x"
     target: str = "y"
     size: int = 37
     poison: int = 0
+    poisoned_split: str = "train"
 
     def _read(self, split: str) -> PointSet:
         x = np.random.default_rng(len(split)).normal(size=(self.size, 6)).astype("float32")
         y = np.sin(x[:, :3] + x[:, 3:])
-        if self.poison and split == "train":
+        if self.poison and split == self.poisoned_split:
             x[self.poison - 1] = np.nan
         return PointSet(x, y)
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from attention_zoo import training
-from attention_zoo.data import TextPairs
-from attention_zoo.training import read_recipe
+from attention_zoo.data import TextPairs, progress
+from attention_zoo.training import fitting, read_recipe
 from attention_zoo.training.changes import (
+    SplitReader,
     compute_fingerprint,
     find_data_changes,
     find_recipe_changes,
@@ -47,6 +49,20 @@ def test_all_changes_except_the_folder_are_listed(tmp_path: Path) -> None:
         "model.dropout": "model.dropout None -> 0.5",
         "training.steps": "training.steps 40 -> 41",
     }
+
+
+def test_other_paths_of_the_same_file_are_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write_recipe(tmp_path)
+    before = ["init=x", "tokenizer.vectors=v", "model.encoder={weights: w}"]
+    after = ["init=./x/", f"tokenizer.vectors={tmp_path}/v", "model.encoder={weights: ./w}"]
+    recipe = read_recipe(path, before)
+    assert find_recipe_changes(recipe, read_recipe(path, after)) == {}
+    changes = find_recipe_changes(recipe, read_recipe(path, ["init=./y", *before[1:]]))
+    assert changes == {"init": "init x -> ./y"}
+    assert [*find_recipe_changes(recipe, read_recipe(path, before[1:]))] == ["init"]
 
 
 def test_name_covers_its_key_and_the_keys_below() -> None:
@@ -213,6 +229,71 @@ def test_other_paths_of_the_same_examples_are_no_change(
     ]
     assert moved("data.test=other.tsv") == []
     assert moved("data.test=nowhere.tsv") == moved("data.train=nowhere.tsv") == []
+
+
+def test_other_paths_of_images_and_captions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, folder in enumerate(("Images", "copy", "other")):
+        Path(folder).mkdir()
+        for name in ("a.png", "b.png"):
+            Image.new("L", (4, 4), 60 * (number // 2)).save(f"{folder}/{name}")
+    for name, text in (("cap", "one"), ("new", "two")):
+        Path(f"{name}.csv").write_text(f"image,caption\na.png,{text}\nb.png,x\n")
+    Path("train").write_text("a.png\n")
+    Path("validation").write_text("b.png\n")
+    path = write_recipe(
+        tmp_path,
+        "task: captioning\ndata: {corpus: captions, images: Images, captions: cap.csv,"
+        " train: train, validation: validation, image_size: 4}\n",
+    )
+    recipe = read_recipe(path)
+    data = {
+        split: compute_fingerprint(recipe.data.read(split)) for split in ("train", "validation")
+    }
+    prepare_run_folder(Path("run"), recipe, RunState(step=1), data)
+
+    def moved(*overrides: str) -> list[str]:
+        return find_moved_data(Path("run"), read_recipe(path, overrides))
+
+    both = ["data.images", "data.captions"]
+    assert moved("data.images=./Images", "data.captions=./cap.csv") == both
+    assert moved("data.images=copy") == ["data.images"]
+    assert moved("data.images=other") == moved("data.captions=new.csv") == []
+    assert moved("data.images=copy", "data.test=train") == ["data.images"]
+    assert moved("data.images=other", "data.captions=./cap.csv") == []
+
+
+def test_moved_data_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "FIRST", 0.0)
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    for split in ("train", "validation", "copy"):
+        rows = [f"it is {number}\til est {number}" for number in range(150)]
+        Path(f"{split}.tsv").write_text("\n".join(["en\tfr", *rows]) + "\n")
+    path = write_recipe(tmp_path, TSV.format(folder="."))
+    recipe = read_recipe(path)
+    data = {
+        split: compute_fingerprint(recipe.data.read(split)) for split in ("train", "validation")
+    }
+    prepare_run_folder(Path("run"), recipe, RunState(step=1), data)
+    words = ["run=run", "data.train=copy.tsv"]
+
+    def stop(*_: Any) -> None:
+        raise ValueError("stop")
+
+    monkeypatch.setattr(fitting, "holds_run", stop)
+    with pytest.raises(ValueError, match="stop"):
+        training.fit(path, words)
+    assert "copy.tsv: 150 lines" in capsys.readouterr().out
+    recipe = read_recipe(path, words)
+    reader = SplitReader(recipe.data)
+    assert find_moved_data(Path("run"), recipe, reader) == ["data.train"]
+    monkeypatch.setattr(type(recipe.data), "read", stop)
+    assert len(reader.read("train")[0]) == 150
 
 
 @pytest.mark.full

@@ -8,6 +8,7 @@ import shutil
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -15,9 +16,11 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import tasks, training
+from attention_zoo.data import TextPairs
 from attention_zoo.training import devices, read_recipe
 from attention_zoo.training.callbacks import Clock
-from attention_zoo.training.fitting import describe_job, prepare
+from attention_zoo.training.fitting import describe_job, make_metric_callbacks, prepare
+from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.stopping import StopRequest
 from tests.refusals import refuses
@@ -228,6 +231,24 @@ def test_non_finite_loss_saves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^step \d: the loss is (nan|inf) on training examples "):
         fit(tmp_path, learning_rate=1e38, clip_norm="null", optimizer="sgd")
     assert not list((tmp_path / "run" / "checkpoints").iterdir())
+    other, options = tmp_path / "other", {"learning_rate": 1e38, "clip_norm": "null"}
+    with pytest.raises(ValueError, match=r"^step 1: the validation loss is (nan|inf), "):
+        fit(tmp_path, f"run={other}", **options, optimizer="sgd", steps=1)
+    assert not list((other / "checkpoints").iterdir())
+
+
+def test_metrics_are_nan_if_the_validation_loss_is() -> None:
+    """`evaluate` raises an error for a model that returns NaN."""
+    job: Any = SimpleNamespace(
+        recipe=SimpleNamespace(training=TrainingOptions(monitor="bleu")),
+        validation=TextPairs(["a"], ["b"], "here"),
+        task=SimpleNamespace(metric_names=("bleu",), evaluate=lambda examples: {"bleu": 5.0}),
+    )
+    (callback,) = make_metric_callbacks(job)
+    for loss, expected in ((1.0, 5.0), (float("nan"), float("nan"))):
+        logs = {"val_loss": loss}
+        callback.on_epoch_end(0, logs)
+        assert logs["val_bleu"] == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.full

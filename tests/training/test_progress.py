@@ -126,11 +126,16 @@ def test_closed_output_does_not_stop_training(error: Any) -> None:
 
 def test_divergence_is_shown_instead_of_best() -> None:
     state = RunState(first_loss=4.5)
-    assert not state.has_diverged(9.0)
-    assert state.has_diverged(10_050.0)
-    assert not RunState().has_diverged(10_050.0)
+    nan, inf = float("nan"), float("inf")
+    assert not state.has_diverged(9.0, 4.0)
+    for losses in ((10_050.0, 4.0), (nan, 4.0), (9.0, nan), (9.0, inf)):
+        assert state.has_diverged(*losses)
+    assert not RunState().has_diverged(10_050.0, 4.0)
+    assert RunState().has_diverged(nan, 4.0)
     stream = io.StringIO()
     state.diverged, state.best_step = True, 2
     train(4, 2, stream, state).on_epoch_end(0, {"loss": 10_050.0, "val_loss": 2.0})
     assert stream.getvalue().endswith("  diverged from 4.5000 at the first step\n")
+    train(4, 2, stream, state).on_epoch_end(0, {"loss": 2.0, "val_loss": nan})
+    assert stream.getvalue().endswith("  diverged\n")
     assert "best" not in stream.getvalue()

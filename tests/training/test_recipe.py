@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +54,44 @@ def test_text_options_keep_their_text(text: str, tmp_path: Path) -> None:
         assert (changed.run, changed.data.train, changed.training.frozen) == expected
 
 
+SYNTAX = (
+    *("x #1", "#x", "&x", "*.csv", "[ab]*.csv", "@x", "%x", "`x`", "!x", "!!int x", "a: b", "- a"),
+    *("'x' y", "{x: [}", "--- a --- b", " ", "Null", *sorted({*string.punctuation} - {"~"})),
+)
+TEXT_KEYS = ("data.train", "data.source", "data.target", "data.delimiter", "init", "run")
+
+
+def test_text_overrides_keep_characters_of_yaml_syntax(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path, "data: {corpus: csv, source: a, target: b, train: x}\nrun: x\n")
+    recipe = read_recipe(path)
+    for first in range(0, len(SYNTAX), len(TEXT_KEYS)):
+        given = dict(zip(TEXT_KEYS, SYNTAX[first:], strict=False))
+        words = [f"{key}={text}" for key, text in given.items()]
+        for changed in (read_recipe(path, words), override_recipe(recipe, words)):
+            assert {key: attrgetter(key)(changed) for key in given} == given
+    recipe = read_recipe(path, ["run='#x'", 'data.train=["*.csv", b]', "model=units: 3"])
+    assert (recipe.run, recipe.data.train) == ("#x", ["*.csv", "b"])
+    assert recipe.model == {"units": 3}
+
+
+def test_task_corpus_and_optimizer_are_text(tmp_path: Path) -> None:
+    """YAML reads `no` as False."""
+    for page, message in (
+        ("task: no\ndata: {corpus: dates}\n", "unknown task 'no'"),
+        ("data: {corpus: no}\n", r"unknown data\.corpus 'no'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_recipe(write_recipe(tmp_path, page))
+    for optimizer in ("no", "{name: no}"):
+        page = f"data: {{corpus: dates}}\ntraining: {{optimizer: {optimizer}}}\n"
+        recipe = read_recipe(write_recipe(tmp_path, page))
+        changed = override_recipe(Recipe(), [f"training.optimizer={optimizer}"])
+        assert recipe.training.optimizer == changed.training.optimizer == {"name": "no"}
+
+
 def test_null_and_quoted_texts(tmp_path: Path) -> None:
     page = "data: {corpus: tsv, source: 'no', target: en, train: null, test: ~}\nrun: '~'\n"
-    recipe = read_recipe(write_recipe(tmp_path, page), ["init=null", "data.validation="])
+    recipe = read_recipe(write_recipe(tmp_path, page), ["init=null", "data.validation=~"])
     assert (recipe.data.source, recipe.run, recipe.init) == ("no", "~", None)
     assert [recipe.data.train, recipe.data.validation, recipe.data.test] == [None, None, None]
 
@@ -96,6 +133,9 @@ def test_overrides_may_change_the_corpus(tmp_path: Path) -> None:
     other = write_recipe(tmp_path, "data: {corpus: dates, size: 3, max_source_length: 9}\n")
     recipe = read_recipe(other, ["data.corpus=tsv", "data.source=de", "data.target=en"])
     assert (recipe.data.corpus, recipe.data.max_source_length) == ("tsv", 9)
+    path = write_recipe(tmp_path, "run: x\n")
+    words = ["data.corpus=tsv", "data.corpus=csv", "data.source=a", "data.target=b"]
+    assert read_recipe(path, words).data.corpus == "csv"
     path = write_recipe(tmp_path, "data: {corpus: dates}\n")
     with pytest.raises(ValueError, match=r"data\.size=3: unknown key 'data\.size'"):
         read_recipe(path, ["data.corpus=tsv", "data.source=a", "data.target=b", "data.size=3"])
@@ -182,7 +222,13 @@ def test_bad_file(page: Any, tmp_path: Path) -> None:
     ("training=3", r"^training=3: training is a section"),
     ("training.steps", r"^training\.steps: expected key\.key=value"),
     ("=3", r"^=3: expected key\.key=value"),
-    ("data.size=[1", r"^data\.size=\[1: "),
+    (
+        "data.size=[1",
+        r"^data\.size=\[1: not valid YAML: expected ',' or '\]', .*; put quotes around the value$",
+    ),
+    ("data.size=#1", r"^data\.size=#1: not valid YAML: the value is a comment; put quotes"),
+    ("run=", r"^run=: the value is empty; give one, or null for none$"),
+    ("run=${x", r"^run=\$\{x: "),
 )
 def test_bad_override(override: str, tmp_path: Path) -> None:
     read_recipe(write_recipe(tmp_path), [override])

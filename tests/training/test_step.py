@@ -318,6 +318,25 @@ def test_nan_stops_the_run_before_the_update_and_names_the_batch(tmp_path: Path)
         assert np.isfinite(weight).all()
 
 
+NAN_IN_VALIDATION = {"poison": 5, "poisoned_split": "validation"}
+
+
+@pytest.mark.usefixtures("custom_task")
+def test_validation_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    recipe = custom_task.recipe(tmp_path / "run", NAN_IN_VALIDATION, steps=1)
+    with pytest.raises(ValueError, match=r"^step 1: the validation loss is nan, so no checkpoint"):
+        training.fit(recipe)
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+
+
+@pytest.mark.usefixtures("custom_task")
+def test_checkpoint_with_a_validation_loss_that_is_not_finite_is_not_best(tmp_path: Path) -> None:
+    recipe = custom_task.recipe(tmp_path / "run", NAN_IN_VALIDATION, steps=1, on_nan="skip")
+    result = training.fit(recipe)
+    assert (result.step, result.best, result.diverged) == (1, None, True)
+    assert newest(tmp_path / "run").name == "step-00000001"
+
+
 @pytest.mark.usefixtures("custom_task")
 def test_skipped_updates_are_counted_and_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -144,18 +144,25 @@ def test_small_run_has_curves_and_no_images() -> None:
     assert "attention/1" not in shown(small_run()).Tags()["tensors"]
 
 
+def predict_letters(texts: list[str], on_error: str = "raise") -> list[Any]:
+    """Return results for all letters but b."""
+    if on_error == "raise":
+        raise ValueError("the model returned NaN")
+    return [SimpleNamespace(text=text, ok=text != "b") for text in texts]
+
+
 def test_three_validation_examples_are_drawn() -> None:
-    """And none without a function that draws, or without texts."""
+    """Except those without a prediction; none without a function that draws, or without texts."""
     task = SimpleNamespace(
-        predict=lambda texts: texts, get_predict_inputs=lambda examples: examples.sources
+        predict=predict_letters, get_predict_inputs=lambda examples: examples.sources
     )
     job: Any = SimpleNamespace(
         validation=SimpleNamespace(sources=list("abcdef")), task=task, state=None
     )
     drawn: list[str] = []
-    (callback,) = make_image_callbacks(job, lambda task, result: drawn.append(result), None)
+    (callback,) = make_image_callbacks(job, lambda task, result: drawn.append(result.text), None)
     callback.on_epoch_end(0, {})
-    assert drawn == ["a", "b", "c"]
+    assert drawn == ["a", "c"]
     assert make_image_callbacks(job, None, None) == []
     job.validation.sources = []
     assert make_image_callbacks(job, lambda task, result: None, None) == []

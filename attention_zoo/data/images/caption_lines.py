@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from attention_zoo.data.reading import (
     BadRowSkipper,
+    Line,
     check_not_blank,
     decode_utf8,
     get_field,
@@ -94,7 +95,7 @@ class CaptionReader:
                 entry.captions.append(caption)
 
     def _read_json_lines(self, path: str) -> None:
-        for location, raw in read_numbered_lines(path):
+        for location, raw in _read_lines(path):
             with self.skipper:
                 row = parse_json_object(location, decode_utf8(location, raw))
                 name = parse_image_name(location, row, "image", self.locations)
@@ -102,17 +103,22 @@ class CaptionReader:
                 self.entries[name] = CaptionEntry(location, name, captions)
 
 
+def _read_lines(path: str) -> Iterator[Line]:
+    """Yield the lines of a file that are not blank."""
+    return (line for line in read_numbered_lines(path) if line[1].strip(b" \t"))
+
+
 def find_caption_format(path: str) -> str:
     """Return the format that most lines of a file have; CSV if it is neither of the others."""
     counts = dict.fromkeys(FORMATS, 0)
-    for _, raw in read_numbered_lines(path):
+    for _, raw in _read_lines(path):
         is_json = raw.lstrip(b" \t").startswith((b"{", b"["))
         counts["jsonl" if is_json else "tokens" if _TOKENS.match(raw) else "csv"] += 1
     return max(counts, key=lambda name: counts[name])
 
 
 def _read_tokens(path: str) -> Iterator[Row]:
-    for location, raw in read_numbered_lines(path):
+    for location, raw in _read_lines(path):
         yield location, partial(_parse_tokens, location, raw)
 
 

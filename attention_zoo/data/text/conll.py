@@ -267,11 +267,11 @@ def parse_word(line: Line, layout: ConllLayout) -> ConllWord:
             f"{location}: {cells[0]!r} is not a word number of CoNLL-U; fix the line, or set"
             " data.conllu=false"
         )
-    for column, name in ((layout.words, "word"), (layout.tags, "tag")):
-        if column is not None and not cells[column].strip():
+    word, tag = cells[layout.words], "" if layout.tags is None else cells[layout.tags]
+    for cell, name in ((word, "word"), (tag.strip() or layout.tags is None, "tag")):
+        if not cell:
             raise ValueError(
                 f"{location}: the {name} is empty; write one word and its tag per line"
             )
     is_marked = layout.marks is not None and cells[layout.marks] not in UNMARKED
-    tag = "" if layout.tags is None else cells[layout.tags]
-    return ConllWord(cells[layout.words], tag, is_marked, int(location.rpartition(":")[2]))
+    return ConllWord(word, tag, is_marked, int(location.rpartition(":")[2]))

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.data.reading import decode_utf8, get_first_line
+from attention_zoo.data.reading import BadRowSkipper, decode_utf8, get_first_line
 from attention_zoo.data.text.pairs import TextPairs, collect_pairs
 from attention_zoo.data.text.tagged import TaggedSentences
 from attention_zoo.registry import did_you_mean
@@ -44,7 +44,12 @@ def read_tfds(
 
 
 def read_tagged_tfds(
-    name: str, split: str, words: str, tags: str, data_dir: str | Path | None = None
+    name: str,
+    split: str,
+    words: str,
+    tags: str,
+    data_dir: str | Path | None = None,
+    skip_bad: int = 0,
 ) -> TaggedSentences:
     """Read tagged sentences from two features of a prepared TFDS data set; nothing is downloaded.
 
@@ -56,23 +61,33 @@ def read_tagged_tfds(
         words: feature of the words.
         tags: feature of the tags, a sequence of `ClassLabel`.
         data_dir: TFDS folder of prepared data sets; None means the default of TFDS.
+        skip_bad: maximum number of bad rows to skip. More raise an error.
 
     Raises:
-        ValueError: as `read_tfds`, or the feature of the tags is no sequence of `ClassLabel`.
+        ValueError: as `read_tfds`; the feature of the tags is no sequence of `ClassLabel`, or a row
+            is bad: invalid UTF-8, or another number of tags than words.
     """
     features, rows = read_tfds_rows(name, split, (words, tags), data_dir)
     label: Any = getattr(features[tags], "feature", None)
     if not hasattr(label, "int2str"):
         raise ValueError(f"{name}: feature {tags!r} is not a sequence of ClassLabel; choose one")
-    texts, names, lines = [], [], []
+    texts, names, lines, skipper = [], [], [], BadRowSkipper(skip_bad)
     for number, (location, row) in enumerate(rows, 1):
-        if len(row[words]):
-            texts.append(tuple(decode_utf8(location, word) for word in row[words]))
-            names.append(tuple(label.int2str(int(tag)) for tag in row[tags]))
-            lines.append(number)
+        with skipper:
+            text = tuple(decode_utf8(location, word) for word in row[words])
+            text_tags = tuple(label.int2str(int(tag)) for tag in row[tags])
+            if len(text) != len(text_tags):
+                raise ValueError(f"{location}: {len(text)} words but {len(text_tags)} tags")
+            if text:
+                texts.append(text)
+                names.append(text_tags)
+                lines.append(number)
     if not texts:
-        raise ValueError(f"{name} {split}: contains no sentence")
-    return TaggedSentences(texts, names, f"{name} {split}", lines=lines)
+        raise ValueError(
+            f"{name} {split}: contains no sentence (bad rows skipped: {skipper.count})"
+        )
+    origin = f"{name} {split}"
+    return TaggedSentences(texts, names, origin, lines=lines, skipped=skipper.count)
 
 
 def read_tfds_rows(

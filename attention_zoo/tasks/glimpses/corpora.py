@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -113,7 +116,8 @@ class Arrays(FileCorpus, LabelledImageCorpus):
 
     Args:
         images, labels: names of the arrays. "train" in a name stands for the split: the test split
-            is read from "x_test", the validation split from "x_validation" or "x_val".
+            is read from "x_test", the validation split from "x_validation" or "x_val", in lower or
+            upper case.
         held_out: without a validation file, the number of last images of `train` that are held out
             as the validation split.
     """
@@ -152,21 +156,52 @@ class Arrays(FileCorpus, LabelledImageCorpus):
 
         Raises ValueError if the file has only those of another split.
         """
-        if split == "train" or not any(TRAIN in name for name in (self.images, self.labels)):
-            return self.images, self.labels
+        own = self.images, self.labels
+        if split == "train":
+            return own
+        if not any(TRAIN in name.lower() for name in own):
+            self._refuse_arrays_of_another_split(path, split, own)
+            return own
         candidates = [
-            (self.images.replace(TRAIN, name), self.labels.replace(TRAIN, name))
+            tuple(
+                re.sub(TRAIN, partial(_copy_case, name), array, flags=re.IGNORECASE)
+                for array in own
+            )
             for name in ARRAY_NAMES[split]
         ]
         known = list_npz_arrays(path)
+        exact = {name.lower(): name for name in known} | {name: name for name in known}
         for names in candidates:
-            if {*names} <= {*known}:
-                return names
+            images, labels = (exact.get(name, exact.get(name.lower())) for name in names)
+            if images is not None and labels is not None:
+                self._refuse_arrays_of_another_split(path, split, (images, labels))
+                return images, labels
         raise ValueError(
             f"{path}: has no arrays {' and '.join(candidates[0])} of the {split} split (arrays:"
             f" {', '.join(known)}); rename its arrays, or set data.images and data.labels to names"
             f" without {TRAIN!r}"
         )
+
+    def _refuse_arrays_of_another_split(
+        self, path: str, split: str, names: tuple[str, str]
+    ) -> None:
+        """Raise ValueError if another split is read from one of these arrays of the same file."""
+        shared = [name for name in names if name in (self.images, self.labels)]
+        for other in self.splits if shared else ():
+            paths = self.get_paths(other) if other != split and vars(self)[other] else []
+            if os.path.realpath(path) in map(os.path.realpath, paths):
+                raise ValueError(
+                    f"{path}: arrays {' and '.join(shared)} are also read as the {other} split;"
+                    f" give the {split} split another file, or rename the arrays of each split to"
+                    " x_train, y_train, x_test and so on"
+                )
+
+
+def _copy_case(text: str, match: re.Match[str]) -> str:
+    """Return a text in upper case, or with a capital letter, if the match is written so."""
+    if match[0].isupper():
+        return text.upper()
+    return text.capitalize() if match[0][0].isupper() else text
 
 
 @LABELLED_IMAGES.register("classes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -38,8 +39,12 @@ class SentenceCorpus(Corpus):
 
     limits: ClassVar[tuple[str, ...]] = ("max_length",)
 
-    def check(self, sentences: TaggedSentences, skip_bad: int = 0) -> TaggedSentences:
+    def check(self, sentences: TaggedSentences, skip_bad: int | None = None) -> TaggedSentences:
         """Return the sentences without those that violate the scheme.
+
+        Args:
+            sentences: the sentences of a split.
+            skip_bad: the option of that name; None for a corpus that does not have it.
 
         Raises:
             ValueError: more than `skip_bad` sentences are bad, with those already skipped.
@@ -47,10 +52,10 @@ class SentenceCorpus(Corpus):
         if self.scheme is None:
             return sentences
         hint = ", or set data.strict=false to keep it" if self.strict else ""
-        skipper, bad = BadRowSkipper(skip_bad), set[int]()
+        skipper, bad = BadRowSkipper(skip_bad or 0), set[int]()
         skipper.count = sentences.skipped
         for row, problem in find_tag_errors(sentences, self.scheme, self.strict):
-            with skipper:
+            with nullcontext() if skip_bad is None else skipper:
                 bad.add(row)
                 raise ValueError(f"{problem}{hint}")
         rows = [row for row in range(len(sentences)) if row not in bad]
@@ -121,6 +126,7 @@ class Conll2003(TfdsCorpus, SentenceCorpus):
 
     Args:
         words, tags: names of its features: "tokens", and "ner", "pos" or "chunks".
+        skip_bad: maximum number of bad sentences to skip; one more is an error.
     """
 
     corpus: str = "conll2003"
@@ -129,7 +135,9 @@ class Conll2003(TfdsCorpus, SentenceCorpus):
     name: str = "conll2003"
     words: str = "tokens"
     tags: str = "ner"
+    skip_bad: int = 0
 
     def _read(self, split: str) -> TaggedSentences:
         names = self.split_name(split), self.words, self.tags
-        return self.check(read_tagged_tfds(self.name, *names, self.folder))
+        found = read_tagged_tfds(self.name, *names, self.folder, self.skip_bad)
+        return self.check(found, self.skip_bad)

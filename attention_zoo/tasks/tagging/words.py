@@ -109,7 +109,7 @@ def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
     else:
         text = list(text)
         for number, word in enumerate(text):
-            if not isinstance(word, str) or not word.strip():
+            if not isinstance(word, str) or not word.strip(" \t\r\n"):
                 message = f"word {number} must be a non-blank string, got {word!r}"
                 raise ValueError(f"{location}: {message}")
             check_text(f"{location}: word {number}", word)
