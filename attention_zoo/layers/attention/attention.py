@@ -22,10 +22,11 @@ from attention_zoo.layers.attention.attention_shapes import (
     unpack_input_list,
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
+from attention_zoo.layers.attention.part_contracts import build_alignment
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
-from attention_zoo.layers.base import is_custom_layer
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores import make_score
+from attention_zoo.layers.scores.base import build_score
 from attention_zoo.typing import Shape, State, Tensor
 
 NOT_SYMBOLIC = (
@@ -134,16 +135,8 @@ class Attention(KernelLayer):
 
     def build_parts(self, query_shape: Shape, key_shape: Shape) -> None:
         """Build score and alignment for shapes `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""
-        scores_shape = (*query_shape[:-1], key_shape[-2])
-        if not self.score.built:
-            self.score.build(query_shape, key_shape)
-        if not self.alignment.built:
-            self.alignment.build_projections(query_shape, key_shape)
-            self.alignment.build(scores_shape)
-        if is_custom_layer(self.score):
-            self.score.check_contract(query_shape, key_shape)
-        if is_custom_layer(self.alignment):
-            self.alignment.check_contract(scores_shape)
+        build_score(self.score, query_shape, key_shape)
+        build_alignment(self.alignment, self.score, query_shape, key_shape)
 
     def __call__(self, query: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
         """Call the layer; lists of inputs and masks are passed on as single arguments."""
