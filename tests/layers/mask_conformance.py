@@ -167,6 +167,20 @@ class MaskConformance(AttentionCase):
         symbolic = [keras.KerasTensor(x.shape, str(x.dtype)) for x in tensors]
         assert layer(*symbolic).shape[0] == B
 
+    @pytest.mark.parametrize("name", [*PER_TENSOR, "attention_mask", "attention_bias"])
+    def test_batch_of_one_broadcasts_to_a_mask(self, name: str) -> None:
+        """One example with B masks gives B outputs."""
+        if name == "attention_bias" and not self.uses_scores:
+            return
+        layer, tensors = self.make_random(), self.tensors(1)
+        repeated = [np.repeat(x, B, axis=0) for x in tensors]
+        bias = np.random.default_rng(6).normal(size=(B, T, S)).astype("float32")
+        mask = {name: {**MASKS, "attention_bias": bias}[name]}
+        close(self.attend(layer, *tensors, **mask), self.attend(layer, *repeated, **mask), 1e-6)
+        symbolic = [keras.KerasTensor(x.shape, str(x.dtype)) for x in tensors]
+        mask = {name: keras.KerasTensor(x.shape, str(x.dtype)) for name, x in mask.items()}
+        assert layer(*symbolic, **mask).shape[0] == B
+
     def test_mask_of_an_absent_tensor_is_rejected(self) -> None:
         query, value, _ = self.tensors()
         narrow = value[..., :1] + np.zeros(self.widths[1], "float32")

@@ -62,7 +62,7 @@ class Attention(KernelLayer):
     Call arguments:
         query: `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`, with `mask` as a
             list `[query_mask, value_mask]`, as in `keras.layers.Attention`.
-        value: `(B, S, Dv)`.
+        value: `(B, S, Dv)`; a batch of 1 broadcasts, in all tensors and masks.
         key: `(B, S, Dk)`; if None, the value is the key.
         query_mask, value_mask, key_mask: `(B, T)`, `(B, S)`, `(B, S)`, False at masked positions;
             combined by AND with the tensors' implicit Keras masks.
@@ -161,6 +161,10 @@ class Attention(KernelLayer):
         training: bool | None = None,
     ) -> Any:
         keys = value if key is None else key
+        if 1 in (query.shape[0], value.shape[0], keys.shape[0]):
+            masks = (query_mask, value_mask, key_mask, attention_mask, attention_bias)
+            query, value, key = zoo_ops.match_batches((query, value, key), masks)
+            keys = value if key is None else key
         if (tuple(query.shape), tuple(value.shape), tuple(keys.shape)) != self.built_shapes:
             check_built_shapes(self, query, value, key)
         num_queries, num_sources = query.shape[1], value.shape[1]
@@ -380,10 +384,16 @@ class Attention(KernelLayer):
         value: Tensor,
         key: Tensor | None = None,
         query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
         return_attention_scores: bool = False,
         return_state: bool = False,
         **kwargs: Any,
     ) -> Any:
+        masks = (query_mask, value_mask, key_mask, attention_mask, attention_bias)
+        query, value, key = zoo_ops.match_batches((query, value, key), masks)
         get_state = self._initial_state if return_state else None
         return compute_output_specs(
             self, query, value, key, query_mask, get_state, return_attention_scores
