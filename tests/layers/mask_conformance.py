@@ -135,6 +135,24 @@ class MaskConformance(AttentionCase):
             got = self.attend(layer, *tensors, attention_bias=bias)
             same(got, self.attend(layer, *tensors, attention_mask=mask))
 
+    @pytest.mark.parametrize("name", ["attention_mask", "attention_bias"])
+    def test_nan_that_is_masked_for_all_queries_has_no_effect(self, name: str) -> None:
+        """Source 3 is masked for all queries; source 1 is NaN, but query 2 is fully masked."""
+        if name == "attention_bias" and not self.uses_scores:
+            return
+        layer, (query, value, key) = self.make_random(), self.tensors()
+        mask = ATTENTION_MASK.copy()
+        mask[:, :, 3] = False
+        mask[:, 2] = False
+        option = {name: mask if name == "attention_mask" else np.where(mask, 0.0, -np.inf)}
+        expected = self.attend(layer, query, value, key, **option)
+        value[:, 3], key[:, 3] = np.nan, np.inf
+        same(self.attend(layer, query, value, key, **option), expected)
+        value[:, 1] = np.nan
+        context, weights = self.attend(layer, query, value, key, **option)
+        assert not context[:, 2].any()
+        assert not weights[:, 2].any()
+
     def test_attention_bias_at_masked_positions_has_no_effect(self) -> None:
         layer, tensors = self.make_random(), self.tensors()
         bias = np.where(ATTENTION_MASK, 0, np.nan).astype("float32")

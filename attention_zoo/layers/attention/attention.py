@@ -12,6 +12,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention import blockwise, steps
 from attention_zoo.layers.attention.attention_shapes import (
+    NOT_SYMBOLIC,
     broadcast_batch,
     check_built_shapes,
     check_shapes,
@@ -20,6 +21,7 @@ from attention_zoo.layers.attention.attention_shapes import (
     repeat_batch,
     standardize_mask_and_bias,
     unpack_input_list,
+    zero_unattended,
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
 from attention_zoo.layers.attention.part_contracts import build_alignment
@@ -28,12 +30,6 @@ from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.layers.scores.base import build_score
 from attention_zoo.typing import Shape, State, Tensor
-
-NOT_SYMBOLIC = (
-    "prepare and attend got a symbolic tensor (KerasTensor): a functional model would not track "
-    "the layer's weights; call the layer itself, or call prepare and attend inside the call of a "
-    "layer or model"
-)
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -83,9 +79,10 @@ class Attention(KernelLayer):
         The weights of the score and of the alignment.
 
     Masking:
-        A masked position has weight exactly 0; its content (even NaN) affects no output and no
-        gradient. Masked queries and fully masked rows have context 0 and weights 0. The Keras mask
-        of the context is the query mask. The implicit masks of the inputs are not modified.
+        A masked position has weight exactly 0; if all queries mask it, its content (even NaN)
+        affects no output and no gradient. A causal mask does not stop NaN: 0 times NaN is NaN.
+        Masked queries and fully masked rows have context 0 and weights 0. The Keras mask of the
+        context is the query mask. The implicit masks of the inputs are not modified.
 
     Cost:
         O(T S) scores (see the score for the cost of each), O(T S Dv) for the weighted sum; O(T S)
@@ -177,6 +174,7 @@ class Attention(KernelLayer):
             attention_mask, attention_bias = standardize_mask_and_bias(
                 self, attention_mask, attention_bias, (query, value, keys)
             )
+            value, key = zero_unattended(attention_mask, value, key)
         pattern = self.mask_pattern._replace(causal=use_causal_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)  # (B, T, Dq)
         training = bool(training)
@@ -198,6 +196,8 @@ class Attention(KernelLayer):
             num_steps = ops.shape(query)[1]
             noise = self.sample_noise(memory, num_steps, training) if training else None
             result = steps.attend(self, projected, memory, masks, noise, training)
+            if attention_mask is not None:
+                result = result.zero_fully_masked()
         output = self.project_output(result.context, query, result.row_mask)  # (B, T, Dv)
         if query_mask is not None:
             zoo_ops.attach_mask(output, query_mask)
@@ -388,13 +388,13 @@ class Attention(KernelLayer):
         key_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
         attention_bias: Tensor | None = None,
+        use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         return_state: bool = False,
-        **kwargs: Any,
+        training: bool | None = None,
     ) -> Any:
         masks = (query_mask, value_mask, key_mask, attention_mask, attention_bias)
         query, value, key = zoo_ops.match_batches((query, value, key), masks)
-        get_state = self._initial_state if return_state else None
-        return compute_output_specs(
-            self, query, value, key, query_mask, get_state, return_attention_scores
-        )
+        state = self._initial_state if return_state else None
+        options = (state, return_attention_scores)
+        return compute_output_specs(self, query, value, key, query_mask, *options)
