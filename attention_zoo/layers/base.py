@@ -35,9 +35,9 @@ class BaseLayer(keras.layers.Layer):
     not in the config. For an argument that is stored in another form, override `get_config`:
     `def get_config(self): return {**super().get_config(), "name": value}`.
 
-    A layer passed to several layers, such as T5's shared relative position bias, is still shared
-    after saving and loading. `from_config`, and therefore `clone_model`, cannot restore the sharing
-    and raises ValueError.
+    A layer passed to several layers, such as T5's shared relative position bias, or twice to one
+    layer, is still shared after saving and loading. `from_config`, and therefore `clone_model`,
+    cannot restore the sharing and raises ValueError.
 
     `build` need not set `built`, and a layer that defines `compute_mask` need not set
     `supports_masking`: Keras sets both.
@@ -156,27 +156,68 @@ def serialize(value: Any) -> Any:
 
 
 def _is_shared(layer: keras.layers.Layer) -> bool:
-    """Return whether several layers, none a sublayer of another, hold the layer as an attribute."""
-    if sum(_holds(one, layer) for one in list(_INSTANCES)) < 2:
+    """Return whether a copy of the layer's config would not share what the layer shares.
+
+    Either several arguments of layers hold it, also of the same layer or twice in one list; or it
+    is a layer of Keras, such as `StackedRNNCells`, that holds one of its own layers twice.
+    """
+    if not isinstance(layer, BaseLayer):
+        counts = (_count_in_attributes(layer, part) for part in layer._layers)
+        if any(max(held.values(), default=0) > 1 for held in counts):
+            return True
+    if _count_holdings(layer) < 2:
         return False
     gc.collect()  # remove parents that are no longer referenced
-    parents = [one for one in list(_INSTANCES) if _holds(one, layer)]
-    sublayers = {
-        id(sublayer)
-        for parent in parents
-        for sublayer in parent._flatten_layers(include_self=False)
-    }
-    return sum(id(parent) not in sublayers for parent in parents) > 1
+    return _count_holdings(layer) > 1
 
 
-def _holds(parent: Any, layer: Any) -> bool:
-    """Return whether an attribute of the parent is the layer, or a list that contains it."""
-    # `_layers` also has layers that were attributes before; it is short, so it is searched first.
-    return any(x is layer for x in parent._layers) and any(
-        value is layer or (isinstance(value, list | tuple) and any(x is layer for x in value))
-        for name, value in vars(parent).items()
-        if name != "_layers"
+def _count_holdings(layer: keras.layers.Layer) -> int:
+    """Count the arguments of layers that hold the layer.
+
+    A parent that another parent creates for itself counts only for arguments that the other one
+    takes from it: if both hold the layer under one name, it is the same argument.
+    """
+    holders = [(one, _count_in_attributes(one, layer)) for one in list(_INSTANCES)]
+    holders = [(parent, held) for parent, held in holders if held]
+    count = 0
+    for parent, held in holders:
+        counts = held
+        for outer, outer_held in holders:
+            if _is_created_by(outer, parent):
+                names = {*_argument_names(type(outer))} - {*outer_held}
+                counts = {name: n for name, n in counts.items() if name in names}
+        count += sum(counts.values())
+    return count
+
+
+def _is_created_by(outer: Any, parent: Any) -> bool:
+    """Return whether a layer is a sublayer of another one, but no argument of any layer."""
+    if not any(x is parent for x in outer._flatten_layers(include_self=False)):
+        return False
+    return not any(
+        name in _argument_names(type(one))
+        for one in list(_INSTANCES)
+        for name in _count_in_attributes(one, parent)
     )
+
+
+def _count_in_attributes(parent: Any, layer: Any) -> dict[str, int]:
+    """Return how often attributes hold a layer, directly or in a list, by attribute.
+
+    Arguments of the constructor only, if one of them holds the layer; else the first attribute.
+    """
+    # `_layers` also has layers that were attributes before; it is short, so it is searched first.
+    if not any(x is layer for x in parent._layers):
+        return {}
+    held = {}
+    for name, value in vars(parent).items():
+        values = value if isinstance(value, list | tuple) else [value]
+        count = sum(x is layer for x in values)
+        if count and name != "_layers":
+            held[name] = count
+    arguments = _argument_names(type(parent)) if isinstance(parent, BaseLayer) else []
+    in_arguments = {name: count for name, count in held.items() if name in arguments}
+    return in_arguments or dict(list(held.items())[:1])
 
 
 def deserialize(value: Any) -> Any:
@@ -193,7 +234,7 @@ def deserialize(value: Any) -> Any:
     if "shared_object_id" in value and not is_loading_model:
         raise ValueError(
             f"{value['class_name']} {value['config'].get('name')!r} is shared by several layers, "
-            "and a copied layer would not share it; save and load the whole model as a .keras "
-            "file instead of cloning it, or build a new model in code"
+            "or used twice in one, and a copied layer would not share it; save and load the whole "
+            "model as a .keras file instead of cloning it, or build a new model in code"
         )
     return keras.saving.deserialize_keras_object(value)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 from keras import backend, ops
 
 # Keras stores masks in a tensor attribute, or in a table for tensors without attributes (JAX). It
@@ -147,6 +150,32 @@ def merge_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor 
         return implicit
     explicit = as_boolean_mask(explicit, name, tuple(x.shape[:-1]))
     return combine_masks(broadcast_mask(explicit, x), implicit)
+
+
+def repeat_for_masks(x: Tensor, *masks: Tensor | None) -> Tensor:
+    """Repeat a tensor with a batch of 1 to the larger batch of its masks `(B, ...)`, if any."""
+    if x is None or x.shape[0] != 1:
+        return x
+    masks = tuple(ops.convert_to_tensor(mask) for mask in masks if mask is not None)
+    larger = [mask for mask in masks if len(mask.shape) > 1 and mask.shape[0] != 1]
+    if not larger:
+        return x
+    return attach_mask(ops.repeat(x, ops.shape(larger[0])[0], axis=0), get_keras_mask(x))
+
+
+def match_batches(tensors: Sequence[Tensor], masks: Sequence[Tensor | None]) -> list[Tensor]:
+    """Repeat query, value and key with a batch of 1 to the larger batch of their masks.
+
+    Args:
+        tensors: query, value and key, which may be None.
+        masks: query mask, value mask, key mask, attention mask and attention bias. The last two
+            repeat the query; they have a batch axis if their rank is above 2.
+    """
+    query, value, key = tensors
+    query_mask, value_mask, key_mask, *pairs = masks
+    pairs = [x for x in pairs if x is not None and np.ndim(x) > 2]
+    query = repeat_for_masks(query, query_mask, *pairs)
+    return [query, *(repeat_for_masks(x, value_mask, key_mask) for x in (value, key))]
 
 
 def broadcast_mask(mask: Tensor, x: Tensor) -> Tensor:

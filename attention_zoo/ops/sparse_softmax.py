@@ -75,7 +75,8 @@ def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> T
     """Compute alpha-entmax over the unmasked entries of the last axis, in at least float32.
 
     Masked positions have weight exactly 0, whatever their scores. A fully masked row, or one of
-    length 0, is all zeros and passes no gradient. The first derivatives by the scores and by alpha
+    length 0, is all zeros and passes no gradient. As in softmax, a row is NaN if an unmasked score
+    is NaN or inf, or all are -inf. The first derivatives by the scores and by alpha
     are exact.
 
     Args:
@@ -88,12 +89,14 @@ def entmax(scores: Tensor, mask: Tensor | None = None, alpha: Tensor = 1.5) -> T
     if scores.shape[-1] == 0:
         return scores
     a = ops.cast(alpha - 1, scores.dtype)
-    below = _subtract_max(scores, mask, -2 / a)
+    maximum = _unmasked_max(scores, mask)
+    below = _subtract_max(scores, mask, maximum, -2 / a)
     by_sorting = isinstance(alpha, (int, float)) and float(alpha) in _BY_SORTING
     solve = _BY_SORTING[float(alpha)] if by_sorting else _by_bisection
     greatest = ops.stop_gradient(solve(ops.stop_gradient(below), ops.stop_gradient(a)))
     weights, _ = _deformed_exp(below, _newton_step(below, greatest, a), a)
-    weights = propagate_nan(weights, scores, mask)
+    # As in softmax, a row with a score of inf, or only -inf, is NaN: inf - inf is NaN.
+    weights = propagate_nan(weights, scores - maximum, mask)
     return weights if mask is None else ops.where(mask, weights, 0)
 
 
@@ -112,7 +115,13 @@ def _pad(scores: Tensor, count: int) -> Tensor:
     return ops.pad(scores, widths, constant_values=float("-inf"))
 
 
-def _subtract_max(scores: Tensor, mask: Tensor | None, floor: Tensor) -> Tensor:
+def _unmasked_max(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the maximum of each row's unmasked scores, -inf if there are none; no gradient."""
+    scores = scores if mask is None else ops.where(mask, scores, float("-inf"))
+    return ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True, initial=float("-inf")))
+
+
+def _subtract_max(scores: Tensor, mask: Tensor | None, maximum: Tensor, floor: Tensor) -> Tensor:
     """Compute `score_j - max_i score_i`, clipped to a floor below which all weights are 0.
 
     Masked scores become the floor. Clipping bounds all later values, without changing the weights.
@@ -120,8 +129,7 @@ def _subtract_max(scores: Tensor, mask: Tensor | None, floor: Tensor) -> Tensor:
     lowest = ops.cast(np.finfo(backend.standardize_dtype(scores.dtype)).min, scores.dtype)
     floor = ops.stop_gradient(floor)
     scores = scores if mask is None else ops.where(mask, scores, lowest)
-    maximum = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True, initial=lowest))
-    below = ops.maximum(scores - maximum, floor)
+    below = ops.maximum(scores - ops.maximum(maximum, lowest), floor)
     return below if mask is None else ops.where(mask, below, floor)
 
 

@@ -175,18 +175,23 @@ class DynamicShapeTests(LayerCase):
     @pytest.mark.every_backend
     def test_works_inside_a_layer_with_dynamic_shapes(self) -> None:
         """Keras traces the call of the outer layer; on JAX with symbolic sizes."""
+        self.apply_inside_a_layer(self.compute_outputs, training=True)
+        self.check_inside_a_layer(self.apply)
+
+    def apply_inside_a_layer(self, apply: Any, training: bool) -> tuple[Any, Any, Any]:
+        """Return layer, symbolic inputs and symbolic outputs."""
         tensors = self.tensors()
         inputs = [keras.Input(self.dynamic_shape(x)[1:], dtype=str(x.dtype)) for x in tensors]
+        outer = WithTrainingArgument(apply, self.make())
+        outer.built = False
+        return outer.layer, inputs, flatten(outer(inputs, training=training))
 
-        def apply_inside(apply: Any, training: bool) -> tuple[Any, Any]:
-            outer = WithTrainingArgument(apply, self.make())
-            outer.built = False
-            return outer.layer, flatten(outer(inputs, training=training))
-
-        apply_inside(self.compute_outputs, training=True)
-        layer, outputs = apply_inside(self.apply, training=False)
+    def check_inside_a_layer(self, apply: Any) -> None:
+        """Compare a functional model of the outer layer with the eager call."""
+        layer, inputs, outputs = self.apply_inside_a_layer(apply, training=False)
+        tensors = self.tensors()
         model = keras.Model(inputs, outputs)
-        close(model(list(tensors)), flatten(self.apply(layer, *tensors)), self.tolerance)
+        close(model(list(tensors)), flatten(apply(layer, *tensors)), self.tolerance)
 
     @pytest.mark.every_backend
     @pytest.mark.skipif(not JAX, reason="TensorFlow has no symbolic sizes")

@@ -135,6 +135,24 @@ class MaskConformance(AttentionCase):
             got = self.attend(layer, *tensors, attention_bias=bias)
             same(got, self.attend(layer, *tensors, attention_mask=mask))
 
+    @pytest.mark.parametrize("name", ["attention_mask", "attention_bias"])
+    def test_nan_that_is_masked_for_all_queries_has_no_effect(self, name: str) -> None:
+        """Source 3 is masked for all queries; source 1 is NaN, but query 2 is fully masked."""
+        if name == "attention_bias" and not self.uses_scores:
+            return
+        layer, (query, value, key) = self.make_random(), self.tensors()
+        mask = ATTENTION_MASK.copy()
+        mask[:, :, 3] = False
+        mask[:, 2] = False
+        option = {name: mask if name == "attention_mask" else np.where(mask, 0.0, -np.inf)}
+        expected = self.attend(layer, query, value, key, **option)
+        value[:, 3], key[:, 3] = np.nan, np.inf
+        same(self.attend(layer, query, value, key, **option), expected)
+        value[:, 1] = np.nan
+        context, weights = self.attend(layer, query, value, key, **option)
+        assert not context[:, 2].any()
+        assert not weights[:, 2].any()
+
     def test_attention_bias_at_masked_positions_has_no_effect(self) -> None:
         layer, tensors = self.make_random(), self.tensors()
         bias = np.where(ATTENTION_MASK, 0, np.nan).astype("float32")
@@ -166,6 +184,20 @@ class MaskConformance(AttentionCase):
         close(got, expected, 1e-6)
         symbolic = [keras.KerasTensor(x.shape, str(x.dtype)) for x in tensors]
         assert layer(*symbolic).shape[0] == B
+
+    @pytest.mark.parametrize("name", [*PER_TENSOR, "attention_mask", "attention_bias"])
+    def test_batch_of_one_broadcasts_to_a_mask(self, name: str) -> None:
+        """One example with B masks gives B outputs."""
+        if name == "attention_bias" and not self.uses_scores:
+            return
+        layer, tensors = self.make_random(), self.tensors(1)
+        repeated = [np.repeat(x, B, axis=0) for x in tensors]
+        bias = np.random.default_rng(6).normal(size=(B, T, S)).astype("float32")
+        mask = {name: {**MASKS, "attention_bias": bias}[name]}
+        close(self.attend(layer, *tensors, **mask), self.attend(layer, *repeated, **mask), 1e-6)
+        symbolic = [keras.KerasTensor(x.shape, str(x.dtype)) for x in tensors]
+        mask = {name: keras.KerasTensor(x.shape, str(x.dtype)) for name, x in mask.items()}
+        assert layer(*symbolic, **mask).shape[0] == B
 
     def test_mask_of_an_absent_tensor_is_rejected(self) -> None:
         query, value, _ = self.tensors()

@@ -91,6 +91,12 @@ class StructureConformance(LayerConformance):
         count = len(self.names)
         return lambda *inputs: self.apply(layer, *inputs[:-count], **self.named(inputs[-count:]))
 
+    @pytest.mark.full
+    @pytest.mark.every_backend
+    def test_works_without_weights_inside_a_layer_with_dynamic_shapes(self) -> None:
+        """Without the weights, a layer may choose another path, such as the blockwise one."""
+        self.check_inside_a_layer(lambda layer, *tensors: layer(*tensors))
+
     # arithmetic
 
     @pytest.mark.numerics

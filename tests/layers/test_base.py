@@ -14,7 +14,11 @@ from attention_zoo.layers import (
     AdditiveAttention,
     AdditiveScore,
     Attention,
+    AttentionCell,
+    MochaAlignment,
+    MonotonicChunkwiseAttention,
     MultiHeadAttention,
+    RecurrentDecoder,
     T5Positions,
     TransformerEncoderLayer,
 )
@@ -107,7 +111,8 @@ def make_model(make_layers: Any) -> keras.Model:
     """Return a model that applies the layers from `make_layers()` in sequence."""
     outputs = inputs = keras.Input((None, 8))
     for layer in make_layers():
-        outputs = layer(outputs, outputs) if isinstance(layer, Attention) else layer(outputs)
+        takes_memory = isinstance(layer, Attention | RecurrentDecoder)
+        outputs = layer(outputs, outputs) if takes_memory else layer(outputs)
     return keras.Model(inputs, outputs)
 
 
@@ -129,9 +134,42 @@ def share_attention() -> list[Any]:
     return [TransformerEncoderLayer(16, 2, attention=attention) for _ in range(2)]
 
 
-@pytest.mark.parametrize(
-    "make_layers", mark_others_full([share_score, share_positions, share_attention])
-)
+def share_within_attention() -> list[Any]:
+    score = AdditiveScore(4)
+    return [Attention(score, MochaAlignment(chunk_score=score))]
+
+
+def share_within_named_attention() -> list[Any]:
+    score = AdditiveScore(4)
+    return [MonotonicChunkwiseAttention(score=score, chunk_score=score)]
+
+
+def repeat_attention() -> list[Any]:
+    attention = AdditiveAttention(4)
+    return [RecurrentDecoder(AttentionCell(keras.layers.GRUCell(8), [attention, attention]))]
+
+
+def repeat_cell() -> list[Any]:
+    cell = keras.layers.GRUCell(8)
+    return [RecurrentDecoder([cell, cell])]
+
+
+SHARING = [
+    share_score,
+    *mark_others_full(
+        [
+            share_within_attention,
+            share_within_named_attention,
+            share_positions,
+            share_attention,
+            repeat_attention,
+            repeat_cell,
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize("make_layers", SHARING)
 def test_shared_layers_survive_saving(make_layers: Any, tmp_path: Path) -> None:
     model = make_model(make_layers)
     model.save(tmp_path / "model.keras")
@@ -145,9 +183,7 @@ def test_shared_layers_survive_saving(make_layers: Any, tmp_path: Path) -> None:
     close(loaded(x), model(x), 1e-6)
 
 
-@pytest.mark.parametrize(
-    "make_layers", mark_others_full([share_score, share_positions, share_attention])
-)
+@pytest.mark.parametrize("make_layers", SHARING)
 def test_shared_layers_are_not_cloned(make_layers: Any) -> None:
     model = make_model(make_layers)
     with pytest.raises(ValueError, match="is shared by several layers"):

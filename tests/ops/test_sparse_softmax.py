@@ -272,3 +272,21 @@ def test_hardmax_takes_the_first_of_equals_that_is_allowed() -> None:
     weights, (gradient,), _ = run(scores)
     assert weights.tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 1]]
     assert not gradient.any()
+
+
+@pytest.mark.parametrize("alpha", ALPHAS[2:])
+def test_infinite_scores_give_nan_as_in_softmax(alpha: float) -> None:
+    inf = np.inf
+    scores = np.array(
+        [[0, inf, 1], [inf] * 3, [-inf] * 3, [0, -inf, 0], [0, inf, 0], [-inf, 0, 0]], "float32"
+    )
+    mask = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 0, 1], [1, 0, 0]], "bool")
+    for rows in (slice(4), slice(None)):  # without and with masked positions
+        given = None if rows == slice(4) else mask
+        weights = array(entmax(scores[rows], given, alpha))
+        expected = array(masked_softmax(scores[rows], given))
+        is_nan = np.isnan(expected).any(-1)
+        assert np.isnan(weights).any(-1).tolist() == is_nan.tolist()
+        np.testing.assert_allclose(weights[~is_nan], expected[~is_nan], atol=1e-6)
+    assert is_nan.tolist() == [True, True, True, False, False, True]
+    assert not weights[~mask].any()

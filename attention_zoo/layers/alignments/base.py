@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-from keras import ops
-
 from attention_zoo.layers.base import deserialize
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.ops import refuse_float_mask
@@ -46,9 +43,9 @@ class Alignment(KernelLayer):
         Weights `(..., S)`, at least float32, and the next state.
 
     Masking:
-        Masked positions have weight exactly 0; attention layers verify this for custom alignments
-        when they are built. A fully masked row is all 0, and the attention layer restores its
-        previous state, unless `precompute` returned a window.
+        Masked positions have weight exactly 0. A fully masked row is all 0, and the attention layer
+        restores its previous state, unless `precompute` returned a window. Attention layers verify
+        the weights of custom alignments when they are built.
 
     Reference:
         The `align` of Luong et al. 2015, arXiv 1508.04025, equation 7, as a separate layer.
@@ -127,33 +124,6 @@ class Alignment(KernelLayer):
             state: the state before each step, `()` if stateless; None if steps run sequentially.
         """
         return None
-
-    def check_contract(self, scores_shape: Shape) -> None:
-        """Check that the built alignment returns `(weights, state)` with weight 0 where masked.
-
-        Weights are checked in eager mode only, and alignments with `precompute` are skipped. The
-        check calls the alignment on one row, which also builds the sublayers of a class without
-        `build`.
-
-        Raises:
-            ValueError: a result that is not a pair; a nonzero weight at a masked position.
-        """
-        if self.has_precompute:
-            return
-        sources = scores_shape[-1] or 2
-        scores = ops.zeros((1, *scores_shape[1:-2], 1, sources))
-        mask = np.arange(sources) > 0
-        state = self.initial_state(scores)
-        weights, _ = unpack_result(self, self(scores, mask=mask, state=state))
-        try:
-            masked_weights = np.asarray(weights)[..., ~mask]
-        except (ValueError, TypeError, NotImplementedError):  # symbolic; backends differ
-            return
-        if masked_weights.any():
-            raise ValueError(
-                f"{type(self).__name__}.call must return weight 0 at masked positions, got "
-                f"{masked_weights.flat[0]:.3g}; use `mask`, for example in ops.masked_softmax"
-            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the layer; raise ValueError for a float mask, which `where` would misinterpret."""

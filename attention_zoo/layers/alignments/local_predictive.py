@@ -98,11 +98,13 @@ class LocalPredictiveAlignment(Alignment):
         first, length = unmasked_span(memory)
         fraction = self._predict_centre(at_least_float32(query))
         centre = ops.cast(first, fraction.dtype) + ops.cast(length, fraction.dtype) * fraction
+        # The window of a NaN centre starts at the first source, so that its weights are NaN there.
+        known = ops.where(ops.isnan(centre), ops.cast(first, centre.dtype), centre)
         # A centre of S - 1/2 or more would be nearest to S, which is past the last position.
-        start = ops.cast(ops.ceil(centre - self.radius), "int32")
+        start = ops.cast(ops.ceil(known - self.radius), "int32")
         start = ops.minimum(start, first + length - 1)
         positions = start + ops.arange(self.width(None), dtype="int32")
-        inside = ops.cast(positions, centre.dtype) <= centre + self.radius
+        inside = ops.cast(positions, centre.dtype) <= known + self.radius
         return Window(start, inside, centre)
 
     def _predict_centre(self, query: Tensor) -> Tensor:
@@ -126,4 +128,5 @@ class LocalPredictiveAlignment(Alignment):
         window = Window(*aux)  # a reloaded functional model passes a plain tuple
         positions = ops.cast(window.positions, weights.dtype)
         distance = positions - ops.cast(window.centre, weights.dtype)
-        return weights * ops.exp(-ops.square(distance / self.sigma) / 2), state
+        weights = weights * ops.exp(-ops.square(distance / self.sigma) / 2)
+        return weights if mask is None else ops.where(mask, weights, 0), state

@@ -10,6 +10,7 @@ from keras import ops
 from attention_zoo.layers.alignments.base import ALIGNMENTS, Alignment
 from attention_zoo.layers.alignments.monotonic import READER_ARGUMENTS, MonotonicAlignment
 from attention_zoo.layers.scores import make_score
+from attention_zoo.layers.scores.base import build_score
 from attention_zoo.ops import at_least_float32, masked_softmax, whole_number
 from attention_zoo.typing import Shape, State, Tensor
 
@@ -97,8 +98,7 @@ class MochaAlignment(Alignment):
         )
 
     def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
-        if not self.chunk_score.built:
-            self.chunk_score.build(query_shape, key_shape)
+        build_score(self.chunk_score, query_shape, key_shape)
 
     def build(self, scores_shape: Shape) -> None:
         if not self.reader.built:

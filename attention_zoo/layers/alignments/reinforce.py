@@ -127,7 +127,8 @@ class ReinforceAlignment(Alignment):
         log_probs, probs = _log_softmax(scores, mask)
         zero = ops.zeros((), scores.dtype)
         weights = hardmax(scores if noise is None else scores + noise, mask)
-        log_probability = ops.sum(ops.where(weights > 0, log_probs, zero), axis=-1, keepdims=True)
+        chosen = ops.where(ops.equal(weights, 0), zero, log_probs)  # a NaN weight chooses NaN
+        log_probability = ops.sum(chosen, axis=-1, keepdims=True)
         entropy = -ops.sum(probs * log_probs, axis=-1, keepdims=True)
         if use_expected is not None:
             weights = ops.where(use_expected, probs, weights)
@@ -150,5 +151,7 @@ def _log_softmax(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     scores = scores if mask is None else ops.where(mask, scores, lowest)
     log_probs = ops.log_softmax(scores, axis=-1)
     probs = ops.exp(log_probs)
-    positive = probs > 0 if mask is None else ops.logical_and(mask, probs > 0)
-    return ops.where(positive, log_probs, zero), ops.where(positive, probs, zero)
+    is_zero = ops.equal(probs, 0)  # False for NaN
+    if mask is not None:
+        is_zero = ops.logical_or(is_zero, ops.logical_not(mask))
+    return ops.where(is_zero, zero, log_probs), ops.where(is_zero, zero, probs)

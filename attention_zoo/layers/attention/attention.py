@@ -12,6 +12,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention import blockwise, steps
 from attention_zoo.layers.attention.attention_shapes import (
+    NOT_SYMBOLIC,
     broadcast_batch,
     check_built_shapes,
     check_shapes,
@@ -20,19 +21,15 @@ from attention_zoo.layers.attention.attention_shapes import (
     repeat_batch,
     standardize_mask_and_bias,
     unpack_input_list,
+    zero_unattended,
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
+from attention_zoo.layers.attention.part_contracts import build_alignment
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
-from attention_zoo.layers.base import is_custom_layer
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores import make_score
+from attention_zoo.layers.scores.base import build_score
 from attention_zoo.typing import Shape, State, Tensor
-
-NOT_SYMBOLIC = (
-    "prepare and attend got a symbolic tensor (KerasTensor): a functional model would not track "
-    "the layer's weights; call the layer itself, or call prepare and attend inside the call of a "
-    "layer or model"
-)
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -61,7 +58,7 @@ class Attention(KernelLayer):
     Call arguments:
         query: `(B, T, Dq)`; or a list `[query, value]` or `[query, value, key]`, with `mask` as a
             list `[query_mask, value_mask]`, as in `keras.layers.Attention`.
-        value: `(B, S, Dv)`.
+        value: `(B, S, Dv)`; a batch of 1 broadcasts, in all tensors and masks.
         key: `(B, S, Dk)`; if None, the value is the key.
         query_mask, value_mask, key_mask: `(B, T)`, `(B, S)`, `(B, S)`, False at masked positions;
             combined by AND with the tensors' implicit Keras masks.
@@ -82,9 +79,10 @@ class Attention(KernelLayer):
         The weights of the score and of the alignment.
 
     Masking:
-        A masked position has weight exactly 0; its content (even NaN) affects no output and no
-        gradient. Masked queries and fully masked rows have context 0 and weights 0. The Keras mask
-        of the context is the query mask. The implicit masks of the inputs are not modified.
+        A masked position has weight exactly 0; if all queries mask it, its content (even NaN)
+        affects no output and no gradient. A causal mask does not stop NaN: 0 times NaN is NaN.
+        Masked queries and fully masked rows have context 0 and weights 0. The Keras mask of the
+        context is the query mask. The implicit masks of the inputs are not modified.
 
     Cost:
         O(T S) scores (see the score for the cost of each), O(T S Dv) for the weighted sum; O(T S)
@@ -134,16 +132,8 @@ class Attention(KernelLayer):
 
     def build_parts(self, query_shape: Shape, key_shape: Shape) -> None:
         """Build score and alignment for shapes `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""
-        scores_shape = (*query_shape[:-1], key_shape[-2])
-        if not self.score.built:
-            self.score.build(query_shape, key_shape)
-        if not self.alignment.built:
-            self.alignment.build_projections(query_shape, key_shape)
-            self.alignment.build(scores_shape)
-        if is_custom_layer(self.score):
-            self.score.check_contract(query_shape, key_shape)
-        if is_custom_layer(self.alignment):
-            self.alignment.check_contract(scores_shape)
+        build_score(self.score, query_shape, key_shape)
+        build_alignment(self.alignment, self.score, query_shape, key_shape)
 
     def __call__(self, query: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
         """Call the layer; lists of inputs and masks are passed on as single arguments."""
@@ -168,6 +158,10 @@ class Attention(KernelLayer):
         training: bool | None = None,
     ) -> Any:
         keys = value if key is None else key
+        if 1 in (query.shape[0], value.shape[0], keys.shape[0]):
+            masks = (query_mask, value_mask, key_mask, attention_mask, attention_bias)
+            query, value, key = zoo_ops.match_batches((query, value, key), masks)
+            keys = value if key is None else key
         if (tuple(query.shape), tuple(value.shape), tuple(keys.shape)) != self.built_shapes:
             check_built_shapes(self, query, value, key)
         num_queries, num_sources = query.shape[1], value.shape[1]
@@ -180,6 +174,7 @@ class Attention(KernelLayer):
             attention_mask, attention_bias = standardize_mask_and_bias(
                 self, attention_mask, attention_bias, (query, value, keys)
             )
+            value, key = zero_unattended(attention_mask, value, key)
         pattern = self.mask_pattern._replace(causal=use_causal_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)  # (B, T, Dq)
         training = bool(training)
@@ -201,6 +196,8 @@ class Attention(KernelLayer):
             num_steps = ops.shape(query)[1]
             noise = self.sample_noise(memory, num_steps, training) if training else None
             result = steps.attend(self, projected, memory, masks, noise, training)
+            if attention_mask is not None:
+                result = result.zero_fully_masked()
         output = self.project_output(result.context, query, result.row_mask)  # (B, T, Dv)
         if query_mask is not None:
             zoo_ops.attach_mask(output, query_mask)
@@ -387,11 +384,17 @@ class Attention(KernelLayer):
         value: Tensor,
         key: Tensor | None = None,
         query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        use_causal_mask: bool = False,
         return_attention_scores: bool = False,
         return_state: bool = False,
-        **kwargs: Any,
+        training: bool | None = None,
     ) -> Any:
-        get_state = self._initial_state if return_state else None
-        return compute_output_specs(
-            self, query, value, key, query_mask, get_state, return_attention_scores
-        )
+        masks = (query_mask, value_mask, key_mask, attention_mask, attention_bias)
+        query, value, key = zoo_ops.match_batches((query, value, key), masks)
+        state = self._initial_state if return_state else None
+        options = (state, return_attention_scores)
+        return compute_output_specs(self, query, value, key, query_mask, *options)

@@ -19,8 +19,15 @@ from attention_zoo.ops import (
     check_shape,
     combine_masks,
     static_size,
+    zero_masked,
 )
 from attention_zoo.typing import Shape, State, Tensor
+
+NOT_SYMBOLIC = (
+    "prepare and attend got a symbolic tensor (KerasTensor): a functional model would not track "
+    "the layer's weights; call the layer itself, or call prepare and attend inside the call of a "
+    "layer or model"
+)
 
 
 def expand_list_arguments(
@@ -173,6 +180,24 @@ def standardize_mask_and_bias(
         )
     bias = as_attention_bias(bias, shape, layer.heads)
     return combine_masks(mask, ops.not_equal(bias, float("-inf"))), bias
+
+
+def zero_unattended(mask: Tensor, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Set the positions of value and key to 0 that an attention mask masks for all queries.
+
+    So NaN in them reaches no output. They are not in the mask of the memory, because the windows of
+    local attention count them.
+
+    Args:
+        mask: `(B|1, [H|1], T, S)` booleans.
+        *tensors: `(B|1, S, D)` or None. With a batch of 1, the queries of all examples count.
+    """
+    attended = ops.any(mask, axis=tuple(range(1, len(mask.shape) - 1)))  # (B|1, S)
+    shared = ops.any(attended, axis=0, keepdims=True)
+    return tuple(
+        None if x is None else zero_masked(x, shared if x.shape[0] == 1 else attended)
+        for x in tensors
+    )
 
 
 def _check_memory(value: Shape, key: Shape) -> None:

@@ -13,6 +13,7 @@ from attention_zoo.layers.attention.attention_shapes import check_shapes
 from attention_zoo.layers.attention.steps import Memory, Noise
 from attention_zoo.layers.kernels import make_matrix_initializer
 from attention_zoo.layers.positions import make_positions
+from attention_zoo.layers.positions.base import build_positions
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -143,8 +144,8 @@ class MultiHeadAttention(Attention):
         of_query = (query_shape[0], heads, query_shape[1], self.key_dim)
         of_key = (key_shape[0], heads, key_shape[1], self.key_dim)
         self.build_parts(of_query, of_key)
-        if self.positions is not None and not self.positions.built:
-            self.positions.build(of_query, of_key)
+        if self.positions is not None:
+            build_positions(self.positions, of_query, of_key)
 
     def _weights(self, name: str, shape: tuple[int, ...], inputs: int = 1) -> tuple[Any, Any]:
         """Add a kernel, whose first `inputs` axes are the input axes, and its bias (or None)."""

@@ -126,6 +126,12 @@ class AttentionResult(NamedTuple):
     state: State = ()
     window: zoo_ops.Window | None = None
 
+    def zero_fully_masked(self) -> AttentionResult:
+        """Set the context of fully masked rows to 0, also if the memory contains NaN."""
+        if self.row_mask is None:
+            return self
+        return self._replace(context=ops.where(self.row_mask, self.context, 0))
+
     def full_weights(self, num_sources: Tensor) -> Tensor:
         """Return the weights over the whole memory, `(B, [H], T, S)`."""
         if self.window is None:
@@ -137,12 +143,15 @@ def use_blockwise(attention: Any, num_queries: Tensor, num_sources: Tensor) -> b
     """Return whether the contexts are computed block by block, without storing the weights.
 
     Dynamic lengths count as short, except with a window: without blocks its cost is O(T S).
+    Symbolic lengths (on JAX) are always short: they cannot be compared with the size of a block.
     """
     if isinstance(num_queries, int) and isinstance(num_sources, int):
         num_scores = num_queries * num_sources
         long = num_scores >= BLOCKWISE_MIN_SCORES
         if num_scores >= WINDOW_MIN_SCORES:
             long = long or attention.mask_pattern.skips_blocks(num_sources)
+    elif zoo_ops.is_symbolic(num_queries) or zoo_ops.is_symbolic(num_sources):
+        long = False
     else:
         long = attention.mask_pattern.window is not None
     return long and _is_inner_product_softmax(attention)

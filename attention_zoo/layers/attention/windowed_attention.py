@@ -53,9 +53,10 @@ class WindowedAttention(SelfAttentionBase):
         position, masked or not.
 
     Cost:
-        O(T (w + g) H K) time and O(T H K) memory, if T is dynamic, or at least 512 and several
-        times w, and the `positions` add nothing or only a bias that depends on the distance.
-        Otherwise, and if the weights are requested, O(T^2 H K) and O(H T^2).
+        O(T (w + g) H K) time and O(T H K) memory, if T is dynamic (but not symbolic, as on JAX), or
+        at least 512 and several times w, and the `positions` add nothing or only a bias that
+        depends on the distance. Otherwise, and if the weights are requested, O(T^2 H K) and
+        O(H T^2).
 
     Example:
         >>> import numpy as np

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import backend, ops
 
-from attention_zoo.layers.base import BaseLayer, deserialize
+from attention_zoo.layers.base import BaseLayer, deserialize, is_custom_layer
 from attention_zoo.layers.scores.base import dot
 from attention_zoo.ops import at_least_float32, check_shape, distances
 from attention_zoo.registry import Registry
@@ -143,6 +143,20 @@ class RelativePositions(BaseLayer):
         scores = dot(at_least_float32(self.transform(query)) * scale, self.transform(key))
         bias = self.bias(query, ops.shape(key)[-2])
         return scores if bias is None else scores + bias
+
+
+def build_positions(positions: RelativePositions, query_shape: Shape, key_shape: Shape) -> None:
+    """Build positions for `(B, H, T, D)` and `(B, H, S, D)`.
+
+    Custom ones are called, which builds the sublayers of a class without `build`.
+    """
+    if not positions.built:
+        positions.build(query_shape, key_shape)
+    if is_custom_layer(positions):
+        shape = (1, query_shape[1], 2, query_shape[-1])
+        query = ops.zeros(shape, positions.compute_dtype)
+        positions(query, query)
+        positions.offset(ops.zeros((*shape[:-1], 2)))
 
 
 def make_positions(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from attention_zoo.layers.base import deserialize
+from attention_zoo.layers.base import deserialize, is_custom_layer
 from attention_zoo.layers.kernels import KERNEL_ARGUMENTS, KernelLayer
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry
@@ -116,6 +116,14 @@ class Score(KernelLayer):
     ) -> Any:
         """Add a trainable weight."""
         return self.add_weight(shape=shape, initializer=initializer, name=name)
+
+
+def build_score(score: Score, query_shape: Shape, key_shape: Shape) -> None:
+    """Build a score for shapes `(..., T, Dq)` and `(..., S, Dk)`; check a custom one."""
+    if not score.built:
+        score.build(query_shape, key_shape)
+    if is_custom_layer(score):
+        score.check_contract(query_shape, key_shape)
 
 
 def check_units(units: int | None) -> int | None:

@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.kernels import KernelLayer
+from attention_zoo.layers.scores.base import build_score
 from attention_zoo.layers.structures.sentence_pair import make_pair_mask, make_pairwise_score
 from attention_zoo.typing import Shape, Tensor
 
@@ -76,8 +77,7 @@ class CoAttention(KernelLayer):
                 "context and query must have the same width, since they are multiplied elementwise,"
                 f" got {context_shape[-1]} and {query_shape[-1]}; project one of them first"
             )
-        if not self.score.built:
-            self.score.build(tuple(context_shape), tuple(query_shape))
+        build_score(self.score, tuple(context_shape), tuple(query_shape))
 
     def call(
         self,

@@ -10,6 +10,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores import make_score
+from attention_zoo.layers.scores.base import build_score
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -51,6 +52,7 @@ class SentencePairLayer(KernelLayer):
                 raise ValueError(
                     f"first (the query) and second (the key) do not fit: {error}"
                 ) from error
+        build_score(self.score, tuple(first_shape), tuple(second_shape))
         self.widths = (first_shape[-1], second_shape[-1])
 
     def check_pair(

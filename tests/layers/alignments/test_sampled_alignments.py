@@ -459,3 +459,19 @@ def test_symbolic_state_matches_the_state() -> None:
     model = keras.Model([query, value], choice._asdict())
     out = model([np.zeros((2, 3, 4), "float32"), np.zeros((2, 5, 4), "float32")])
     close(out["entropy"], np.full(2, 3 * np.log(5)), 1e-6)
+
+
+@pytest.mark.parametrize("expected_rate", [0.0, 0.9])
+def test_nan_scores_reach_weights_and_state(expected_rate: float) -> None:
+    """Row 0 has a NaN score, row 1 a masked one; NaN in a sum would make a loss NaN."""
+    align = ReinforceAlignment(expected_rate, seed=1)
+    scores = np.array([[0, np.nan, 1], [0, np.nan, 1], [np.nan] * 3], "float32")
+    mask = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], "bool")
+    noise = np.zeros((3, 4 if expected_rate else 3), "float32")
+    weights, (log_probability, entropy) = sample_weights(align, scores, mask, noise)
+    expected = [True, False, True]
+    assert np.isnan(array(weights)[:, [0, 2]]).all(-1).tolist() == expected
+    assert np.isnan(array(entropy))[:, 0].tolist() == expected
+    if not expected_rate:  # steps with expected weights add no log probability
+        assert np.isnan(array(log_probability))[:, 0].tolist() == expected
+    assert array(weights)[1, 1] == 0

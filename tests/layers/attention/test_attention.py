@@ -19,7 +19,7 @@ from attention_zoo.layers import (
     VisualAttention,
 )
 from attention_zoo.layers.scores.base import dot
-from attention_zoo.ops import implicit_mask, masked_softmax
+from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import Weights
 from tests.layers.conformance import AttentionConformance
 from tests.layers.running import MODES, array, close, compiled, normal, same
@@ -104,92 +104,6 @@ def test_scores_far_beyond_float16() -> None:
             assert array(weights)[0, 0].tolist() == (
                 [0, 1, 0, 0, 0] if sign > 0 else [0, 0, 1, 0, 0]
             )
-
-
-@keras.saving.register_keras_serializable("attention_zoo_tests")
-class NetworkScore(Score):
-    """A score of sublayers, without `build`."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.query_network, self.key_network = keras.layers.Dense(4), keras.layers.Dense(4)
-
-    def project(self, key: Any) -> Any:
-        return self.key_network(key)
-
-    def compute_scores(self, query: Any, keys: Any) -> Any:
-        return dot(self.query_network(query), keys)
-
-
-@keras.saving.register_keras_serializable("attention_zoo_tests")
-class NetworkAlignment(Alignment):
-    """An alignment with a sublayer, without `build`."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.gate = keras.layers.Dense(1, "sigmoid")
-
-    def call(
-        self, scores: Any, mask: Any = None, state: Any = (), training: bool = False
-    ) -> tuple[Any, Any]:
-        return masked_softmax(scores * self.gate(scores[..., None])[..., 0], mask), state
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Attention(NetworkScore(), NetworkAlignment()),
-        lambda: MultiHeadAttention(2, 3, score=NetworkScore()),
-    ],
-)
-def test_parts_with_sublayers_survive_saving(make: Any, tmp_path: Path) -> None:
-    query, value = normal((2, 3, 6), (2, 4, 5))
-    inputs = [keras.Input((None, 6)), keras.Input((None, 5))]
-    model = keras.Model(inputs, make()(*inputs))
-    model.save(tmp_path / "model.keras")
-    same(keras.models.load_model(tmp_path / "model.keras")([query, value]), model([query, value]))
-    clone = keras.models.clone_model(model)
-    clone.set_weights(model.get_weights())
-    same(clone([query, value]), model([query, value]))
-
-
-class WeightsOnlyAlignment(Alignment):
-    def call(self, scores: Any, mask: Any = None, state: Any = (), training: bool = False) -> Any:
-        return masked_softmax(scores, mask)
-
-
-class UnmaskedAlignment(Alignment):
-    def call(self, scores: Any, mask: Any = None, state: Any = (), training: bool = False) -> Any:
-        return ops.softmax(scores), state
-
-
-class WrongShapeScore(Score):
-    def compute_scores(self, query: Any, keys: Any) -> Any:
-        return ops.sum(query, axis=-1)
-
-
-@pytest.mark.parametrize("mode", MODES[:2])
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (
-            lambda: Attention("dot", WeightsOnlyAlignment()),
-            r"WeightsOnlyAlignment.call must return \(weights, state\)",
-        ),
-        (
-            lambda: Attention("dot", UnmaskedAlignment()),
-            "UnmaskedAlignment.call must return weight 0 at masked",
-        ),
-        (lambda: Attention(WrongShapeScore()), "WrongShapeScore.compute_scores must return scores"),
-    ],
-)
-def test_contracts_of_parts_are_checked(make: Any, match: str, mode: str) -> None:
-    """Weights at masked positions are checked in eager mode only."""
-    query, value = normal((2, 3, 5), (2, 4, 5))
-    if "weight 0" in match and mode != "eager":
-        return
-    with pytest.raises(ValueError, match=match):
-        compiled(make(), mode)(query, value)
 
 
 class CountingScore(Score):

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from keras import ops
 
-from attention_zoo.layers import Attention, LocalAttention, LocalPredictiveAlignment
+from attention_zoo.layers import (
+    Attention,
+    LocalAttention,
+    LocalPredictiveAlignment,
+    MultiHeadAttention,
+)
 from attention_zoo.layers.alignments.local import unmasked_span
 from attention_zoo.layers.attention.steps import Memory
 from tests.layers.attention_case import (
@@ -406,3 +412,19 @@ def test_value_mask_moves_the_window_but_attention_mask_does_not() -> None:
     assert float(array(layer(query, value))[0, 0, 0]) == 5
     assert float(array(layer(query, value, value_mask=half))[0, 0, 0]) == 3
     assert float(array(layer(query, value, attention_mask=half[:, None]))[0, 0, 0]) == 5
+
+
+@pytest.mark.parametrize("make", [Attention, partial(MultiHeadAttention, 2, 4)])
+def test_nan_query_gives_nan(make: Any) -> None:
+    """Its window is unknown, but the output must not be 0, except with a fully masked memory."""
+    query, value = normal((3, 2, 4), (3, 20, 4))
+    query[:2, 0] = np.nan
+    mask = np.arange(20) >= np.array([[12], [20], [0]])
+    layer = make(score="dot", alignment=LocalPredictiveAlignment(2))
+    context, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
+    is_nan = np.isnan(array(context)).any(-1)
+    assert is_nan.tolist() == [[True, False], [False, False], [False, False]]
+    assert np.isnan(array(context)[0, 0]).all()
+    assert np.isnan(array(weights)[0, ..., 0, :]).any()
+    assert not array(weights)[0, ..., :12].any()
+    assert not array(context)[1].any()
