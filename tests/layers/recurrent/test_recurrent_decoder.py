@@ -40,6 +40,7 @@ class TestRecurrentDecoder(DecoderConformance):
         "alignment_history": True,
         "return_state": True,
     }
+    other_inputs_with = ("cell", "bridge")
 
     def make(self, dtype: Any = None, **options: Any) -> RecurrentDecoder:
         return RecurrentDecoder(**{"cell": self.cell(dtype), "dtype": dtype, **options})
