@@ -314,7 +314,7 @@ class RecurrentDecoder(KernelLayer):
         return entries
 
     def compute_output_spec(
-        self, inputs: Tensor, memory: Any = None, initial_state: Any = None, **kwargs: Any
+        self, inputs: Tensor, memory: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         batch, steps = inputs.shape[:2]
         results: list[Any] = [self.make_symbolic_output((batch, steps, self.cell.output_size))]

@@ -107,9 +107,9 @@ class RecurrentEncoder(KernelLayer):
         return layer(self.units, go_backwards=self.go_backwards, name=name, **options)
 
     @property
-    def num_states(self) -> int:
-        """Number of states of all layers."""
-        return self.num_layers * (2 if self.cell == "lstm" else 1)
+    def _state_sizes(self) -> list[int]:
+        """Widths of all states of all layers."""
+        return [self.units] * self.num_layers * (2 if self.cell == "lstm" else 1)
 
     def build(self, inputs_shape: Shape) -> None:
         for layer in self.stack:
@@ -126,7 +126,7 @@ class RecurrentEncoder(KernelLayer):
         if mask is not None:
             mask = zoo_ops.as_boolean_mask(mask, "mask", tuple(inputs.shape[:2]))
         if initial_state is not None:
-            check_states(initial_state, [self.units] * self.num_states, inputs.shape[0])
+            check_states(initial_state, self._state_sizes, inputs.shape[0])
         memory, states = zoo_ops.zero_masked(inputs, mask), []
         for number, layer in enumerate(self.stack):
             if number:
@@ -157,9 +157,15 @@ class RecurrentEncoder(KernelLayer):
         pairs = zip(final_states[:half], final_states[half:], strict=True)
         return [ops.concatenate(pair, axis=-1) for pair in pairs]
 
-    def compute_output_spec(self, inputs: Tensor, **kwargs: Any) -> Any:
-        memory = keras.KerasTensor((*inputs.shape[:-1], self.units), dtype=self.compute_dtype)
-        state = (inputs.shape[0], self.units)
-        return memory, [
-            keras.KerasTensor(state, dtype=self.compute_dtype) for _ in range(self.num_states)
-        ]
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        training: bool | None = None,
+        initial_state: list[Tensor] | None = None,
+    ) -> Any:
+        batch, dtype = inputs.shape[0], self.compute_dtype
+        if initial_state is not None:
+            check_states(initial_state, self._state_sizes, batch)
+        memory = keras.KerasTensor((*inputs.shape[:-1], self.units), dtype=dtype)
+        return memory, [keras.KerasTensor((batch, x), dtype=dtype) for x in self._state_sizes]
