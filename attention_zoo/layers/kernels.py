@@ -50,7 +50,8 @@ class KernelLayer(BaseLayer):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Raises:
-        ValueError: when the layer is built, if one of the keywords applies to nothing.
+        ValueError: when the layer is built, if one of the keywords applies to nothing, such as
+            `bias_regularizer` of a layer without biases.
     """
 
     is_part: ClassVar[bool] = False
@@ -65,6 +66,7 @@ class KernelLayer(BaseLayer):
         for name, value in given.items():
             setattr(self, name, GETTERS[name.rpartition("_")[2]](value))
         self.lora_enabled = False
+        self._has_bias = False
         self._kernels: dict[str, int] = {}  # number of input axes by name
 
     def get_config(self) -> dict[str, Any]:
@@ -112,6 +114,7 @@ class KernelLayer(BaseLayer):
     def add_bias(self, name: str, shape: Shape, initializer: Any = "zeros") -> Any:
         """Add a bias; `initializer` is used without `bias_initializer`."""
         given = self.bias_initializer
+        self._has_bias = True
         return self.add_weight(
             shape=shape,
             initializer=initializer if given is None else _copy(given),
@@ -121,17 +124,23 @@ class KernelLayer(BaseLayer):
         )
 
     def _post_build(self) -> None:
-        """Check that the keywords apply to a kernel, and enable LoRA if the config has it."""
+        """Check that every keyword applies to a weight, and enable LoRA if the config has it."""
         super()._post_build()
-        layers = self._flatten_layers()
-        arguments = [name for name in self.part_arguments if name != "dtype"]
-        if arguments and not self.is_part and not any(map(_has_kernels, layers)):
-            raise ValueError(
-                f"{arguments[0]} has no effect: {type(self).__name__} {self.name!r} has no kernel; "
-                "remove the argument"
-            )
+        if not self.is_part:
+            self._refuse_unused_keywords()
         if self.lora_rank is not None and not self.lora_enabled:
             self.enable_lora(self.lora_rank, self.lora_alpha)
+
+    def _refuse_unused_keywords(self) -> None:
+        """Raise ValueError if a keyword applies to no weight of the layer or of its parts."""
+        layers = self._flatten_layers()
+        for name in KERNEL_ARGUMENTS:
+            value, kind = getattr(self, name), name.partition("_")[0]
+            if value is not None and not any(_uses(layer, name, value) for layer in layers):
+                raise ValueError(
+                    f"{name} has no effect: {type(self).__name__} {self.name!r} has no {kind} of "
+                    f"its own. Remove the argument, or pass it to the part that has the {kind}."
+                )
 
     def enable_lora(
         self,
@@ -311,9 +320,17 @@ def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, keras.initializers.Initializer) else value
 
 
-def _has_kernels(layer: Any) -> bool:
-    """Return whether a layer itself has kernels.
+def _uses(layer: Any, name: str, value: Any) -> bool:
+    """Return whether a layer itself has a weight to which the keyword with this value applies.
 
-    A Keras layer has kernels if it has trainable weights.
+    Values are compared by their configs: parts have copies, also after loading.
     """
-    return bool(layer._kernels if isinstance(layer, KernelLayer) else layer._trainable_variables)
+    kind, own = name.partition("_")[0], getattr(layer, name, None)
+    if isinstance(layer, KernelLayer):
+        has_weight = bool(layer._kernels) if kind == "kernel" else layer._has_bias
+    else:
+        has_weight = getattr(layer, kind, None) is not None
+    if not has_weight or type(own) is not type(value):
+        return False
+    serialize = keras.saving.serialize_keras_object
+    return own is value or bool(serialize(own) == serialize(value))

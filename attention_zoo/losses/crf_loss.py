@@ -70,6 +70,7 @@ class CRFLoss(keras.losses.Loss):
         check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, axes)
         # This keeps the sums over a sentence small, and so exact, without changing the result.
         max_emissions = ops.max(chain.emissions, axis=-1, keepdims=True, initial=float("-inf"))
+        max_emissions = ops.where(max_emissions <= IMPOSSIBLE, 0, max_emissions)  # stays forbidden
         chain = chain._replace(emissions=chain.emissions - ops.stop_gradient(max_emissions))
         return negative_log_likelihood(chain, y_true)
 
@@ -86,4 +87,5 @@ def negative_log_likelihood(chain: Chain, labels: Tensor) -> Tensor:
     total = log_partition(chain)
     cost = total - correct
     cost = ops.where(cost < 0, ops.zeros((), cost.dtype), cost)
-    return ops.where(correct <= IMPOSSIBLE, ops.cast(FORBIDDEN_COST, cost.dtype), cost)
+    is_forbidden = ops.logical_and(correct <= IMPOSSIBLE, ops.logical_not(ops.isnan(total)))
+    return ops.where(is_forbidden, ops.cast(FORBIDDEN_COST, cost.dtype), cost)

@@ -156,8 +156,8 @@ def repeat_for_masks(x: Tensor, *masks: Tensor | None) -> Tensor:
     """Repeat a tensor with a batch of 1 to the larger batch of its masks `(B, ...)`, if any."""
     if x is None or x.shape[0] != 1:
         return x
-    masks = tuple(ops.convert_to_tensor(mask) for mask in masks if mask is not None)
-    larger = [mask for mask in masks if len(mask.shape) > 1 and mask.shape[0] != 1]
+    given = [ops.convert_to_tensor(mask) for mask in masks if mask is not None]
+    larger = [mask for mask in given if len(mask.shape) > 1 and mask.shape[0] != 1]
     if not larger:
         return x
     return attach_mask(ops.repeat(x, ops.shape(larger[0])[0], axis=0), get_keras_mask(x))

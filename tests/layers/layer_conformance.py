@@ -158,15 +158,39 @@ class NaNTests(LayerCase):
     unused_inputs: ClassVar[tuple[int, ...]] = ()
     """Tensors of a call that affect no output by their values, such as keys of a location score."""
 
-    def test_nan_in_an_input_reaches_an_output(self) -> None:
-        layer, tensors = self.make_random(), self.tensors()
+    nan_positions: ClassVar[tuple[float, ...]] = (0.0, 0.5, 1.0)
+    """Relative positions of NaN within batch rows 0, 1 and 2 of a tensor."""
+    other_inputs_with: ClassVar[tuple[str, ...]] = ()
+    """Arguments whose value in `changed` does not fit `tensors`, or leaves one of them unused."""
+
+    def test_nan_in_an_input_reaches_the_first_output(self) -> None:
+        self.check_nan(self.make_random())
+
+    @pytest.mark.full
+    def test_nan_reaches_the_first_output_with_other_options(self, argument: str | None) -> None:
+        if argument in (None, *self.other_inputs_with):
+            pytest.skip("no other option")
+        options = {**self.together.get(argument, {}), **self.changed_option(argument)}
+        layer = self.make(**options)
+        self.apply(layer, *self.tensors())
+        randomise(layer)
+        self.check_nan(layer)
+
+    def check_nan(self, layer: Any) -> None:
+        """Each batch row has NaN at another position, in inference and in training."""
+        run, tensors = WithTrainingArgument(self.apply, layer), self.tensors()
         for n, x in enumerate(tensors):
-            if x.dtype.kind == "f" and n not in self.unused_inputs:
-                corrupted = x.copy()
-                corrupted.flat[0] = np.nan
-                outputs = flatten(self.apply(layer, *tensors[:n], corrupted, *tensors[n + 1 :]))
-                is_nan = [np.isnan(array(x)).any() for x in outputs if is_float(x)]
-                assert any(is_nan), f"tensor {n} of the call"
+            if x.dtype.kind != "f" or n in self.unused_inputs:
+                continue
+            corrupted = x.copy()
+            for row, position in zip(corrupted, self.nan_positions, strict=True):
+                row.flat[int(position * (row.size - 1))] = np.nan
+            for training in (False, True):
+                inputs = (*tensors[:n], corrupted, *tensors[n + 1 :])
+                outputs = flatten(run(inputs, training=training))
+                is_nan = np.isnan(array(next(filter(is_float, outputs))))
+                rows = is_nan.reshape(len(x), -1).any(axis=1)
+                assert rows.all(), f"tensor {n} of the call, training={training}: rows {rows}"
 
 
 class DynamicShapeTests(LayerCase):

@@ -72,6 +72,13 @@ CASES: dict[str, Case] = {
     "character_cnn": (lambda **k: layers.CharacterCNN(9, **k), WORDS),
 }
 
+WITHOUT_BIAS = {
+    *("multiplicative", "concat", "trilinear", "local", "hard", "self", "structured", "pooling"),
+    *("co_attention", "feature_map", "weighted_pooling"),
+}
+BIAS_KEYWORDS = [name for name in KEYWORDS if name.startswith("bias")]
+KERNEL_KEYWORDS = {name: x for name, x in KEYWORDS.items() if name not in BIAS_KEYWORDS}
+
 
 def is_kernel(name: str) -> bool:
     if name == "recurrent_kernel":
@@ -106,7 +113,8 @@ def check_keywords(layer: Any, tensors: tuple[np.ndarray, ...]) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_keywords_apply_to_every_kernel_and_are_in_the_config(name: str) -> None:
     make, tensors = CASES[name]
-    layer = make(**KEYWORDS)
+    given = KERNEL_KEYWORDS if name in WITHOUT_BIAS else KEYWORDS
+    layer = make(**given)
     check_keywords(layer, tensors)
     config = json.loads(json.dumps(layer.get_config()))
     rebuilt = type(layer).from_config(config)
@@ -116,7 +124,7 @@ def test_keywords_apply_to_every_kernel_and_are_in_the_config(name: str) -> None
 
 def test_recurrent_layers_with_kernels() -> None:
     cell = layers.AttentionCell(
-        keras.layers.GRUCell(4), AdditiveAttention(3), attention_layer_size=5, **KEYWORDS
+        keras.layers.GRUCell(4), AdditiveAttention(3), attention_layer_size=5, **KERNEL_KEYWORDS
     )
     decoder = layers.RecurrentDecoder(cell, bridge=True, **KEYWORDS)
     decoder(X, Y, initial_state=X[:, 0])
@@ -130,20 +138,54 @@ def test_recurrent_layers_with_kernels() -> None:
     assert all(x.regularizer is not None for x in head.weights)
 
 
-@pytest.mark.parametrize(
-    ("make", "tensors"),
-    [
-        (lambda **k: Attention("dot", **k), PAIR),
-        (layers.DotProductAttention, PAIR),
-        (layers.SelfAttention, ONE),
-        (lambda **k: layers.AttentionPooling("dot", **k), ONE),
-        (lambda **k: layers.CoAttention("dot", **k), PAIR),
-        (lambda **k: layers.AttentionWeightedPooling(2, **k), PAIR),
-    ],
-)
-def test_keywords_without_effect_are_rejected(make: Any, tensors: Any) -> None:
-    with pytest.raises(ValueError, match=r"kernel_regularizer has no effect: .* has no kernel"):
-        make(kernel_regularizer="l2")(*tensors)
+def make_decoder(cell: Any = None, **keywords: Any) -> layers.RecurrentDecoder:
+    """Return a decoder whose cell and decoder create no kernels."""
+    cell = layers.AttentionCell(keras.layers.GRUCell(4), AdditiveAttention(3), **(cell or {}))
+    return layers.RecurrentDecoder(cell, **keywords)
+
+
+WITHOUT_KERNEL: dict[str, Case] = {
+    "attention": (lambda **k: Attention("dot", **k), PAIR),
+    "dot": (layers.DotProductAttention, PAIR),
+    "self": (layers.SelfAttention, ONE),
+    "pooling": (lambda **k: layers.AttentionPooling("dot", **k), ONE),
+    "co_attention": (lambda **k: layers.CoAttention("dot", **k), PAIR),
+    "weighted_pooling": (lambda **k: layers.AttentionWeightedPooling(2, **k), PAIR),
+    # The kernels are those of a part that is passed as an instance.
+    "instance": (lambda **k: Attention(AdditiveScore(4), **k), PAIR),
+    "pooling_instance": (lambda **k: layers.AttentionPooling(AdditiveScore(4), **k), ONE),
+    "decoder": (make_decoder, PAIR),
+    "cell": (lambda **k: make_decoder(cell=k), PAIR),
+}
+
+
+@pytest.mark.parametrize("keyword", ["kernel_initializer", "kernel_regularizer"])
+@pytest.mark.parametrize("name", WITHOUT_KERNEL)
+def test_keywords_without_effect_are_rejected(name: str, keyword: str) -> None:
+    make, tensors = WITHOUT_KERNEL[name]
+    with pytest.raises(ValueError, match=rf"{keyword} has no effect: .* has no kernel of its own"):
+        make(**{keyword: KEYWORDS[keyword]})(*tensors)
+
+
+@pytest.mark.parametrize("name", [*sorted(WITHOUT_BIAS), "additive_plain", "heads_plain"])
+def test_bias_keywords_of_layers_without_biases_are_rejected(name: str) -> None:
+    plain: dict[str, Case] = {
+        "additive_plain": (lambda **k: AdditiveAttention(5, **k), PAIR),
+        "heads_plain": (lambda **k: MultiHeadAttention(2, 4, use_bias=False, **k), PAIR),
+    }
+    make, tensors = (CASES | plain)[name]
+    for keyword in BIAS_KEYWORDS:
+        with pytest.raises(ValueError, match=f"{keyword} has no effect: .* has no bias of its own"):
+            make(**{keyword: KEYWORDS[keyword]})(*tensors)
+
+
+def test_keywords_of_a_loaded_layer_apply_to_its_parts() -> None:
+    """A loaded part is an instance with keywords of its own; random initializers are copies."""
+    layer = Attention("additive", kernel_initializer="he_normal", kernel_regularizer="l2")
+    layer(*PAIR)
+    rebuilt = Attention.from_config(json.loads(json.dumps(layer.get_config())))
+    rebuilt(*PAIR)
+    assert len(rebuilt.losses) == len(layer.losses) == 3
 
 
 def test_layers_without_kernels_do_not_take_the_keywords() -> None:

@@ -84,6 +84,19 @@ class TestCRFLoss(LossConformance):
         assert np.isnan(losses[0])
         assert losses[1] == 0
 
+    @pytest.mark.parametrize("mode", MODES)
+    def test_nan_or_forbidden_emissions_with_labels_that_are_no_tags(self, mode: str) -> None:
+        """NaN gives NaN; a position without an allowed tag makes all labels forbidden."""
+        emissions = ENERGIES.emissions[:1].repeat(5, axis=0)
+        emissions[0, 2, 1], emissions[1, 2], emissions[2, 2, 1] = np.nan, -np.inf, -np.inf
+        labels = np.array([[7] * 5, [0] * 5, [0] * 5, [7] * 5, [0] * 5], "int32")
+        run = compiled(
+            lambda *x: CRFLoss("none")(labels, make_potentials(*x, *ENERGIES[1:4])), mode
+        )
+        losses = array(run(emissions))
+        np.testing.assert_array_equal(losses[[0, 1, 3]], [np.nan, 1e4, 1e4])
+        assert 0 < losses[2] < losses[4] < 100
+
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("mode", MODES)
     def test_gradient_is_difference_of_expectations(self, mode: str, kind: str) -> None:

@@ -20,7 +20,7 @@ from attention_zoo.layers.attention.attention_shapes import (
     expand_list_arguments,
     repeat_batch,
     standardize_mask_and_bias,
-    unpack_input_list,
+    unpack_shapes,
     zero_unattended,
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
@@ -126,9 +126,13 @@ class Attention(KernelLayer):
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
 
-    def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
-        self.built_shapes = check_shapes(query_shape, value_shape, key_shape or value_shape)
-        self.build_parts(tuple(query_shape), tuple(key_shape or value_shape))
+    def build(
+        self, query_shape: Any, value_shape: Shape | None = None, key_shape: Shape | None = None
+    ) -> None:
+        """Build the layer from three shapes, or from a list of them."""
+        shapes = unpack_shapes(query_shape, value_shape, key_shape)
+        self.built_shapes = check_shapes(*shapes)
+        self.build_parts(shapes[0], shapes[2])
 
     def build_parts(self, query_shape: Shape, key_shape: Shape) -> None:
         """Build score and alignment for shapes `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""
@@ -367,10 +371,8 @@ class Attention(KernelLayer):
         self, query_shape: Any, value_shape: Shape | None = None, key_shape: Shape | None = None
     ) -> Shape:
         """Compute the shape of the context from three shapes, or from a list of them."""
-        shapes: Any = (query_shape, value_shape, key_shape or value_shape)
-        if isinstance(query_shape[0], (list, tuple)):
-            shapes = unpack_input_list(query_shape, value_shape, key_shape)
-        query, value = shapes[:2]
+        shapes = unpack_shapes(query_shape, value_shape, key_shape)
+        query, value, _ = shapes
         batch = broadcast_batch(*(shape[0] for shape in shapes))
         return (batch, *query[1:-1], self.get_output_width(query[-1], value[-1]))
 
@@ -378,23 +380,6 @@ class Attention(KernelLayer):
         """Return the width of the context."""
         return value_width
 
-    def compute_output_spec(
-        self,
-        query: Tensor,
-        value: Tensor,
-        key: Tensor | None = None,
-        query_mask: Tensor | None = None,
-        value_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        attention_bias: Tensor | None = None,
-        use_causal_mask: bool = False,
-        return_attention_scores: bool = False,
-        return_state: bool = False,
-        training: bool | None = None,
-    ) -> Any:
-        masks = (query_mask, value_mask, key_mask, attention_mask, attention_bias)
-        query, value, key = zoo_ops.match_batches((query, value, key), masks)
-        state = self._initial_state if return_state else None
-        options = (state, return_attention_scores)
-        return compute_output_specs(self, query, value, key, query_mask, *options)
+    def compute_output_spec(self, query: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
+        """Return the symbolic outputs for the arguments of the layer, lists included."""
+        return compute_output_specs(self, *expand_list_arguments(query, args, mask, kwargs))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -18,16 +19,20 @@ from attention_zoo.ops import (
     as_attention_mask,
     check_shape,
     combine_masks,
+    match_batches,
     static_size,
     zero_masked,
 )
-from attention_zoo.typing import Shape, State, Tensor
+from attention_zoo.typing import Shape, Tensor
 
 NOT_SYMBOLIC = (
     "prepare and attend got a symbolic tensor (KerasTensor): a functional model would not track "
     "the layer's weights; call the layer itself, or call prepare and attend inside the call of a "
     "layer or model"
 )
+
+
+MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask", "attention_bias")
 
 
 def expand_list_arguments(
@@ -81,31 +86,34 @@ def unpack_input_list(inputs: Sequence[Any], *others: Any) -> tuple[Any, ...]:
     return tuple(inputs)
 
 
-def compute_output_specs(
-    layer: Any,
-    query: Tensor,
-    value: Tensor,
-    key: Tensor | None,
-    query_mask: Tensor | None,
-    initial_state: Callable[[Tensor], State] | None,
-    return_attention_scores: bool,
-) -> Any:
-    """Return the symbolic outputs of an attention layer.
+def unpack_shapes(
+    query: Any, value: Shape | None, key: Shape | None = None
+) -> tuple[Shape, Shape, Shape]:
+    """Return the shapes of query, value and key, given one by one or in a list of two or three."""
+    if isinstance(query[0], (list, tuple)):
+        query, value, key = (*unpack_input_list(query, value, key), None)[:3]
+    if value is None:
+        raise ValueError("the shape of value is missing; pass the shapes of query and value")
+    return tuple(query), tuple(value), tuple(key or value)
 
-    Args:
-        initial_state: function that returns the state, to also return its spec; or None.
-    """
+
+def compute_output_specs(layer: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Return the symbolic outputs of an attention layer, for the arguments of its call."""
+    arguments = inspect.signature(layer.call).bind(*inputs, **options).arguments
+    query, value, key = arguments["query"], arguments["value"], arguments.get("key")
+    masks = tuple(arguments.get(name) for name in MASKS)
+    query, value, key = match_batches((query, value, key), masks)
     shape = layer.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
-    outputs: list[Any] = [layer.make_symbolic_output(shape, query_mask)]
+    outputs: list[Any] = [layer.make_symbolic_output(shape, arguments.get("query_mask"))]
     batch, steps = shape[:2]
     rows = (batch, layer.heads) if layer.heads else (batch,)
     sources = value.shape[1:-1]  # two axes if the memory is a grid
-    if return_attention_scores:
+    if arguments.get("return_attention_scores"):
         outputs.append(layer.make_symbolic_output((*rows, steps, *sources)))
-    if initial_state is not None:
+    if arguments.get("return_state"):
         num_sources = None if None in sources else math.prod(sources)
         like = keras.KerasTensor((*rows, num_sources), dtype="float32")
-        outputs.append(compute_output_spec(initial_state, like))
+        outputs.append(compute_output_spec(layer._initial_state, like))
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 

@@ -9,7 +9,7 @@ from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.attention.attention_shapes import check_shapes
+from attention_zoo.layers.attention.attention_shapes import check_shapes, unpack_shapes
 from attention_zoo.layers.attention.steps import Memory, Noise
 from attention_zoo.layers.kernels import make_matrix_initializer
 from attention_zoo.layers.positions import make_positions
@@ -129,8 +129,10 @@ class MultiHeadAttention(Attention):
                 f"{self.key_dim} too, got {self.value_dim}"
             )
 
-    def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
-        key_shape = key_shape or value_shape
+    def build(
+        self, query_shape: Any, value_shape: Shape | None = None, key_shape: Shape | None = None
+    ) -> None:
+        query_shape, value_shape, key_shape = unpack_shapes(query_shape, value_shape, key_shape)
         self.built_shapes = check_shapes(query_shape, value_shape, key_shape)
         heads, groups, width = self.num_heads, self.num_key_value_heads, query_shape[-1]
         kernel = (width, heads, self.key_dim)

@@ -12,15 +12,17 @@ from attention_zoo.layers.base import serialize
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.recurrent.cell_steps import (
     CellStepper,
+    check_states,
     concatenate,
     get_output_size,
     get_state_sizes,
     list_cells,
+    make_initial_states,
     make_stepper,
     reset_dropout_masks,
     sample_dropout_masks,
 )
-from attention_zoo.ops import check_shape, project, whole_number
+from attention_zoo.ops import project, whole_number
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import Shape, Tensor
 
@@ -66,7 +68,8 @@ class AttentionCell(KernelLayer):
     in both `a_t = f([h_t; c_t] W)`, or `a_t = f(c_t)` without an attention layer.
 
     Args:
-        cell: a Keras cell, or a list of cells, bottom first; the top cell's output is the query.
+        cell: a Keras cell, or a list of cells, bottom first; the top cell's output is the query. A
+            cell whose output differs in width from its first state needs `output_size`.
         attention: an `Attention`, or a list of them, or an empty list for none.
         order: "step_then_attend" or "attend_then_step".
         input_feeding: whether to feed a_{t-1} to the cell too. None means as in the papers: only
@@ -196,11 +199,15 @@ class AttentionCell(KernelLayer):
     def initial_state(
         self, constants: CellConstants, batch_size: Tensor, states: list[Tensor] | None = None
     ) -> CellState:
-        """Return the initial state. `states` has one tensor per cell state; None means zeros."""
-        sizes = self.state_sizes
+        """Return the initial state.
+
+        `states` has one tensor per cell state; None means the cells' own initial states.
+        """
         if states is None:
-            states = [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
-        _check_states(states, sizes, batch_size)
+            options = (batch_size, self.compute_dtype)
+            cell_states = [make_initial_states(cell, *options) for cell in list_cells(self.cell)]
+            states = [state for states in cell_states for state in states]
+        check_states(states, self.state_sizes, batch_size)
         remaining = iter([ops.cast(state, self.compute_dtype) for state in states])
         cells = tuple(
             tuple(next(remaining) for _ in get_state_sizes(cell)) for cell in list_cells(self.cell)
@@ -344,17 +351,3 @@ def _check_attentions(attention: Any) -> list[Any]:
         if not hasattr(layer, "attend"):
             raise ValueError(f"attention must be an Attention, or a list of them, got {layer!r}")
     return attentions
-
-
-def _check_states(states: Any, sizes: list[int], batch_size: Tensor) -> None:
-    """Raise ValueError unless `states` has a tensor `(B, size)` for each of the `sizes`."""
-    if not isinstance(states, (list, tuple)):
-        raise ValueError(
-            f"initial_state must be a list of tensors of widths {sizes}, got one tensor"
-        )
-    got = [state.shape[-1] for state in states]
-    if got != sizes:
-        raise ValueError(f"initial_state must have tensors of widths {sizes}, got {got}")
-    for state, size in zip(states, sizes, strict=True):
-        batch = batch_size if isinstance(batch_size, int) else "batch"
-        check_shape("a tensor of initial_state", state.shape, (batch, size))

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.ops import project
+from attention_zoo.ops import check_shape, project
 from attention_zoo.typing import Tensor
 
 States = tuple[Tensor, ...]
@@ -41,6 +41,7 @@ class CellStepper:
         lead = ops.shape(inputs)[:-1]
         flat = [ops.reshape(x, (-1, x.shape[-1])) for x in (inputs, *states)]
         output, new = self.cell(flat[0], flat[1:], training=self.training)
+        _check_output(self.cell, output)
         new = list(new) if isinstance(new, (list, tuple)) else [new]
         shaped = [ops.reshape(x, (*lead, x.shape[-1])) for x in (output, *new)]
         return shaped[0], tuple(shaped[1:])
@@ -161,6 +162,39 @@ def get_output_size(cell: Any) -> int:
     """Return the width of a single cell's output: `output_size`, or that of its first state."""
     size = getattr(cell, "output_size", None)
     return get_state_sizes(cell)[0] if size is None else size
+
+
+def _check_output(cell: Any, output: Tensor) -> None:
+    """Raise ValueError unless a single cell's output has the width of `get_output_size`."""
+    width, expected = output.shape[-1], get_output_size(cell)
+    if width != expected:
+        source = "output_size" if getattr(cell, "output_size", None) else "the first state_size"
+        raise ValueError(
+            f"{type(cell).__name__} returns outputs of width {width}, but {source} is {expected}. "
+            f"Set output_size={width} in the cell."
+        )
+
+
+def make_initial_states(cell: Any, batch_size: Tensor, dtype: str) -> list[Tensor]:
+    """Return the initial states of a single cell: those of `get_initial_state`, or zeros."""
+    if hasattr(cell, "get_initial_state"):
+        states: list[Tensor] = keras.tree.flatten(cell.get_initial_state(batch_size=batch_size))
+        return states
+    return [ops.zeros((batch_size, size), dtype) for size in get_state_sizes(cell)]
+
+
+def check_states(states: Any, sizes: list[int], batch_size: Tensor) -> None:
+    """Raise ValueError unless `states` has a tensor `(B, size)` for each of the `sizes`."""
+    if not isinstance(states, (list, tuple)):
+        raise ValueError(
+            f"initial_state must be a list of tensors of widths {sizes}, got one tensor"
+        )
+    got = [state.shape[-1] for state in states]
+    if got != sizes:
+        raise ValueError(f"initial_state must have tensors of widths {sizes}, got {got}")
+    for state, size in zip(states, sizes, strict=True):
+        batch = batch_size if isinstance(batch_size, int) else "batch"
+        check_shape("a tensor of initial_state", state.shape, (batch, size))
 
 
 def sample_dropout_masks(cell: Any, batch: Tensor, input_width: int, dtype: str) -> None:

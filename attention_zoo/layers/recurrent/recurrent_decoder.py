@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
@@ -36,7 +36,8 @@ class RecurrentDecoder(KernelLayer):
     Call arguments:
         inputs: `(B, T, E)`, the embedded target.
         memory: `(B, S, Dm)`, or a list with one memory per attention.
-        initial_state: list of tensors `(B, H)`, zeros when None; with `bridge` one tensor `(B, D)`.
+        initial_state: list of tensors `(B, H)`; None for the cells' `get_initial_state`, which
+            Keras's cells define as zeros. With `bridge` one tensor `(B, D)`.
         inputs_mask: `(B, T)`; a masked step leaves the state unchanged.
         memory_mask: `(B, S)`, or a list with one mask per attention.
         training: whether to apply dropout.
@@ -102,6 +103,16 @@ class RecurrentDecoder(KernelLayer):
                 kernel, bias = f"bridge_kernel_{number}", f"bridge_bias_{number}"
                 setattr(self, kernel, self.add_kernel(kernel, shape))
                 setattr(self, bias, self.add_bias(bias, (size,)))
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Create a layer from a config; `keras.layers.Bidirectional` asks for `go_backwards`."""
+        if "go_backwards" in config:
+            raise ValueError(
+                f"{cls.__name__} decodes from left to right, so keras.layers.Bidirectional cannot "
+                "wrap it. Use RecurrentEncoder(bidirectional=True), or reverse the inputs."
+            )
+        return super().from_config(config)
 
     @property
     def state_sizes(self) -> list[int]:
@@ -303,7 +314,7 @@ class RecurrentDecoder(KernelLayer):
         return entries
 
     def compute_output_spec(
-        self, inputs: Tensor, memory: Any = None, initial_state: Any = None, **kwargs: Any
+        self, inputs: Tensor, memory: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         batch, steps = inputs.shape[:2]
         results: list[Any] = [self.make_symbolic_output((batch, steps, self.cell.output_size))]

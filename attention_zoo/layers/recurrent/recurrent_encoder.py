@@ -9,6 +9,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.kernels import KernelLayer
+from attention_zoo.layers.recurrent.cell_steps import check_states
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import Shape, Tensor
@@ -105,6 +106,11 @@ class RecurrentEncoder(KernelLayer):
             return keras.layers.Bidirectional(half, name=name, dtype=self.dtype_policy)
         return layer(self.units, go_backwards=self.go_backwards, name=name, **options)
 
+    @property
+    def _state_sizes(self) -> list[int]:
+        """Widths of all states of all layers."""
+        return [self.units] * self.num_layers * (2 if self.cell == "lstm" else 1)
+
     def build(self, inputs_shape: Shape) -> None:
         for layer in self.stack:
             layer.build(inputs_shape)
@@ -119,6 +125,8 @@ class RecurrentEncoder(KernelLayer):
     ) -> tuple[Tensor, list[Tensor]]:
         if mask is not None:
             mask = zoo_ops.as_boolean_mask(mask, "mask", tuple(inputs.shape[:2]))
+        if initial_state is not None:
+            check_states(initial_state, self._state_sizes, inputs.shape[0])
         memory, states = zoo_ops.zero_masked(inputs, mask), []
         for number, layer in enumerate(self.stack):
             if number:
@@ -149,8 +157,15 @@ class RecurrentEncoder(KernelLayer):
         pairs = zip(final_states[:half], final_states[half:], strict=True)
         return [ops.concatenate(pair, axis=-1) for pair in pairs]
 
-    def compute_output_spec(self, inputs: Tensor, **kwargs: Any) -> Any:
-        count = self.num_layers * (2 if self.cell == "lstm" else 1)
-        memory = keras.KerasTensor((*inputs.shape[:-1], self.units), dtype=self.compute_dtype)
-        state = (inputs.shape[0], self.units)
-        return memory, [keras.KerasTensor(state, dtype=self.compute_dtype) for _ in range(count)]
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        training: bool | None = None,
+        initial_state: list[Tensor] | None = None,
+    ) -> Any:
+        batch, dtype = inputs.shape[0], self.compute_dtype
+        if initial_state is not None:
+            check_states(initial_state, self._state_sizes, batch)
+        memory = keras.KerasTensor((*inputs.shape[:-1], self.units), dtype=dtype)
+        return memory, [keras.KerasTensor((batch, x), dtype=dtype) for x in self._state_sizes]

@@ -216,7 +216,7 @@ class StackedCrossAttention(BaseLayer):
         scores = ops.where(attention_mask, ops.relu(scores), ops.zeros((), scores.dtype))
         squares = ops.sum(ops.square(scores), axis=-2, keepdims=True)
         one = ops.ones((), scores.dtype)
-        scores = scores * ops.rsqrt(ops.where(squares > 0, squares, one))
+        scores = scores * ops.rsqrt(ops.where(squares <= 0, one, squares))  # NaN stays NaN
         return zoo_ops.masked_softmax(self.inverse_temperature * scores, attention_mask)
 
     def _pool(self, cosines: Tensor, query_mask: Tensor, row_mask: Tensor) -> Tensor:
@@ -285,7 +285,7 @@ def _compute_attended_cosines(
     flat = ops.reshape(scaled_weights, (count, num_queries * length, num_values))
     projected = ops.reshape(ops.matmul(flat, gram_matrix), ops.shape(scaled_weights))
     squares = ops.sum(projected * scaled_weights, axis=-1)
-    is_nonzero = squares > 0
-    inverse_norms = ops.rsqrt(ops.where(is_nonzero, squares, ops.ones((), squares.dtype)))
+    is_zero = squares <= 0  # False for NaN, which stays NaN
+    inverse_norms = ops.rsqrt(ops.where(is_zero, ops.ones((), squares.dtype), squares))
     products = ops.sum(scaled_weights * cosines, axis=-1)
-    return ops.where(is_nonzero, products * inverse_norms, ops.zeros((), squares.dtype))
+    return ops.where(is_zero, ops.zeros((), squares.dtype), products * inverse_norms)

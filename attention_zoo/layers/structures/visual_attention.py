@@ -10,7 +10,7 @@ from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.attention import Attention
-from attention_zoo.layers.attention.attention_shapes import broadcast_batch
+from attention_zoo.layers.attention.attention_shapes import broadcast_batch, unpack_shapes
 from attention_zoo.layers.attention.steps import Memory
 from attention_zoo.layers.kernels import select_part_arguments
 from attention_zoo.layers.scores.additive import AdditiveScore
@@ -81,10 +81,12 @@ class VisualAttention(Attention):
         super().__init__(score, alignment, dropout=dropout, seed=seed, **kwargs)
         self.units, self.use_gate = units, use_gate
 
-    def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
-        _check_same_grid(value_shape, key_shape or value_shape)
-        key_shape = key_shape and _flatten_shape(key_shape)
-        super().build(query_shape, _flatten_shape(value_shape), key_shape)
+    def build(
+        self, query_shape: Any, value_shape: Shape | None = None, key_shape: Shape | None = None
+    ) -> None:
+        query_shape, value_shape, key_shape = unpack_shapes(query_shape, value_shape, key_shape)
+        _check_same_grid(value_shape, key_shape)
+        super().build(query_shape, _flatten_shape(value_shape), _flatten_shape(key_shape))
         self.gate_kernel = self.gate_bias = None
         if self.use_gate:
             self.gate_kernel = self.add_kernel("gate_kernel", (query_shape[-1], 1))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from attention_zoo import layers
 from attention_zoo.layers import (
     Alignment,
     Attention,
@@ -166,6 +168,40 @@ def test_list_of_inputs_in_functional_models(number: int, tmp_path: Path) -> Non
     copy = keras.models.clone_model(model)
     copy.set_weights(model.get_weights())
     same(copy(inputs), outputs)
+
+
+NAMED = [value for value in vars(layers).values() if isinstance(value, type)]
+NAMED = [cls for cls in NAMED if issubclass(cls, Attention) and cls is not Attention]
+
+
+@pytest.mark.parametrize("cls", [Attention, *NAMED])
+def test_list_of_shapes_in_build_and_in_output_specs(cls: type) -> None:
+    """As in Keras's attention layers; a layer built from a list is rebuilt from its config."""
+    query, value = keras.KerasTensor((2, 3, 6)), keras.KerasTensor((2, 5, 6))
+    layer = cls(2, 4) if issubclass(cls, MultiHeadAttention) else cls()
+    expected = layer.compute_output_spec(query, value, return_attention_scores=True)
+    for inputs in ([query, value], (query, value, value)):
+        specs = layer.compute_output_spec(inputs, return_attention_scores=True)
+        assert [x.shape for x in specs] == [x.shape for x in expected]
+    layer.build([query.shape, value.shape])
+    repeated = type(layer).from_config(layer.get_config())
+    repeated.build_from_config(json.loads(json.dumps(layer.get_build_config())))
+    other = type(layer).from_config(layer.get_config())
+    other.build(query.shape, value.shape)
+    shapes = [x.shape for x in other.weights]
+    assert [x.shape for x in layer.weights] == [x.shape for x in repeated.weights] == shapes
+    with pytest.raises(ValueError, match="the shape of value is missing"):
+        type(layer).from_config(layer.get_config()).build(query.shape)
+
+
+def test_positional_masks_in_output_specs() -> None:
+    """The fifth argument is the value's mask, as in the call."""
+    query, mask = keras.KerasTensor((2, 3, 6)), keras.KerasTensor((2, 3), "bool")
+    spec = Attention("dot").compute_output_spec(query, query, None, mask, mask)
+    assert spec.shape == (2, 3, 6)
+    assert implicit_mask(spec) is mask
+    spec = Attention("dot").compute_output_spec([query, query], [mask, mask])
+    assert implicit_mask(spec) is mask
 
 
 def test_positional_masks_after_a_list() -> None:

@@ -49,6 +49,7 @@ def oracle(weights: np.ndarray, logits: np.ndarray) -> np.ndarray:
 
 class TestMarginalMixture(LayerConformance):
     covers = MarginalMixture
+    nan_positions = (0.0, 0.5, 0.76)  # logits whose weight is not 0
 
     def tensors(self, batch: int = 3) -> tuple[np.ndarray, ...]:
         return random(batch)

@@ -40,6 +40,7 @@ class TestRecurrentDecoder(DecoderConformance):
         "alignment_history": True,
         "return_state": True,
     }
+    other_inputs_with = ("cell", "bridge")
 
     def make(self, dtype: Any = None, **options: Any) -> RecurrentDecoder:
         return RecurrentDecoder(**{"cell": self.cell(dtype), "dtype": dtype, **options})
@@ -171,6 +172,42 @@ def test_without_attention_it_equals_keras_rnn() -> None:
     outputs, states = ours(inputs, inputs_mask=valid)
     close(outputs, np.where(valid[..., None], array(theirs(inputs, mask=valid)), 0), 1e-5)
     assert len(states) == 3
+
+
+class CellStartingAtOne(layers.GRUCell):
+    """A cell whose initial state is not zero."""
+
+    def get_initial_state(self, batch_size: Any = None) -> Any:
+        return ops.ones((batch_size, self.units))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("stacked", [False, True])
+def test_initial_state_of_the_cell_is_used(stacked: bool, mode: str) -> None:
+    """Also of a cell in a stack, as in `keras.layers.RNN`."""
+    inputs, start = random((2, 3, 4), (2, 6))
+    cell = CellStartingAtOne(6)
+    decoder = RecurrentDecoder([cell, layers.LSTMCell(5)] if stacked else cell)
+    expected = layers.RNN(decoder.cell.cell, return_sequences=True)(inputs)
+    close(compiled(decoder, mode)(inputs), expected, 1e-6)
+    states = [start] if not stacked else [start, start[:, :5], start[:, :5]]
+    given = decoder(inputs, initial_state=states)
+    assert np.abs(array(given) - array(expected)).max() > 1e-3
+
+
+def test_output_of_another_width_than_declared_is_rejected() -> None:
+    """Keras's `RNN` does not need `output_size`; a message names the class and the fix."""
+    cell = CELLS["projected"]()
+    cell.build((2, 4))
+    cell.output_size = None
+    match = r"ProjectedCell returns outputs of width 3, but .*state_size is 6.*output_size=3"
+    with pytest.raises(ValueError, match=match):
+        RecurrentDecoder([cell, layers.GRUCell(5)])(np.ones((2, 3, 4), "float32"))
+
+
+def test_bidirectional_is_rejected() -> None:
+    with pytest.raises(ValueError, match=r"^RecurrentDecoder decodes from left to right.*bidir"):
+        layers.Bidirectional(RecurrentDecoder(layers.GRUCell(6)))
 
 
 @pytest.mark.parametrize("order", AXES["order"])

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 from keras import layers, ops
 
-from attention_zoo.layers import RecurrentEncoder
+from attention_zoo.layers import RecurrentDecoder, RecurrentEncoder
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import garbage
 from tests.layers.conformance import LayerConformance
@@ -135,6 +136,34 @@ def test_initial_state_of_both_directions() -> None:
     close(array(memory)[..., :3], array(layer(inputs)[0])[:, 2:, :3], 1e-6)
     zeros = [ops.zeros_like(state) for state in middle]
     same(layer(inputs, initial_state=zeros), layer(inputs))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "match"),
+    [
+        ("gru_both", [(3, 6)] * 3, r"of widths \[6, 6\], got \[6, 6, 6\]"),
+        ("lstm", [(3, 6)] * 2, r"of widths \[6, 6, 6, 6\], got \[6, 6\]"),
+        ("simple", [], r"of widths \[6\], got \[\]"),
+        ("simple", [(3, 5)], r"of widths \[6\], got \[5\]"),
+        ("simple", [(2, 6)], r"must be \(3, 6\), got shape \(2, 6\)"),
+        ("simple", (3, 6), "must be a list of tensors"),
+    ],
+)
+def test_initial_states_of_other_sizes_are_rejected(kind: str, shapes: Any, match: str) -> None:
+    layer, inputs = encoder(kind)
+    states = [np.zeros(x) for x in shapes] if isinstance(shapes, list) else np.zeros(shapes)
+    symbolic = keras.tree.map_structure(lambda x: keras.KerasTensor(x.shape), (inputs, states))
+    for arguments in ((inputs, states), symbolic):
+        with pytest.raises(ValueError, match=f"initial_state .*{match}"):
+            layer(arguments[0], initial_state=arguments[1])
+
+
+def test_masks_may_be_positional_in_functional_models() -> None:
+    inputs, mask = keras.KerasTensor((3, 5, 4)), keras.KerasTensor((3, 5), "bool")
+    memory, (state,) = RecurrentEncoder("gru", 6)(inputs, mask)
+    assert (memory.shape, state.shape) == ((3, 5, 6), (3, 6))
+    decoder = RecurrentDecoder(layers.GRUCell(6))
+    assert decoder(inputs, None, [state], mask).shape == (3, 5, 6)
 
 
 def test_dropout_applies_between_layers() -> None:

@@ -193,6 +193,20 @@ def test_all_pairs_equal_single_pairs(direction: str, pooling: str) -> None:
 
 
 @pytest.mark.every_backend
+@pytest.mark.parametrize("pooling", ["average", "log_sum_exp"])
+@pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
+def test_nan_in_a_pair_gives_a_similarity_of_nan(direction: str, pooling: str) -> None:
+    """In the matrix of all pairs, NaN of an image fills its row and NaN of a text its column."""
+    layer = StackedCrossAttention(direction=direction, pooling=pooling)
+    words, regions = normal((3, 4, 6), (2, 5, 6))
+    words[2, 3, 5], regions[1, 2, 0] = np.nan, np.nan
+    expected = [[False, False, True], [True, True, True]]
+    np.testing.assert_array_equal(np.isnan(array(layer.similarities(words, regions))), expected)
+    np.testing.assert_array_equal(np.isnan(array(layer(words[1:], regions)[1])), [False, True])
+    np.testing.assert_array_equal(np.isnan(array(layer(words[:2], regions)[1])), [False, True])
+
+
+@pytest.mark.every_backend
 def test_gradients_of_all_pairs_equal_those_of_single_pairs() -> None:
     words, regions = normal((1, 3, 4), (1, 5, 4))
     layer = StackedCrossAttention()
