@@ -28,6 +28,7 @@ from attention_zoo.tasks.data_paths import find_files
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     list_inputs,
+    list_row,
     name_rows,
     predict_rows,
     refuse_rules,
@@ -197,7 +198,7 @@ class Tagging(SingleTextTask):
         self,
         texts: Iterable[str | Words],
         *,
-        marks: Iterable[Sequence[int]] | None = None,
+        marks: Iterable[Iterable[int]] | None = None,
         attention: bool = True,
         on_error: str = "raise",
         **search_overrides: Any,
@@ -216,11 +217,9 @@ class Tagging(SingleTextTask):
             ValueError: if a sentence is empty or too long, marks are missing or out of range, or an
                 option is unknown.
         """
-        texts = list_inputs(texts, "text")
-        options, marked = (
-            self.override_search(**search_overrides),
-            list_marks(marks, len(texts), self._takes_marks),
-        )
+        texts = [list_row(text) for text in list_inputs(texts, "text")]
+        options = self.override_search(**search_overrides)
+        marked = list_marks(marks, len(texts), self._takes_marks)
         self._calls += 1
 
         def prepare(rows: list[int]) -> list[Source]:
