@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,16 @@ def test_number_of_results() -> None:
     assert TASK.predict([], index=INDEX) == []
     (result,) = TASK.predict(["a zebra"], index=INDEX)
     assert result.unknown == (1,)
+
+
+def test_an_image_with_nan_features_is_not_retrieved() -> None:
+    regions = INDEX.regions.copy()
+    regions[1, 2, 3] = np.nan
+    index = replace(INDEX, regions=regions)
+    expected = TASK.predict(TEXTS[:3], index=INDEX, n_best=4)
+    for result, other in zip(TASK.predict(TEXTS[:3], index=index, n_best=4), expected, strict=True):
+        kept = [one.number for one in (other, *other.alternatives) if one.number != 1]
+        assert [one.number for one in (result, *result.alternatives)] == kept
 
 
 def test_evaluate_computes_recall_of_all_captions() -> None:

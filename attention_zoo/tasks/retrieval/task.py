@@ -172,14 +172,20 @@ class Retrieval(ImageTextTask):
         index: ImageIndex,
         options: SearchOptions,
     ) -> Iterator[tuple[int, RetrievalResult]]:
-        """Yield the row and the result of each text, encoded as `ids`."""
+        """Yield the row and the result of each text, encoded as `ids`.
+
+        Images with NaN features are not retrieved.
+        """
+        valid = np.flatnonzero(~np.isnan(index.regions).any(axis=(1, 2)))
         for rows, encoded in self._encode_groups(ids, options.batch_size):
-            scores = self._similarities(index.regions, encoded)
-            best = np.argsort(-scores, axis=0, kind="stable")[: options.n_best]
+            scores = np.full((len(index), len(rows)), -np.inf)
+            if len(valid):
+                scores[valid] = self._similarities(index.regions[valid], encoded)
+            best = np.argsort(-scores, axis=0, kind="stable")[: min(options.n_best, len(valid))]
             attention = [self._attention_weights(index.regions[n], encoded) for n in best]
-            is_nan = np.isnan(index.regions).any() | _find_nan(encoded)
+            is_nan = _find_nan(encoded)
             for i, row in enumerate(rows):
-                if is_nan[i]:
+                if is_nan[i] or not len(valid):
                     yield row, RetrievalResult.failed(NAN_FEATURES)
                     continue
                 retrieved = (
