@@ -113,8 +113,7 @@ def test_scores_and_probabilities_equal_those_of_all_sequences() -> None:
     for head in (("crf", None), ("crf", "BIO"), ("softmax", None), ("softmax", "BIO")):
         task = tagger(head=(("kind", head[0]), ("tag_scheme", head[1])))
         many = 5**2 if head[1] is None else 3 + 4 + 4
-        options = {"n_best": 25, "beam_width": 25}
-        (answer,) = task.predict([["Ida", "York"]], **options)
+        (answer,) = task.predict([["Ida", "York"]], n_best=25)
         found = [answer, *answer.alternatives]
         assert len(found) == many
         scores = np.array([one.score for one in found])
@@ -382,7 +381,7 @@ def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> 
     assert entry["metrics"]["sentences"] == 10
     lines = [" ".join(words) for words in generate_orders(3, "test", max_items=1).words]
     file.write_text("\n".join(lines))
-    words = ["--n-best", "search.beam_width=2", "--html", str(tmp_path / "page.html")]
+    words = ["--n-best", "search.n_best=2", "--html", str(tmp_path / "page.html")]
     out = output(capsys, "predict", run, file, "--allow-unknown", *words)
     found = [line.split("\t") for line in out.splitlines()]
     expected = tasks.load(run).predict(lines)
