@@ -18,7 +18,7 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.inputs import Input
+from attention_zoo.tasks.inputs import Input, refuse_unused
 from attention_zoo.tasks.result import Result, check_plottable
 
 FORMAT_VERSION = 1  # the format of task.json
@@ -224,15 +224,11 @@ class Task(ABC):
 
     def refuse_unused_options(self, names: Iterable[str]) -> None:
         """Raise ValueError for a search option that has no effect in this task."""
-        _refuse_unused(names, self.used_search_options, f"task {self.name}")
+        refuse_unused(names, self.used_search_options, f"task {self.name}")
 
     def read_batch_size(self, **search_overrides: Any) -> int:
-        """Return the batch size of an `evaluate` without search, from its options.
-
-        Raises:
-            ValueError: if another option is given, or the batch size is invalid.
-        """
-        _refuse_unused(search_overrides, ("batch_size",), f"evaluate of task {self.name}")
+        """Return the batch size for an `evaluate` without search; ValueError for other options."""
+        refuse_unused(search_overrides, ("batch_size",), f"evaluate of task {self.name}")
         return self.override_search(**search_overrides).batch_size
 
     def warm_up(  # noqa: B027 (tasks without a compiled search need no warm-up)
@@ -292,8 +288,7 @@ class Task(ABC):
     def plot(self, result: Any, path: str | Path | None = None) -> Any:
         """Return a matplotlib figure of a result's attention; write it to `path` if given.
 
-        Raises:
-            ValueError: if the result has no prediction or no attention weights.
+        Raises ValueError if the result has no prediction or no attention weights.
         """
         from attention_zoo import inspection
 
@@ -375,16 +370,6 @@ class Task(ABC):
             ValueError: if the task cannot be exported.
         """
         raise ValueError(f"task {self.name} does not support export; implement export_module")
-
-
-def _refuse_unused(names: Iterable[str], used: Sequence[str], where: str) -> None:
-    """Raise ValueError for a search option that is not in `used`."""
-    for name in names:
-        if name in SEARCH_OPTIONS and name not in used:
-            raise ValueError(
-                f"search option {name} has no effect in {where}; remove it (used:"
-                f" {', '.join(used)})"
-            )
 
 
 def add_locations(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
 from attention_zoo.data.tokenizers.vocabulary import check_unicode
-from attention_zoo.decoding import Rule
+from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.decoding.rules import as_rules
 from attention_zoo.ops.arguments import format_value
 from attention_zoo.registry import check_known
@@ -109,6 +109,17 @@ def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
                 "are the same for all sources, or search with `task.model.search`"
             )
     return given
+
+
+def refuse_unused(names: Iterable[str], used: Sequence[str], where: str) -> None:
+    """Raise ValueError for a search option that is not in `used`."""
+    known = [field.name for field in fields(SearchOptions)]
+    for name in names:
+        if name in known and name not in used:
+            raise ValueError(
+                f"search option {name} has no effect in {where}; remove it (used:"
+                f" {', '.join(used)})"
+            )
 
 
 def refuse_rules(rules: Iterable[Rule], task: str) -> None:

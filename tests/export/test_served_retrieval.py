@@ -147,6 +147,7 @@ def test_dtype_policies(policy: str) -> None:
     assert_same(plain, own, IMAGES, TEXTS, 1e-2 if policy == "mixed_float16" else 1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("side", ["image", "text"])
 def test_nan_features_are_an_error_of_their_rows(
     side: str, monkeypatch: pytest.MonkeyPatch
