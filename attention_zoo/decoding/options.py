@@ -177,7 +177,7 @@ class SearchOptions:
             yield "max_length_ratio", check_number("max_length_ratio", ratio, 1e-6, 1000)
         for name, (low, high) in SCALAR_INTEGERS.items():
             value = getattr(self, name)
-            if value is not None:
+            if value is not None or name != "max_length":
                 yield name, _check_scalar(name, value, whole_number, low, high)
 
     def _check_lengths_and_tokens(self) -> None:

@@ -20,7 +20,7 @@ def flatten_outputs(model: keras.Model) -> keras.Model:
         `outputs[1][0]`, `states_0` is `outputs["states"][0]`.
 
     Raises:
-        ValueError: the model is not functional.
+        ValueError: the model is not functional, or two outputs would have the same name.
     """
     if not isinstance(model, keras.Model) or not hasattr(model, "inputs"):
         raise ValueError(
@@ -30,5 +30,8 @@ def flatten_outputs(model: keras.Model) -> keras.Model:
     outputs = {}
     for path, tensor in keras.tree.flatten_with_path(model.output):
         name = "_".join(map(str, path))
-        outputs[name if path and isinstance(path[0], str) else f"output_{name or 0}"] = tensor
+        name = name if path and isinstance(path[0], str) else f"output_{name or 0}"
+        if name in outputs:
+            raise ValueError(f"two outputs would be named {name!r}; rename a key of the outputs")
+        outputs[name] = tensor
     return keras.Model(model.input, outputs, name=model.name)

@@ -40,6 +40,14 @@ def square_images(encoded: tf.Tensor, side: int) -> tuple[tf.Tensor, tf.Tensor]:
     failed = tf.tensor_scatter_nd_update(
         tf.fill([count], True), rows[:, None], tf.fill(tf.shape(rows), False)
     )
-    starts = [tf.strings.substr(encoded, 0, len(start)) == start for start in (JPEG, PNG, WEBP)]
-    is_known = tf.reduce_any(tf.stack(starts), axis=0)
+    is_known = _is_known_format(encoded)
     return get_first_error((failed & ~is_known, UNKNOWN_FORMAT), (failed, UNREADABLE)), valid
+
+
+def _is_known_format(encoded: tf.Tensor) -> tf.Tensor:
+    """Return whether each of the encoded images `(B,)` begins as a JPEG, PNG or WebP."""
+    heads = tf.strings.substr(encoded, 0, 12)
+    starts = [tf.strings.substr(heads, 0, len(start)) == start for start in (JPEG, PNG, WEBP)]
+    padded = tf.strings.join([heads, "\0" * 12])  # `substr` fails beyond the end of a string
+    starts[-1] &= tf.strings.substr(padded, 8, 4) == "WEBP"  # RIFF also begins AVI and WAV
+    return tf.reduce_any(tf.stack(starts), axis=0)

@@ -65,8 +65,15 @@ class GraphPublicTokenizer(GraphTokens):
         super().__init__(name="tokenizer")
         engine = tokenizer._engine
         added = engine.get_added_tokens_decoder()
-        if any(token.normalized or token.lstrip or token.rstrip for token in added.values()):
-            raise ValueError("a tokenizer with tokens added to its vocabulary has no export")
+        for token in added.values():
+            options = {name: getattr(token, name) for name in ("lstrip", "rstrip", "single_word")}
+            options["normalized"] = token.normalized and engine.normalizer is not None
+            for name, value in options.items():
+                if value:
+                    raise ValueError(
+                        f"added token {token.content!r}: {name}=true has no export; set it to false"
+                        " in tokenizer.json"
+                    )
         special = {token.content: tokenizer.from_checkpoint_id(i) for i, token in added.items()}
         self._special = make_table(list(special), list(special.values()), -1)
         self._pattern = "(" + "|".join(map(_escape, special)) + ")"

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.decoding.options import NUMBER_RANGES, SCALAR_INTEGERS
 from attention_zoo.export.checks import get_first_error
 
 NO_LIMIT = np.iinfo("int32").max
@@ -67,6 +68,23 @@ def pad_ragged(ids: tf.RaggedTensor) -> tf.Tensor:
     missing = tf.concat([[0], missing[1:]], axis=0)  # the batch may stay empty
     paddings = tf.stack([tf.zeros_like(missing), missing], axis=1)
     return tf.pad(dense, paddings, constant_values=PAD)
+
+
+def _require_in_range(name: str, value: tf.Tensor) -> tf.Tensor:
+    """Return a scalar; fail unless `SearchOptions` takes it as the option of this name."""
+    low, high = (SCALAR_INTEGERS | NUMBER_RANGES)[name]
+    high = min(high, value.dtype.max)  # infinity is refused
+    is_valid = (value >= low) & (value <= high)
+    message = [f"{name} must be from {low} to {high}, got", value]
+    with tf.control_dependencies([tf.debugging.Assert(is_valid, message)]):
+        return tf.identity(value)
+
+
+def require_one_each(values: tf.Tensor, count: tf.Tensor, noun: str) -> tf.Tensor:
+    """Return the values, one for each of `count` sources; fail for another number of values."""
+    message = [f"expected one {noun} for each of the", count, "sources, got", tf.size(values)]
+    with tf.control_dependencies([tf.debugging.Assert(tf.size(values) == count, message)]):
+        return tf.identity(values)
 
 
 class TaskModule(tf.Module):
@@ -157,9 +175,13 @@ class SearchModule(TaskModule):
 
     def make_signatures(self) -> dict[str, Any]:
         inputs = {**self.inputs, "target": STRINGS}
-        return {**super().make_signatures(), "score": make_signature_function(self._score, inputs)}
 
-    def _score(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        def score(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._score(source, require_one_each(target, tf.size(source), "target"))
+
+        return {**super().make_signatures(), "score": make_signature_function(score, inputs)}
+
+    def _score(self, source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         """Compute the log probabilities of targets `(B,)`; see `score_targets` for the outputs."""
         raise TypeError(f"{type(self).__name__} is a base class: define `_score`")
 
@@ -173,11 +195,9 @@ class SearchModule(TaskModule):
             max_length = tf.where(max_length == 0, NO_LIMIT, max_length)
         fields = {**vars(self._options), "max_length": max_length}
         if "temperature" in values:
-            temperature = values["temperature"]
-            message = ["temperature must be above 0, got", temperature]
-            with tf.control_dependencies([tf.debugging.Assert(temperature > 0, message)]):
-                fields["temperature"] = tf.identity(temperature)
-            fields["seed"] = tf.cast(values["seed"], "uint32")
+            for name in ("seed", "temperature"):
+                fields[name] = _require_in_range(name, values[name])
+            fields["seed"] = tf.cast(fields["seed"], "uint32")
         return ServedOptions(**fields, exported_options=self._options)
 
     def score_targets(

@@ -19,6 +19,7 @@ from attention_zoo.inspection.caption_overlay import check_image, check_overlay,
 from attention_zoo.inspection.pages import (
     clean_text,
     make_alternatives,
+    make_articles,
     make_paragraph,
     make_selectable_words,
     make_selection_rules,
@@ -52,7 +53,7 @@ def write_caption_page(answers: Sequence[Any], path: str | Path, title: str = "C
         ValueError: if the image is invalid, attention does not fit the words, or a weight is
             negative or not finite.
     """
-    articles = [_make_article(number, answer) for number, answer in enumerate(answers, 1)]
+    articles = make_articles(answers, _make_article)
     has_attention = any(answer.attention is not None for answer in answers)
     intro = make_paragraph(_HINT, "hint") if has_attention else ""
     write_page(path, title, "captions", articles, intro, make_selection_rules(answers, *_RULES))

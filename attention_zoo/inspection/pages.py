@@ -48,6 +48,19 @@ def _read(name: str) -> str:
     return (files("attention_zoo.inspection") / name).read_text("utf-8")
 
 
+def make_articles(answers: Iterable[Any], make_article: Callable[[int, Any], str]) -> list[str]:
+    """Return the HTML of each result and its number from 1; of a failed result, its error."""
+    return [
+        make_article(number, answer) if answer.ok else _make_failed_article(number, answer)
+        for number, answer in enumerate(answers, 1)
+    ]
+
+
+def _make_failed_article(number: int, answer: Any) -> str:
+    error = make_paragraph(clean_text(answer.error))
+    return f"<article>\n<h2>{number} · no prediction</h2>\n{error}\n</article>"
+
+
 def make_selection_rules(answers: Sequence[Any], reset: str, *chosen: str) -> Iterator[str]:
     """Yield CSS rules that depend on the selected word of an article.
 

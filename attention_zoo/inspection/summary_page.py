@@ -18,6 +18,7 @@ from attention_zoo.inspection.pages import (
     clean_text,
     format_percent,
     make_alternatives,
+    make_articles,
     make_paragraph,
     make_selectable_words,
     make_selection_rules,
@@ -54,7 +55,7 @@ def write_summary_page(answers: Sequence[Any], path: str | Path, title: str = "S
     Raises:
         ValueError: if attention, copy probabilities or origins do not fit the tokens.
     """
-    articles = [_make_article(number, answer) for number, answer in enumerate(answers, 1)]
+    articles = make_articles(answers, _make_article)
     rules = make_selection_rules(answers, *_RULES)
     write_page(path, title, "summaries", articles, make_paragraph(_HINT, "hint"), rules)
 

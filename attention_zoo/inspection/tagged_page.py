@@ -17,6 +17,7 @@ from attention_zoo.inspection.pages import (
     clean_text,
     format_percent,
     make_alternatives,
+    make_articles,
     make_details,
     make_paragraph,
     write_page,
@@ -44,7 +45,7 @@ def write_tagged_page(
     Raises:
         ValueError: if attention weights are not `(L, H, T, T)` for the T tokens of a result.
     """
-    articles = [_make_article(number, answer) for number, answer in enumerate(answers, 1)]
+    articles = make_articles(answers, _make_article)
     write_page(path, title, "sentences", articles, _make_legend(answers))
 
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import entry_points
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -17,8 +18,8 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.inputs import Input
-from attention_zoo.tasks.result import Result
+from attention_zoo.tasks.inputs import Input, refuse_unused
+from attention_zoo.tasks.result import Result, check_plottable
 
 FORMAT_VERSION = 1  # the format of task.json
 ENTRY_POINTS = "attention_zoo.tasks"
@@ -215,20 +216,20 @@ class Task(ABC):
             ValueError: if an option is unknown, invalid or has no effect in this task.
         """
         self.refuse_unused_options(changes)
-        count = changes.get("n_best")
-        if not self.uses_beam_search and isinstance(count, int) and count > self.search.beam_width:
-            changes = {"beam_width": count} | changes  # the limit of `n_best`
+        count = changes.get("n_best", 0)
+        is_wider = isinstance(count, Integral) and int(count) > self.search.beam_width
+        if is_wider and not self.uses_beam_search:
+            changes = {**changes, "beam_width": count}  # the limit of `n_best`
         return self.search.override(**changes)
 
     def refuse_unused_options(self, names: Iterable[str]) -> None:
         """Raise ValueError for a search option that has no effect in this task."""
-        used = self.used_search_options
-        for name in names:
-            if name in SEARCH_OPTIONS and name not in used:
-                raise ValueError(
-                    f"search option {name} has no effect in task {self.name}; remove it (used:"
-                    f" {', '.join(used)})"
-                )
+        refuse_unused(names, self.used_search_options, f"task {self.name}")
+
+    def read_batch_size(self, **search_overrides: Any) -> int:
+        """Return the batch size for an `evaluate` without search; ValueError for other options."""
+        refuse_unused(search_overrides, ("batch_size",), f"evaluate of task {self.name}")
+        return self.override_search(**search_overrides).batch_size
 
     def warm_up(  # noqa: B027 (tasks without a compiled search need no warm-up)
         self, batch_sizes: Sequence[int] = (1, 2), lengths: Sequence[int] = (8, 16)
@@ -285,14 +286,18 @@ class Task(ABC):
         """Compute metrics on examples: at least `metric_names`."""
 
     def plot(self, result: Any, path: str | Path | None = None) -> Any:
-        """Return a matplotlib figure of a result's attention; write it to `path` if given."""
+        """Return a matplotlib figure of a result's attention; write it to `path` if given.
+
+        Raises ValueError if the result has no prediction or no attention weights.
+        """
         from attention_zoo import inspection
 
+        check_plottable(result)
         labels = result.tokens, result.source_tokens
         return inspection.plot_alignment(result.attention, *labels, path)
 
     def write_report(self, results: Sequence[Any], path: str | Path) -> None:
-        """Write results with their attention weights as one HTML page.
+        """Write results with their attention weights as one HTML page, and errors of failed ones.
 
         Raises:
             ValueError: if the task has no HTML page.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
 from attention_zoo.data.tokenizers.vocabulary import check_unicode
-from attention_zoo.decoding import Rule
+from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.decoding.rules import as_rules
 from attention_zoo.ops.arguments import format_value
 from attention_zoo.registry import check_known
@@ -51,11 +51,33 @@ def list_inputs(
         name: the function, for the error message.
         is_single: whether an iterable is a single input, such as an array of pixels.
     """
-    is_single |= isinstance(inputs, str | bytes | Mapping) or not isinstance(inputs, Iterable)
-    if is_single:
+    if is_single or not is_list(inputs):
         given = type(inputs).__name__
         raise ValueError(f"{name} takes a list of {kind}s, got {given}; write {name}([{kind}])")
     return list(inputs)
+
+
+def list_argument(name: str, values: Any, noun: str) -> list[Any]:
+    """Return an argument that is a list of `noun`; raise ValueError if it is a single value."""
+    if not is_list(values):
+        raise ValueError(f"{name} must be a list of {noun}, got {format_value(values)}")
+    return list(values)
+
+
+def list_row(row: Any) -> Any:
+    """Return the items of a row as a list, so that they can be read twice; a single value as is."""
+    return list(row) if is_list(row) else row
+
+
+def is_list(values: Any) -> bool:
+    """Return whether a value can be a list of items: an iterable, but no str, bytes or mapping."""
+    if isinstance(values, str | bytes | Mapping):
+        return False
+    try:
+        iter(values)
+    except TypeError:  # arrays without axes have `__iter__`, too
+        return False
+    return True
 
 
 def check_text(location: str, text: Any) -> str:
@@ -87,6 +109,17 @@ def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
                 "are the same for all sources, or search with `task.model.search`"
             )
     return given
+
+
+def refuse_unused(names: Iterable[str], used: Sequence[str], where: str) -> None:
+    """Raise ValueError for a search option that is not in `used`."""
+    known = [field.name for field in fields(SearchOptions)]
+    for name in names:
+        if name in known and name not in used:
+            raise ValueError(
+                f"search option {name} has no effect in {where}; remove it (used:"
+                f" {', '.join(used)})"
+            )
 
 
 def refuse_rules(rules: Iterable[Rule], task: str) -> None:

@@ -51,7 +51,7 @@ class Result:
         cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
-        """Return one line: text, score, sizes of tuples and shapes of arrays."""
+        """Return one line: text, score, sizes of tuples, shapes of arrays and any error."""
         options = [f"{self.text!r}" if len(self.text) <= 80 else f"{self.text[:77]!r}..."]
         options.append(f"score={self.score:.4f}")
         for field in fields(self):
@@ -62,12 +62,22 @@ class Result:
                 options.append(f"{len(value)} {field.name}")
             elif value is True:
                 options.append(field.name)
+        if not self.ok:
+            options.append(f"error={self.error!r}")
         return f"<{type(self).__name__} {', '.join(options)}>"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as values that `json.dumps` takes; arrays become nested lists."""
         content: dict[str, Any] = _as_json(self)
         return content
+
+
+def check_plottable(result: Result) -> None:
+    """Raise ValueError for a result without a prediction, or without attention weights."""
+    if not result.ok:
+        raise ValueError(f"the result has no prediction to plot: {result.error}")
+    if result.attention is None:
+        raise ValueError("the result has no attention weights to plot; use a model with attention")
 
 
 def make_empty_image() -> np.ndarray:

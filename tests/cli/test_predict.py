@@ -199,11 +199,9 @@ def test_words_of_a_tagger(tmp_path: Path, capsys: Capture, monkeypatch: Any) ->
     assert lines[:4] == [f"a X {tags[0]}", f", O {tags[1]}", f"b O {tags[2]}", ""]
     assert lines[4].startswith("b X ")
     assert lines[5:] == ["", ""]
-    assert "search option beam_width" not in refused(
-        capsys, "predict", "task", "in.txt", "search.beam_width=0"
-    )
-    message = refused(capsys, "predict", "task", "in.txt", "search.min_length=3")
-    assert "search option min_length has no effect in task tagging; remove it (used: " in message
+    for option in ("beam_width", "min_length"):
+        message = refused(capsys, "predict", "task", "in.txt", f"search.{option}=3")
+        assert f"search option {option} has no effect in task tagging; remove it (used: " in message
 
 
 @pytest.mark.full

@@ -73,3 +73,10 @@ def test_exports(function: Callable[[Any], Any], tmp_path: Path) -> None:
 def test_other_models_are_rejected() -> None:
     with pytest.raises(ValueError, match="model must be a functional"):
         flatten_outputs(az.models.GPT(9, 8, 16, 2, 1))
+
+
+def test_equal_names_are_rejected() -> None:
+    x = keras.Input((3,))
+    model = keras.Model(x, {"a": (x + 1, x + 2), "a_0": x + 3})
+    with pytest.raises(ValueError, match=r"^two outputs would be named 'a_0'; rename a key"):
+        flatten_outputs(model)

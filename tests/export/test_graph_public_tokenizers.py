@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -104,10 +105,24 @@ def test_a_bert_tagger_is_exported(tmp_path: Path) -> None:
         assert tuple(answers["tags"][row][: len(expected.words)]) == expected.tags
 
 
+def test_normalized_tokens_without_a_normalizer(tmp_path: Path) -> None:
+    content = json.loads(load_tokenizer(GOLDEN / "gpt2")._engine.to_str())
+    for token in content["added_tokens"]:
+        token["normalized"] = True
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), "utf-8")
+    tokenizer, texts = load_tokenizer(tmp_path), TEXTS[1:3]
+    ids, _ = make_graph_tokenizer(tokenizer).encode(tf.constant(texts))
+    assert ids.to_list() == tokenizer.encode(texts)
+
+
 def test_tokenizers_without_export_raise() -> None:
     tokenizer = load_tokenizer(GOLDEN / "bert")
     tokenizer._engine.add_tokens([AddedToken("own", normalized=True)])
-    with pytest.raises(ValueError, match="tokens added to its vocabulary has no export"):
+    with pytest.raises(ValueError, match=r"^added token 'own': normalized=true has no export"):
+        make_graph_tokenizer(tokenizer)
+    tokenizer = load_tokenizer(GOLDEN / "gpt2")
+    tokenizer._engine.add_tokens([AddedToken("own", single_word=True)])
+    with pytest.raises(ValueError, match=r"^added token 'own': single_word=true has no export"):
         make_graph_tokenizer(tokenizer)
     with pytest.raises(ValueError, match="tokenizer object has no export"):
         make_graph_tokenizer(object())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -16,6 +17,7 @@ from attention_zoo.data.tokenizers.vocabulary import END, UNKNOWN
 from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
 from attention_zoo.export.checks import EMPTY
+from attention_zoo.export.modules import SearchModule
 from attention_zoo.tasks import LanguageModeling, Translation
 from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
 from tests.export.alone import predict_in_tensorflow_process, run_exported_eagerly
@@ -241,6 +243,28 @@ def test_invalid_prefixes() -> None:
     assert long == b"the prefix has 4 tokens, but the length limit is 3. Raise max_length."
     with pytest.raises(tf.errors.InvalidArgumentError, match="expected one prefix for each of"):
         module.serve(tf.constant(["a cat"] * 2), prefixes=tf.constant(["eine"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seed", -1),
+        ("seed", 2**32 + 3),
+        ("temperature", 0.0),
+        ("temperature", 1e-30),
+        ("temperature", np.inf),
+        ("temperature", np.nan),
+    ],
+)
+def test_served_options_have_the_ranges_of_search_options(name: str, value: float) -> None:
+    module: Any = SimpleNamespace(_options=SearchOptions(method="sampling"))
+    values = {"max_length": tf.constant(0), "seed": tf.constant(7, tf.int64)}
+    values |= {"temperature": tf.constant(0.5)}
+    options = SearchModule._make_options(module, values)
+    assert (int(options.seed), float(options.temperature)) == (7, 0.5)
+    values[name] = tf.constant(value, values[name].dtype)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} must be from "):
+        SearchModule._make_options(module, values)
 
 
 def test_input_that_predict_rejects_does_not_affect_other_rows() -> None:

@@ -20,6 +20,9 @@ from tests.tasks.test_language_modeling import make_task
 
 def score(task: Any, *inputs: Any) -> dict[str, list[Any]]:
     function = task.export_module().make_signatures()["score"]
+    for targets in ([*inputs[1], "a"], inputs[1][1:]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="expected one target for each"):
+            function(tf.constant(inputs[0]), tf.constant(targets))
     return {name: x.numpy().tolist() for name, x in function(*map(tf.constant, inputs)).items()}
 
 

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from attention_zoo.export.graph_images import UNKNOWN_FORMAT, UNREADABLE, square_images
 from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import GlimpseResult, Glimpses
 from attention_zoo.tasks.glimpses.export import GlimpsesModule, grey_images
@@ -123,3 +124,11 @@ def test_double_precision() -> None:
     for name in ("text", "classes", "tokens"):
         plain[name] = np.char.decode(np.array(plain[name], bytes)).tolist()
     assert_same(plain, own.predict(IMAGES), 1e-5)
+
+
+def test_other_riff_files_are_of_an_unknown_format() -> None:
+    files = [b"RIFF\0\0\0\0AVI LIST", b"RIFF", b"", b"RIFF\n\0\xff\0WEBPVP8 "]
+    errors, images = square_images(tf.constant(files), 12)
+    expected = [UNKNOWN_FORMAT] * 3 + [UNREADABLE]
+    assert [error.decode() for error in errors.numpy()] == expected
+    assert len(images) == 0

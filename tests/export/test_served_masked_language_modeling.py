@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer, train_tokenizer
+from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks import FillMaskResult, MaskedLanguageModeling
 from tests.export.alone import ExportedOutputs
 from tests.models.public.checkpoints import GOLDEN
@@ -69,8 +70,13 @@ def test_rows_without_a_prediction(kind: str, exported_outputs: ExportedOutputs)
 
 
 def test_number_of_predictions() -> None:
-    module = task("word").export_module()
+    own = task("word")
+    search = SearchOptions(beam_width=3, n_best=3)
+    own = MaskedLanguageModeling(own.model, own.tokenizer, search, max_length=32)
+    module = own.export_module()
     answers = module.serve(tf.constant(TEXTS[:1]), top=tf.constant(2))
     assert answers["predictions"].shape == (1, 2, 2)
+    assert module.serve(tf.constant(TEXTS[:1]))["predictions"].shape == (1, 2, 3)
+    assert len(own.predict(TEXTS[:1])[0].alternatives) == 2
     with pytest.raises(tf.errors.InvalidArgumentError, match="top must be from 1 to"):
         module.serve(tf.constant(TEXTS[:1]), top=tf.constant(0))

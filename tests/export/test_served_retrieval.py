@@ -145,3 +145,36 @@ def test_dtype_policies(policy: str) -> None:
     plain = {name: x.numpy().tolist() for name, x in served.items()}
     plain["tokens"] = [[one.decode() for one in row] for row in plain["tokens"]]
     assert_same(plain, own, IMAGES, TEXTS, 1e-2 if policy == "mixed_float16" else 1e-5)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("side", ["image", "text"])
+def test_nan_features_are_an_error_of_their_rows(
+    side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = RetrievalModule(task("words attend"))
+    encode = getattr(module, f"_{side}_encoder")
+
+    def spoil(batch: tf.Tensor) -> Any:
+        """Return the features with NaN in the second row."""
+        is_second = (tf.range(tf.shape(batch)[0]) == 1)[:, None, None]
+        features = encode(batch)
+        if side == "image":
+            return tf.where(is_second, np.nan, features)
+        return features._replace(words=tf.where(is_second, np.nan, features.words))
+
+    monkeypatch.setattr(module, f"_{side}_encoder", spoil)
+    images, texts = tf.constant(IMAGES[:2]), tf.constant(TEXTS[:2])
+    served = module.serve(images, texts)
+    encoded = module.encode_images(images) if side == "image" else module.encode_texts(texts)
+    prefix = "image_" if side == "image" else ""
+    for outputs, start in ((served, prefix), (encoded, "")):
+        assert outputs[f"{start}ok"].numpy().tolist() == [True, False]
+        assert b"NaN features" in outputs[f"{start}error"].numpy()[1]
+    similarities = served["similarities"].numpy()
+    similarities = similarities if side == "image" else similarities.T
+    assert np.isfinite(similarities[0]).all()
+    assert (similarities[1] == -np.inf).all()
+    if side == "image":
+        assert served["ok"].numpy().all()
+        assert not served["image_indices"].numpy().any()

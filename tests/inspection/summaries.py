@@ -17,6 +17,7 @@ def summary(**more: Any) -> Any:
     attention[range(5), [1, 2, 3, 4, 11]] = 0.7
     attention[:, 11] += 0.3
     settings = {
+        "ok": True,
         "score": -1.5,
         "tokens": tuple(SUMMARY),
         "source_tokens": tuple(SOURCE),

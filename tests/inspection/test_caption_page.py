@@ -22,6 +22,7 @@ WEIGHTS = np.array([[[0.6, 0.4], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]], [[0.25, 
 
 def caption(**more: Any) -> Any:
     settings = {
+        "ok": True,
         "text": "a dog.",
         "score": -1.5,
         "tokens": ("a", "dog", "."),

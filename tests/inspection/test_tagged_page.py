@@ -22,6 +22,7 @@ def answer(text: str, tags: str = "", spans: Any = (), **more: Any) -> Any:
         for a, b, label in spans
     ]
     settings = {
+        "ok": True,
         "words": tuple(word.text for word in words),
         "tags": tuple(tags.split()) or ("O",) * len(words),
         "offsets": tuple((word.start, word.end) for word in words),

@@ -107,7 +107,11 @@ def test_unknown_words_are_reported() -> None:
     ([MASK, "a cat"], {}, r"source 1: has no \[MASK\]; put it at each token"),
     ([" ".join(["cat"] * 19)], {}, "^source 0: 19 tokens and the start and end tokens, the limit"),
     ([MASK], {"beam_with": 3}, "option 'beam_with'; did you mean 'beam_width'"),
-    ([MASK], {"top": 0}, "top must be from 1 to 7, got 0"),
+    ([MASK], {"top": 0}, "top must be at least 1, got 0"),
+    ([MASK], {"top": 8}, "top must be at most 7, got 8"),
+    ([MASK], {"top": True}, "top must be an integer of at least 1, got True"),
+    ([MASK], {"top": 2.0}, "top must be an integer of at least 1, got 2.0"),
+    ([MASK], {"top": "3"}, "top must be an integer of at least 1, got '3'"),
 )
 def test_invalid_input_raises(texts: Any, options: Any) -> None:
     make_task().predict(texts, **options)
@@ -150,6 +154,26 @@ def test_metrics_equal_those_of_the_logits() -> None:
     assert report["masked_accuracy"] == pytest.approx(100 * right / count)
     assert set(task.metric_names) < report.keys()
     assert task.evaluate(lines(texts)) == report
+
+
+def test_evaluation_uses_the_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, sizes = make_task(), []
+    log_probs = task._log_probs
+
+    def count(tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
+        sizes.append(len(tokens))
+        return log_probs(tokens, where)
+
+    monkeypatch.setattr(task, "_log_probs", count)
+    assert task.evaluate(lines(TEXTS), batch_size=1) == pytest.approx(task.evaluate(lines(TEXTS)))
+    assert sizes[: len(TEXTS)] == [1] * len(TEXTS)
+    assert max(sizes) > 1
+
+
+def test_default_number_of_predictions() -> None:
+    for n_best, count in ((1, 5), (2, 2), (100, 7)):
+        (answer,) = make_task().predict([MASK], n_best=n_best)
+        assert len(answer.alternatives) == count - 1
 
 
 def test_loss_counts_masked_tokens_only() -> None:

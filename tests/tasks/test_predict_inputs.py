@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,6 +15,7 @@ import pytest
 
 from attention_zoo.tasks import Glimpses, Tagging, Task
 from attention_zoo.tasks.base import SEARCH_OPTIONS
+from tests.refusals import refuses
 from tests.tasks import captioners, retrievers, summarizers, test_glimpses, translators
 from tests.tasks.test_language_modeling import make_task as make_language_model
 from tests.tasks.test_masked_language_modeling import MASK
@@ -108,7 +111,7 @@ def test_bad_rows_have_a_status_and_do_not_affect_the_others(name: str) -> None:
 @pytest.mark.parametrize("name", MAKERS)
 def test_wrong_arguments_raise(name: str) -> None:
     task = MAKERS[name]()
-    for single in (GOOD[name][0], None, 3, {"a": 1}):
+    for single in (GOOD[name][0], None, 3, {"a": 1}, np.array("x")):
         with pytest.raises(
             ValueError, match=r"^predict takes a list of (text|image)s, got \w+; write pre"
         ):
@@ -146,8 +149,41 @@ def test_nan_logits_are_named(name: str) -> None:
             weight.assign(value)
 
 
+@pytest.mark.parametrize(
+    "name", ["tagging", "retrieval", "language_modeling", "masked_language_modeling"]
+)
+def test_evaluation_without_a_search_takes_only_a_batch_size(name: str) -> None:
+    for option in ("n_best", "beam_width"):
+        with pytest.raises(ValueError, match=f"^search option {option} has no effect in "):
+            MAKERS[name]().evaluate(None, **{option: 2})
+
+
+@refuses(
+    ({"min_length": None}, "^min_length must be an integer of at least 0, got None"),
+    ({"method": "sampling", "seed": None}, "^seed must be an integer of at least 0, got None"),
+    ({"prefixes": 5}, "^prefixes must be a list of texts, got 5"),
+    ({"prefixes": {"a": 1}}, "^prefixes must be a list of texts, got {'a': 1}"),
+)
+def test_options_of_wrong_types_raise(options: dict[str, Any]) -> None:
+    make_translator().predict(TEXTS, **options)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_failed_results_are_reported_with_their_error(name: str, tmp_path: Path) -> None:
+    task = MAKERS[name]()
+    failed = task.result_class.failed("bad <row>")
+    assert repr(failed).endswith("error='bad <row>'>")
+    with pytest.raises(ValueError, match=r"^the result has no prediction to plot: bad <row>"):
+        task.plot(failed)
+    with pytest.raises(ValueError, match=r"^the result has no attention weights to plot"):
+        task.plot(replace(failed, ok=True))
+    if task.has_report():
+        task.write_report([failed], tmp_path / "page.html")
+        assert "bad &lt;row&gt;" in (tmp_path / "page.html").read_text("utf-8")
+
+
 def test_n_best_alone_is_enough_without_a_beam() -> None:
-    (result,) = tagger("word").predict(["no York lamps"], n_best=3)
+    (result,) = tagger("word").predict(["no York lamps"], n_best=np.int64(3))
     assert len({result.tags, *(other.tags for other in result.alternatives)}) == 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ def test_index_has_images_names_and_regions(tmp_path: Path) -> None:
     for regions in index.regions:
         close(regions, INDEX.regions[1], 1e-6)
     assert TASK.build_index([image], names=["mine"]).names == ("mine",)
+    assert TASK.build_index([image], names=iter(["mine"])).names == ("mine",)
+    renamed = TASK.build_index(SCENES, names=np.array(list("abcd")))
+    assert renamed.names == ("a", "b", "c", "d")
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
@@ -40,7 +44,7 @@ def test_predict_returns_the_most_similar_images(direction: str) -> None:
     task = make_untrained_task(direction=direction)
     index = task.build_index(SCENES)
     texts = [TEXTS[3], "a green"]
-    similarities = task.similarities(index, texts)
+    similarities = task.similarities(index, iter(texts))
     assert similarities.shape == (4, 2)
     answers = task.predict(texts, index=index, n_best=2, batch_size=1)
     for column, answer in enumerate(answers):
@@ -71,6 +75,16 @@ def test_number_of_results() -> None:
     assert result.unknown == (1,)
 
 
+def test_an_image_with_nan_features_is_not_retrieved() -> None:
+    regions = INDEX.regions.copy()
+    regions[1, 2, 3] = np.nan
+    index = replace(INDEX, regions=regions)
+    expected = TASK.predict(TEXTS[:3], index=INDEX, n_best=4)
+    for result, other in zip(TASK.predict(TEXTS[:3], index=index, n_best=4), expected, strict=True):
+        kept = [one.number for one in (other, *other.alternatives) if one.number != 1]
+        assert [one.number for one in (result, *result.alternatives)] == kept
+
+
 def test_evaluate_computes_recall_of_all_captions() -> None:
     image_of_text = np.repeat(np.arange(4), [len(texts) for texts in SCENES.captions])
     expected = az.metrics.recall_at_k(TASK.similarities(INDEX, TEXTS), image_of_text)
@@ -84,6 +98,19 @@ def test_evaluate_computes_recall_of_all_captions() -> None:
     assert set(Retrieval.metric_names) < set(report)
     assert 0 < report["mass_in_boxes"] < 1
     assert 0 < report["area_of_boxes"] < 1
+
+
+def test_evaluation_uses_the_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, batches = make_untrained_task(), []
+    encode = task.model.encode_images
+
+    def count(images: Any) -> Any:
+        batches.append(len(images))
+        return encode(images)
+
+    monkeypatch.setattr(task.model, "encode_images", count)
+    assert task.evaluate(replace(SCENES, boxes=None), batch_size=3)["images"] == 4
+    assert batches == [3, 1]
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
@@ -164,6 +191,11 @@ training: {{steps: 2, batch_size: 8, evaluate_every: 2, monitor: recall_sum, lea
     (lambda: TASK.predict(["a"], index=INDEX, beams=2), "unknown search option 'beams'"),
     (lambda: TASK.build_index("a.png"), "build_index takes a list of images"),
     (lambda: TASK.build_index(SCENES.images[0]), "build_index takes a list of images"),
+    (
+        lambda: TASK.build_index(SCENES.images, names="abcd"),
+        "^names must be a list of strings, got 'abcd'",
+    ),
+    (lambda: TASK.similarities(INDEX, "a dog"), "^similarities takes a list of texts, got str"),
     (lambda: TASK.build_index([]), "images is empty; give at least one image"),
     (lambda: TASK.build_index([SCENES.images[0]], names=[]), "1 images but 0 names"),
     (lambda: TASK.build_index(["missing.png"]), "missing.png"),

@@ -119,8 +119,7 @@ def test_scores_and_probabilities_equal_those_of_all_sequences() -> None:
     for head in (("crf", None), ("crf", "BIO"), ("softmax", None), ("softmax", "BIO")):
         task = tagger(head=(("kind", head[0]), ("tag_scheme", head[1])))
         many = 5**2 if head[1] is None else 3 + 4 + 4
-        options = {"n_best": 25, "beam_width": 25}
-        (answer,) = task.predict([["Ida", "York"]], **options)
+        (answer,) = task.predict([["Ida", "York"]], n_best=25)
         found = [answer, *answer.alternatives]
         assert len(found) == many
         scores = np.array([one.score for one in found])
@@ -198,6 +197,43 @@ def test_marked_words() -> None:
     marked = np.repeat(np.array(CORPUS.marks[0], "int32"), sizes)
     assert batch["marks"][0, : sum(sizes)].tolist() == marked.tolist()
     assert task.evaluate(CORPUS)["words"] == (labels >= 0).sum()
+
+
+def test_marks_may_be_any_iterable() -> None:
+    task = tagger("subword", marks=True)
+    marks: list[Any] = [[2], map(int, ["2"]), (n for n in [2]), {2}, np.array([2, 2]), [], []]
+    *marked, unmarked, failed = task.predict([*[TEXT] * 6, ""], marks=marks, on_error="skip")
+    scores = [result.score for result in marked]
+    assert scores == pytest.approx([scores[0]] * 5, abs=1e-6)
+    assert scores[0] != pytest.approx(unmarked.score, abs=1e-6)
+    assert not failed.ok
+
+
+def test_words_may_be_any_iterable() -> None:
+    words = ["no", "York"]
+    result, failed = tagger().predict([iter(words), ""], on_error="skip")
+    assert result.words == tagger().predict([np.array(words)])[0].words == tuple(words)
+    assert not failed.ok
+
+
+@refuses(
+    ([[True, False, False]], "^source 0: marks must be an integer of at least 0, got True"),
+    (
+        [np.array([False, True])],
+        r"^source 0: marks must be an integer of at least 0, got (np\.)?False",
+    ),
+    ([[1.5]], "^source 0: marks must be an integer of at least 0, got 1.5"),
+    ([["1"]], "^source 0: marks must be an integer of at least 0, got '1'"),
+    ([[-1]], "^source 0: marks must be at least 0, got -1"),
+    ([2], "^source 0: marks must be a list of word indices, got 2"),
+    ([None], "^source 0: marks must be a list of word indices, got None"),
+    (["1"], "^source 0: marks must be a list of word indices, got '1'"),
+    ([np.array(1)], r"^source 0: marks must be a list of word indices, got array\(1\)"),
+    (5, "^marks must be a list of lists of word indices, got 5"),
+    ({0: [1]}, r"^marks must be a list of lists of word indices, got {0: \[1\]}"),
+)
+def test_marks_are_refused(marks: Any) -> None:
+    tagger("subword", marks=True).predict([TEXT], marks=marks)
 
 
 def test_invalid_marks_raise() -> None:
@@ -351,7 +387,7 @@ def test_training_run_from_the_command_line(tmp_path: Path, capsys: Capture) -> 
     assert entry["metrics"]["sentences"] == 10
     lines = [" ".join(words) for words in generate_orders(3, "test", max_items=1).words]
     file.write_text("\n".join(lines))
-    words = ["--n-best", "search.beam_width=2", "--html", str(tmp_path / "page.html")]
+    words = ["--n-best", "search.n_best=2", "--html", str(tmp_path / "page.html")]
     out = output(capsys, "predict", run, file, "--allow-unknown", *words)
     found = [line.split("\t") for line in out.splitlines()]
     expected = tasks.load(run).predict(lines)

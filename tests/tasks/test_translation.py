@@ -50,7 +50,7 @@ def test_predictions_begin_with_the_prefixes() -> None:
 def test_invalid_prefixes_raise() -> None:
     invalid: dict[str, Any] = {
         "^prefixes must have one text for each of the 4 texts, got 1$": ["one"],
-        r"^prefixes must be a list of texts, got a str\. Write": "four",
+        "^prefixes must be a list of texts, got 'four'": "four",
         r"^source 0: the prefix: expected a str, got None$": [None] * 4,
         r"^source 1: the prefix has words .* vocabulary: 'Zanzibar', 'zwei'\. Rem": [
             "",

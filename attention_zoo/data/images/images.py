@@ -332,8 +332,10 @@ def _convert_pillow_image(where: str, image: Any) -> Image:
     _check_sides(where, image.height, image.width)
     try:
         upright = ImageOps.exif_transpose(image)
-        if upright.mode.startswith("I"):  # 16 bits per channel; Pillow would clip them to 8
-            grey = np.asarray(upright).astype(np.int64) >> 8
+        if upright.mode.startswith("I"):  # Pillow would clip 16 bits to 8
+            grey = np.asarray(upright).astype(np.int64)
+            if upright.mode != "I" or grey.max() > 255:  # "I" may hold 8 bits, too
+                grey >>= 8
             return grey.clip(0, 255).astype(np.uint8)[..., None]
         has_alpha = upright.mode in ("LA", "La", "PA", "RGBA", "RGBa")
         mode = "RGBA" if has_alpha or "transparency" in upright.info else "RGB"

@@ -20,6 +20,7 @@ from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
 from attention_zoo.tasks.image_texts import ImageTextTask, score_boxes
 from attention_zoo.tasks.images import Image
 from attention_zoo.tasks.inputs import check_rules
+from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.text_inputs import round_batch_size
 
 
@@ -160,6 +161,7 @@ class Captioning(GenerationTask, ImageTextTask):
         """Return a figure of the image for each word, shaded by attention; see `Task.plot`."""
         from attention_zoo import inspection
 
+        check_plottable(result)
         weights = result.image, result.attention, result.tokens
         return inspection.plot_caption_overlay(*weights, path, title=result.text)
 

@@ -23,6 +23,7 @@ from attention_zoo.tasks.glimpses.grey import to_grey
 from attention_zoo.tasks.glimpses.result import GlimpseResult
 from attention_zoo.tasks.images import Image, ImageTask
 from attention_zoo.tasks.inputs import NAN_LOGITS, refuse_rules
+from attention_zoo.tasks.result import check_plottable
 
 
 @TASKS.register("glimpses")
@@ -161,6 +162,7 @@ class Glimpses(ImageTask):
         """Return a figure of the path of glimpses; a `.gif` file is animated. See `Task.plot`."""
         from attention_zoo import inspection
 
+        check_plottable(result)
         _, scales, size, *_ = result.patches.shape
         glimpses = result.image, result.locations, size, scales
         labels: dict[str, Any] = {"answers": result.tokens, "title": result.text}

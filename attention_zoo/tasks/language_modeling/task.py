@@ -182,8 +182,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
     def evaluate(self, examples: TextLines, **search_overrides: Any) -> dict[str, Any]:
         """Compute perplexity and next-token accuracy on `examples`.
 
-        No search is run. Of the search options, `batch_size` is used and the others are only
-        validated.
+        No search is run. Of the search options, only `batch_size` may be given.
 
         Returns:
             `lines`, `tokens` (with one end token for each line), `accuracy` (next-token accuracy, 0
@@ -191,10 +190,10 @@ class LanguageModeling(GenerationTask, SingleTextTask):
             character) and `unknown` (tokens that are not in the vocabulary; their label is the
             unknown token).
         """
-        options = self.override_search(**search_overrides)
+        batch_size = self.read_batch_size(**search_overrides)
         lines = self.encode_sources(examples.texts, examples.locations())
         total_loss = correct = 0.0
-        for rows, width in group_by_width([[START, *ids] for ids in lines], options.batch_size):
+        for rows, width in group_by_width([[START, *ids] for ids in lines], batch_size):
             width = min(width, self.max_positions)
             tokens = pad_batch([[START, *lines[row]] for row in rows], len(rows), width)
             labels = pad_batch([[*lines[row], END] for row in rows], len(rows), width)

@@ -12,7 +12,7 @@ from attention_zoo.data.tokenizers.vocabulary import PAD, UNKNOWN
 from attention_zoo.export.checks import check_long, get_first_error, serve_valid_rows
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.modules import TaskModule, pad_ragged
-from attention_zoo.tasks.masked_language_modeling.masks import DEFAULT_TOP, MASK, PRIVATE_USE
+from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, get_default_top
 
 NO_MASK = f"the text has no {MASK}; put it at each token to predict"
 
@@ -41,7 +41,7 @@ class MaskedLanguageModelModule(TaskModule):
         super().__init__(task)
 
     def _make_defaults(self, task: Any) -> dict[str, Any]:
-        return {"top": np.int32(min(DEFAULT_TOP, len(task.candidate_tokens)))}
+        return {"top": np.int32(get_default_top(task.search.n_best, len(task.candidate_tokens)))}
 
     def _serve(self, text: tf.Tensor, top: tf.Tensor) -> dict[str, tf.Tensor]:
         """Fill the masks of texts `(B,)` with the `top` most probable tokens.

@@ -16,6 +16,7 @@ from attention_zoo.data import MaskedBatches, MaskingIds, TextLines, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.ops import whole_number
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import build_model, train_recipe_tokenizer
 from attention_zoo.tasks.inputs import (
@@ -25,12 +26,10 @@ from attention_zoo.tasks.inputs import (
     predict_rows,
     refuse_rules,
 )
-from attention_zoo.tasks.masked_language_modeling.masks import DEFAULT_TOP, MASK, PRIVATE_USE
+from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, get_default_top
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
-
-BATCH = 32  # texts in a batch of `evaluate`
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class MaskedLanguageModeling(SingleTextTask):
     name: ClassVar[str] = "masked_language_modeling"
     metric_names: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
     uses_beam_search: ClassVar[bool] = False
-    used_search_options = ("beam_width", "n_best", "batch_size")
+    used_search_options = ("n_best", "batch_size")
     result_class = FillMaskResult
     card_metrics: ClassVar[Mapping[str, str]] = {
         "lines": "lines",
@@ -166,10 +165,9 @@ class MaskedLanguageModeling(SingleTextTask):
         """
         texts = list_inputs(texts, "text")
         options = self.override_search(**search_overrides)
-        if top is None:
-            top = options.n_best if options.n_best > 1 else DEFAULT_TOP
-        if not 0 < top <= len(self.candidate_tokens):
-            raise ValueError(f"top must be from 1 to {len(self.candidate_tokens)}, got {top}")
+        count = len(self.candidate_tokens)
+        top = get_default_top(options.n_best, count) if top is None else top
+        limit = whole_number("top", top, 1, count)
 
         def prepare(rows: list[int]) -> list[list[int]]:
             return self._encode_masked([texts[row] for row in rows], name_rows(rows))
@@ -182,7 +180,7 @@ class MaskedLanguageModeling(SingleTextTask):
                 masks = tokens == self.mask
                 log_probs = np.split(self._log_probs(tokens, masks), masks.sum(1).cumsum()[:-1])
                 for row, mask_log_probs in zip(group, log_probs, strict=True):
-                    results[row] = self._rank(encoded[row], mask_log_probs, top)
+                    results[row] = self._rank(encoded[row], mask_log_probs, limit)
             return [results[row] for row in range(len(encoded))]
 
         return predict_rows(len(texts), on_error, self.result_class, prepare, fill)
@@ -272,19 +270,21 @@ class MaskedLanguageModeling(SingleTextTask):
     def evaluate(self, examples: TextLines, **search_overrides: Any) -> dict[str, Any]:
         """Compute accuracy and perplexity of masked tokens; the masks are the same in every call.
 
+        Of the search options, only `batch_size` may be given.
+
         Returns:
             `lines`, `masked` (number of tokens to predict), `masked_accuracy` (their accuracy, 0 to
             100) and `perplexity` (per predicted token).
         """
-        self.override_search(**search_overrides)
+        batch_size = self.read_batch_size(**search_overrides)
         locations = examples.locations()
         lines = self.encode_sources(examples.texts, locations)
         for location, ids in zip(locations, lines, strict=True):
             if not ids:
                 raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
-        batches = MaskedBatches(lines, self._masking_ids, BATCH, seed=0, bucket_width=1)
+        batches = MaskedBatches(lines, self._masking_ids, batch_size, seed=0, bucket_width=1)
         total_loss, correct, count = 0.0, 0, 0
-        for rows, _ in group_by_width(lines, BATCH):
+        for rows, _ in group_by_width(lines, batch_size):
             inputs, labels = batches.make_batch(np.array(rows))
             mask = labels != PAD
             log_probs, targets = self._log_probs(inputs["tokens"], mask), labels[mask]

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from attention_zoo import ops as zoo_ops
 from attention_zoo.export.checks import (
     check_empty,
     get_first_error,
@@ -24,6 +23,8 @@ from attention_zoo.export.modules import (
     pad_ragged,
 )
 from attention_zoo.models.vision.cross_attention_retriever import EncodedTexts
+
+NAN_FEATURES = "the model returned NaN features; export an earlier checkpoint"
 
 
 class RetrievalModule(TaskModule):
@@ -74,15 +75,16 @@ class RetrievalModule(TaskModule):
             `image_error` (I,) of the images. Images with an error are not retrieved. Similarities
             with an image or text with an error are -inf.
         """
-        image_errors, images = square_images(image, self._side)
-        regions = zoo_ops.at_least_float32(self._image_encoder(images))
+        encoded = self.encode_images(image)
+        has_image = encoded["ok"]
+        regions = tf.boolean_mask(encoded["regions"], has_image)
         ids, errors = self._tokenize(text)
-        has_image = image_errors == ""
         numbers = tf.cast(tf.where(has_image)[:, 0], "int32")
 
         def match(rows: tf.Tensor) -> dict[str, tf.Tensor]:
             kept = tf.gather(ids, rows)
-            ranked = self.rank(regions, *self._text_encoder(pad_ragged(kept)))
+            words, mask = self._text_encoder(pad_ragged(kept))
+            ranked = self.rank(regions, words, mask)
             by_text = scatter_rows({"similarities": ranked["similarities"]}, has_image)
             return {
                 **ranked,
@@ -90,11 +92,12 @@ class RetrievalModule(TaskModule):
                 "similarities": tf.transpose(by_text["similarities"]),
                 "image_indices": tf.gather(numbers, ranked["image_indices"]),
                 "attention": ranked["attention"][:, :, : tf.reduce_max(kept.row_lengths())],
+                "error": _find_nan(words, mask),
             }
 
         outputs = serve_valid_rows(errors, match)
         outputs["similarities"] = tf.transpose(outputs["similarities"])
-        return {**outputs, "image_ok": has_image, "image_error": image_errors}
+        return {**outputs, "image_ok": has_image, "image_error": encoded["error"]}
 
     def encode_images(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
         """Encode images `(I,)`.
@@ -103,10 +106,12 @@ class RetrievalModule(TaskModule):
             `regions` (I, S, D); `ok` and `error` (I,).
         """
         errors, images = square_images(image, self._side)
-        encode = self._image_encoder
-        return serve_valid_rows(
-            errors, lambda rows: {"regions": tf.cast(encode(images), "float32")}
-        )
+
+        def encode(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            regions = tf.cast(self._image_encoder(images), "float32")
+            return {"regions": regions, "error": _find_nan(regions)}
+
+        return serve_valid_rows(errors, encode)
 
     def encode_texts(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Encode texts `(N,)`.
@@ -121,7 +126,8 @@ class RetrievalModule(TaskModule):
             kept = tf.gather(ids, rows)
             words, mask = self._text_encoder(pad_ragged(kept))
             words = tf.cast(words, "float32")
-            return {"words": words, "mask": mask, **self._format_tokens(kept)}
+            error = _find_nan(words, mask)
+            return {"words": words, "mask": mask, **self._format_tokens(kept), "error": error}
 
         return serve_valid_rows(errors, encode)
 
@@ -166,3 +172,13 @@ class RetrievalModule(TaskModule):
             "tokens": labels.to_tensor(""),
             "lengths": tf.cast(ids.row_lengths(), "int32"),
         }
+
+
+def _find_nan(features: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
+    """Return the error of each row of features `(B, S, D)` that are NaN at an unmasked position.
+
+    Its similarities may not be NaN then.
+    """
+    is_nan = tf.reduce_any(tf.math.is_nan(features), axis=2)
+    is_nan = is_nan if mask is None else is_nan & mask
+    return get_first_error((tf.reduce_any(is_nan, axis=1), NAN_FEATURES))

@@ -22,12 +22,13 @@ from attention_zoo.tasks.images import Image, list_images, name_images
 from attention_zoo.tasks.inputs import (
     Input,
     check_text,
+    list_argument,
     list_inputs,
     name_rows,
     predict_rows,
     refuse_rules,
 )
-from attention_zoo.tasks.result import rank_results
+from attention_zoo.tasks.result import check_plottable, rank_results
 from attention_zoo.tasks.retrieval.result import ImageIndex, RetrievalResult
 from attention_zoo.tasks.text_inputs import (
     find_unknown,
@@ -68,7 +69,7 @@ class Retrieval(ImageTextTask):
 
     inputs: ClassVar[tuple[Input, ...]] = (Input("texts"), Input("index", "image_index"))
     uses_beam_search: ClassVar[bool] = False
-    used_search_options = ("beam_width", "n_best", "batch_size")
+    used_search_options = ("n_best", "batch_size")
     result_class = RetrievalResult
     card_metrics: ClassVar[Mapping[str, str]] = {
         "images": "images",
@@ -99,7 +100,7 @@ class Retrieval(ImageTextTask):
     # Prediction.
 
     def build_index(
-        self, images: Iterable[Image] | CaptionedImages, names: Sequence[str] | None = None
+        self, images: Iterable[Image] | CaptionedImages, names: Iterable[str] | None = None
     ) -> ImageIndex:
         """Encode images for `predict`, with the current weights of the model.
 
@@ -113,16 +114,22 @@ class Retrieval(ImageTextTask):
             ValueError: if `images` is empty, an image is invalid, or the number of names differs.
         """
         if isinstance(images, CaptionedImages):
-            names, images = names or images.names, list(images.images)
+            names, images = images.names if names is None else names, list(images.images)
         images = list_images(images, "build_index")
         if not images:
             raise ValueError("images is empty; give at least one image")
+        return self._make_index(images, names, self.search.batch_size)
+
+    def _make_index(
+        self, images: list[Image], names: Iterable[str] | None, batch_size: int
+    ) -> ImageIndex:
+        """Return the index of images with these names, or their default names; see `build_index`"""
         default_names = name_images(images)
-        names = default_names if names is None else names
+        names = default_names if names is None else list_argument("names", names, "strings")
         if len(names) != len(images):
             raise ValueError(f"{len(images)} images but {len(names)} names; give one for each")
         stack = self._read_images(images, default_names)
-        return ImageIndex(tuple(names), stack, self._encode_images(stack))
+        return ImageIndex(tuple(names), stack, self._encode_images(stack, batch_size))
 
     def predict(
         self,
@@ -172,14 +179,20 @@ class Retrieval(ImageTextTask):
         index: ImageIndex,
         options: SearchOptions,
     ) -> Iterator[tuple[int, RetrievalResult]]:
-        """Yield the row and the result of each text, encoded as `ids`."""
+        """Yield the row and the result of each text, encoded as `ids`.
+
+        Images with NaN features are not retrieved.
+        """
+        valid = np.flatnonzero(~np.isnan(index.regions).any(axis=(1, 2)))
         for rows, encoded in self._encode_groups(ids, options.batch_size):
-            scores = self._similarities(index.regions, encoded)
-            best = np.argsort(-scores, axis=0, kind="stable")[: options.n_best]
+            scores = np.full((len(index), len(rows)), -np.inf)
+            if len(valid):
+                scores[valid] = self._similarities(index.regions[valid], encoded)
+            best = np.argsort(-scores, axis=0, kind="stable")[: min(options.n_best, len(valid))]
             attention = [self._attention_weights(index.regions[n], encoded) for n in best]
-            is_nan = np.isnan(index.regions).any() | _find_nan(encoded)
+            is_nan = _find_nan(encoded)
             for i, row in enumerate(rows):
-                if is_nan[i]:
+                if is_nan[i] or not len(valid):
                     yield row, RetrievalResult.failed(NAN_FEATURES)
                     continue
                 retrieved = (
@@ -188,11 +201,17 @@ class Retrieval(ImageTextTask):
                 )
                 yield row, rank_results(RetrievalResult, retrieved)
 
-    def similarities(self, index: ImageIndex, texts: Sequence[str]) -> NDArray[np.float32]:
+    def similarities(self, index: ImageIndex, texts: Iterable[str]) -> NDArray[np.float32]:
         """Compute similarities `(I, N)` of all I images of an index with N texts."""
+        texts = list_inputs(texts, "text", "similarities")
+        return self._compute_similarities(index, texts, self.search.batch_size)
+
+    def _compute_similarities(
+        self, index: ImageIndex, texts: Sequence[str], batch_size: int
+    ) -> NDArray[np.float32]:
         scores = np.zeros((len(index), len(texts)), np.float32)
         ids = self._encode_texts(texts)
-        for rows, encoded in self._encode_groups(ids, self.search.batch_size):
+        for rows, encoded in self._encode_groups(ids, batch_size):
             scores[:, rows] = self._similarities(index.regions, encoded)
         return scores
 
@@ -215,9 +234,9 @@ class Retrieval(ImageTextTask):
                 raise ValueError(f"{location}: has no words, got {text!r}; write at least one word")
         return encoded
 
-    def _encode_images(self, images: NDArray[np.uint8]) -> NDArray[np.floating]:
+    def _encode_images(self, images: NDArray[np.uint8], batch_size: int) -> NDArray[np.floating]:
         """Encode images as region features `(N, S, D)`."""
-        starts = range(self.search.batch_size, len(images), self.search.batch_size)
+        starts = range(batch_size, len(images), batch_size)
         parts = map(self.model.encode_images, np.split(images, starts))
         return np.concatenate([ops.convert_to_numpy(at_least_float32(x)) for x in parts])
 
@@ -267,7 +286,8 @@ class Retrieval(ImageTextTask):
         """Compute recall at 1, 5 and 10 of images by caption and of captions by image.
 
         All captions are evaluated, including those longer than `max_target_length`. Two images with
-        the same caption get the same ranking, so at most one of them is correct at rank 1.
+        the same caption get the same ranking, so at most one of them is correct at rank 1. Of the
+        search options, only `batch_size` may be given.
 
         Returns:
             `images`, `texts`, `image_recall1`, `image_recall5` and `image_recall10` (text queries,
@@ -277,10 +297,11 @@ class Retrieval(ImageTextTask):
             `mass_in_boxes`, the mean attention mass inside the box of the object that a word names,
             and `area_of_boxes`, the same for uniform attention.
         """
-        self.override_search(**search_overrides)
+        batch_size = self.read_batch_size(**search_overrides)
         owner, texts = flatten_captions(examples)
-        index = self.build_index(examples)
-        recall = recall_at_k(self.similarities(index, texts), owner, RECALL_KS)
+        index = self._make_index(list(examples.images), examples.names, batch_size)
+        similarities = self._compute_similarities(index, texts, batch_size)
+        recall = recall_at_k(similarities, owner, RECALL_KS)
         recalls = {f"image_recall{k}": share for k, share in recall.image.items()}
         recalls |= {f"text_recall{k}": share for k, share in recall.text.items()}
         report = {
@@ -293,16 +314,21 @@ class Retrieval(ImageTextTask):
         }
         if examples.boxes is None:
             return report
-        return report | self._score_boxes(index, owner, texts, examples.boxes)
+        return report | self._score_boxes(index, owner, texts, examples.boxes, batch_size)
 
     def _score_boxes(
-        self, index: ImageIndex, owner: Sequence[int], texts: Sequence[str], boxes: Sequence[Any]
+        self,
+        index: ImageIndex,
+        owner: Sequence[int],
+        texts: Sequence[str],
+        boxes: Sequence[Any],
+        batch_size: int,
     ) -> dict[str, float]:
         """Compute `score_boxes` with the attention of each caption over its own image."""
         attention, words, known = [], [], []
         ids = self._encode_texts(texts)
         grid = self.model.grid_shape((1, *index.images.shape[1:]))
-        for rows, encoded in self._encode_groups(ids, self.search.batch_size):
+        for rows, encoded in self._encode_groups(ids, batch_size):
             images = [owner[row] for row in rows]
             batch = self._attention_weights(index.regions[images], encoded)
             for row, image, weights in zip(rows, images, batch, strict=True):
@@ -319,6 +345,7 @@ class Retrieval(ImageTextTask):
         """Return a figure of the retrieved image for each word, shaded by attention."""
         from attention_zoo import inspection
 
+        check_plottable(result)
         return inspection.plot_word_regions(result, path)
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:

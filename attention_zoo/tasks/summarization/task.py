@@ -18,6 +18,7 @@ from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.inputs import check_rules, check_text, list_inputs, name_rows, predict_rows
+from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.scoring import score_summaries
 from attention_zoo.tasks.summarization.result import Summary, origins
 from attention_zoo.tasks.text_inputs import (
@@ -286,6 +287,7 @@ class Summarization(TextPairTask):
         """Return a figure of the source text, shaded by attention; see `Task.plot`."""
         from attention_zoo import inspection
 
+        check_plottable(result)
         return inspection.plot_summary_heat(result, path)
 
     def write_report(self, results: Sequence[Summary], path: str | Path) -> None:

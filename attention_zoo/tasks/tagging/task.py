@@ -28,10 +28,12 @@ from attention_zoo.tasks.data_paths import find_files
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     list_inputs,
+    list_row,
     name_rows,
     predict_rows,
     refuse_rules,
 )
+from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import (
     MAX_CHARACTERS,
@@ -95,7 +97,7 @@ class Tagging(SingleTextTask):
     has_attention_option: ClassVar[bool] = True
     takes_words: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
-    used_search_options = ("beam_width", "n_best", "batch_size")
+    used_search_options = ("n_best", "batch_size")
     result_class = TaggingResult
     card_metrics: ClassVar[Mapping[str, str]] = {
         "sentences": "sentences",
@@ -197,7 +199,7 @@ class Tagging(SingleTextTask):
         self,
         texts: Iterable[str | Words],
         *,
-        marks: Iterable[Sequence[int]] | None = None,
+        marks: Iterable[Iterable[int]] | None = None,
         attention: bool = True,
         on_error: str = "raise",
         **search_overrides: Any,
@@ -216,11 +218,9 @@ class Tagging(SingleTextTask):
             ValueError: if a sentence is empty or too long, marks are missing or out of range, or an
                 option is unknown.
         """
-        texts = list_inputs(texts, "text")
-        options, marked = (
-            self.override_search(**search_overrides),
-            list_marks(marks, len(texts), self._takes_marks),
-        )
+        texts = [list_row(text) for text in list_inputs(texts, "text")]
+        options = self.override_search(**search_overrides)
+        marked = list_marks(marks, len(texts), self._takes_marks)
         self._calls += 1
 
         def prepare(rows: list[int]) -> list[Source]:
@@ -319,7 +319,7 @@ class Tagging(SingleTextTask):
         """Compute tag accuracy on `examples` and, with a scheme, F1 of spans.
 
         Spans are extracted as in conlleval, from predicted and reference tags, even if these break
-        the scheme.
+        the scheme. Of the search options, only `batch_size` may be given.
 
         Returns:
             `sentences`, `words`, `unknown` (unknown tokens), and the metrics of `score_tags`.
@@ -327,7 +327,8 @@ class Tagging(SingleTextTask):
         Raises:
             ValueError: if a sentence is too long, or a tag is unknown (file:line).
         """
-        options = self.override_search(**search_overrides).override(n_best=1)
+        batch_size = self.read_batch_size(**search_overrides)
+        options = self.search.override(n_best=1, batch_size=batch_size)
         index_tags(examples, self.tags)
         encoded = self._encode_examples(examples)
         self._refuse_long(encoded, examples.locations())
@@ -350,6 +351,7 @@ class Tagging(SingleTextTask):
         """Return a figure of the mean self-attention of all layers and heads; see `Task.plot`."""
         from attention_zoo import inspection
 
+        check_plottable(result)
         weights = np.mean(result.attention, axis=(0, 1))
         return inspection.plot_alignment(weights, result.tokens, result.source_tokens, path)
 

@@ -12,8 +12,9 @@ import numpy as np
 from attention_zoo.data import EncodedWords, TaggedSentences, Tokenizer, Word, split_words
 from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
+from attention_zoo.ops import whole_number
 from attention_zoo.registry import did_you_mean
-from attention_zoo.tasks.inputs import check_text
+from attention_zoo.tasks.inputs import check_text, is_list, list_argument, list_row
 from attention_zoo.tasks.text_inputs import find_unknown
 
 Words = Sequence[str]
@@ -104,8 +105,9 @@ def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
         text: a sentence, to be split by `data.split_words`, or a list of words.
         location: location of the text for error messages.
     """
-    if isinstance(text, str | bytes) or not isinstance(text, Iterable):
-        words = split_words(check_text(location, text))
+    if not is_list(text):
+        text = check_text(location, text)
+        words = split_words(text)
     else:
         text = list(text)
         for number, word in enumerate(text):
@@ -122,19 +124,23 @@ def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
     return text, words
 
 
-def list_marks(marks: Iterable[Sequence[int]] | None, count: int, takes_marks: bool) -> Marked:
-    """Return the marks of each of `count` sentences; ValueError if they are missing or needless."""
+def list_marks(marks: Iterable[Iterable[int]] | None, count: int, takes_marks: bool) -> Marked:
+    """Return the marks of each of `count` sentences; `mark_words` checks those of a sentence.
+
+    Raises:
+        ValueError: if the marks are missing or needless, or not a list.
+    """
     if not takes_marks and marks is not None:
         raise ValueError("marks must be None for a model that takes no marks; remove the argument")
     if not takes_marks:
         return None
-    listed = None if marks is None else list(marks)
-    if listed is None or len(listed) != count:
+    listed = [] if marks is None else list_argument("marks", marks, "lists of word indices")
+    if marks is None or len(listed) != count:
         raise ValueError(
             "marks: the model takes marked words; pass their indices for each of the"
             f" {count} sentences"
         )
-    return listed
+    return [list_row(row) for row in listed]
 
 
 def mark_words(
@@ -144,12 +150,12 @@ def mark_words(
     if marks is None:
         return None
     marked = []
-    for location, words, numbers in zip(locations, sentences, marks, strict=True):
-        last = len(words) - 1
-        for number in numbers:
-            if not 0 <= number <= last:
-                raise ValueError(f"{location}: marks must be from 0 to {last}, got {number}")
-        marked.append([number in numbers for number in range(len(words))])
+    for location, words, row in zip(locations, sentences, marks, strict=True):
+        name, last = f"{location}: marks", len(words) - 1
+        indices = {whole_number(name, mark, 0) for mark in list_argument(name, row, "word indices")}
+        if indices and max(indices) > last:
+            raise ValueError(f"{name} must be from 0 to {last}, got {max(indices)}")
+        marked.append([number in indices for number in range(len(words))])
     return marked
 
 

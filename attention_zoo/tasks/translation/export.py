@@ -19,7 +19,7 @@ from attention_zoo.export.checks import (
     serve_valid_rows,
 )
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import SearchModule, pad_ragged
+from attention_zoo.export.modules import SearchModule, pad_ragged, require_one_each
 
 
 class TranslationModule(SearchModule):
@@ -78,10 +78,8 @@ class TranslationModule(SearchModule):
 def _fill_prefixes(prefixes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Return one prefix for each of the texts; fail for another number of prefixes."""
     has_none = tf.size(prefixes) == 0
-    message = ["expected one prefix for each of the", count, "texts, got", tf.size(prefixes)]
-    assertion = tf.debugging.Assert(has_none | (tf.size(prefixes) == count), message)
-    with tf.control_dependencies([assertion]):
-        return tf.cond(has_none, lambda: tf.fill([count], ""), lambda: prefixes)
+    filled = tf.cond(has_none, lambda: tf.fill([count], ""), lambda: prefixes)
+    return require_one_each(filled, count, "prefix")
 
 
 def _check_prefix_lengths(

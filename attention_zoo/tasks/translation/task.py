@@ -17,7 +17,14 @@ from attention_zoo.decoding.plan import Vocabulary, check_prefix
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import TokenizerOptions, build_model, train_recipe_tokenizer
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
-from attention_zoo.tasks.inputs import check_rules, check_text, list_inputs, name_rows, predict_rows
+from attention_zoo.tasks.inputs import (
+    check_rules,
+    check_text,
+    list_argument,
+    list_inputs,
+    name_rows,
+    predict_rows,
+)
 from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.scoring import score_translations
 from attention_zoo.tasks.text_inputs import (
@@ -165,9 +172,7 @@ class Translation(TextPairTask):
         """Return one prefix for each text; ValueError if there are more or fewer."""
         if prefixes is None:
             return [""] * count
-        if isinstance(prefixes, str):
-            raise ValueError("prefixes must be a list of texts, got a str. Write prefixes=[text].")
-        prefixes = list(prefixes)
+        prefixes = list_argument("prefixes", prefixes, "texts")
         if len(prefixes) != count:
             raise ValueError(
                 f"prefixes must have one text for each of the {count} texts, got {len(prefixes)}"

@@ -305,6 +305,16 @@ def test_arrays_and_pictures_are_drawn_over_white_and_rotated() -> None:
         read_image(Image.new("RGB", (4, 0)), where="image 3")
 
 
+def test_grey_pictures_of_8_and_16_bits() -> None:
+    grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    bits8, bits16 = Image.fromarray(grey).convert("I"), grey.astype(np.uint16) * 256 + 7
+    dark = Image.fromarray(np.full((2, 2), 200, np.uint16))
+    assert dark.mode == "I;16"
+    for picture in (bits8, Image.fromarray(bits16), Image.fromarray(bits16.astype(np.int32))):
+        np.testing.assert_array_equal(read_image(picture)[..., 0], grey)
+    assert not read_image(dark).any()
+
+
 LAYOUTS = ["JPEG <", "JPEG >", "PNG <", "PNG >", "late PNG", "WEBP <", "WEBP >"]
 
 
