@@ -52,7 +52,7 @@ def test_folders_and_zips(name: str) -> None:
         ("list.jsonl", '{"image": "sub/b.png"}', {}),
         ("tokens", "sub/b.png#0\ta dog\nsub/b.png#1\ttwo dogs\n", {}),
         ("captions.json", COCO_LIST, {}),
-        ("captions.json.gz", gzip.compress(COCO_LIST.encode()), {}),
+        ("captions.json.gz", gzip.compress(COCO_LIST.encode(), mtime=0), {}),
         ("captions.txt", "image,caption\nsub/b.png,a dog\nsub/b.png,a cat\n", {}),
         ("list.csv", "image,caption\nsub/b.png,a dog\nsub/b.png,a cat\n", {}),
         ("list.tsv", "file\tcaption\n sub/b.png\ta dog\nsub/b.png\ta cat\n", {"field": "file"}),
