@@ -183,14 +183,15 @@ class NaNTests(LayerCase):
             if x.dtype.kind != "f" or n in self.unused_inputs:
                 continue
             corrupted = x.copy()
-            for row, position in zip(corrupted, self.nan_positions, strict=True):
-                row.flat[int(position * (row.size - 1))] = np.nan
+            rows = corrupted.reshape(len(x), -1)  # a view
+            for row, position in zip(rows, self.nan_positions, strict=True):
+                row[int(position * (row.size - 1))] = np.nan
             for training in (False, True):
                 inputs = (*tensors[:n], corrupted, *tensors[n + 1 :])
                 outputs = flatten(run(inputs, training=training))
                 is_nan = np.isnan(array(next(filter(is_float, outputs))))
-                rows = is_nan.reshape(len(x), -1).any(axis=1) if is_nan.ndim else is_nan
-                assert rows.all(), f"tensor {n} of the call, training={training}: rows {rows}"
+                found = is_nan.reshape(len(x), -1).any(axis=1) if is_nan.ndim else is_nan
+                assert found.all(), f"tensor {n} of the call, training={training}: rows {found}"
 
 
 class DynamicShapeTests(LayerCase):
