@@ -216,7 +216,7 @@ def test_warm_up_compiles_the_search(name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("length", [{"max_length": 20}, {"max_length_ratio": 3.0}])
 def test_warm_up_leaves_positions(length: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     task: Any = MAKERS["language_modeling"]()
-    task.search = task.search.override(**length)
+    monkeypatch.setattr(task, "search", task.search.override(**length))
     sources: list[Any] = []
     monkeypatch.setattr(task, "_run_search", lambda source, options: sources.append(source))
     task.warm_up(batch_sizes=[1], lengths=[8, 40])
