@@ -7,10 +7,11 @@ import io
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from errno import ENOENT, ENOTDIR
+from errno import ELOOP, ENOENT, ENOTDIR
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,13 +170,27 @@ def check_can_create(folder: Path) -> None:
             reason = "the current folder was deleted; change to another one"
             raise FileNotFoundError(error.errno, reason, str(folder)) from None
     for path in (folder, *folder.parents):
-        if path.is_dir():
-            return
-        if path.exists():
-            raise NotADirectoryError(ENOTDIR, "is a file; use another folder", str(path))
-        if path.is_symlink():
+        mode = read_mode(path)
+        if mode is None and path.is_symlink():
             reason = f"is a link to {os.readlink(path)}, which does not exist"
             raise FileNotFoundError(ENOENT, reason, str(path))
+        if mode is not None:
+            if not stat.S_ISDIR(mode):
+                raise NotADirectoryError(ENOTDIR, "is a file; use another folder", str(path))
+            return
+
+
+def read_mode(path: Path) -> int | None:
+    """Return the mode of a file or folder, or None if it does not exist.
+
+    It is one system call: between two, another process may create or remove the file.
+    """
+    try:
+        return path.stat().st_mode
+    except OSError as error:
+        if error.errno not in (ENOENT, ENOTDIR, ELOOP):
+            raise
+        return None
 
 
 @contextmanager

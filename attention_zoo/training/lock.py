@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from attention_zoo.files import check_can_create
+from attention_zoo.files import check_can_create, read_mode
 
 LOCK = "lock"
 ATTEMPTS = 100
@@ -57,7 +58,9 @@ def _acquire(path: Path) -> AbstractContextManager[object]:
                     " wait for it, stop it, or use another run=FOLDER"
                 ) from None
         except (FileNotFoundError, FileExistsError):  # the folder was removed, or is a file
-            if not attempts_left or (os.path.lexists(path.parent) and not path.parent.is_dir()):
+            mode = read_mode(path.parent)
+            is_file = path.parent.is_symlink() if mode is None else not stat.S_ISDIR(mode)
+            if is_file or not attempts_left:
                 raise
         except OSError as error:
             if error.errno not in (ENOSYS, ENOLCK, EOPNOTSUPP):

@@ -19,6 +19,7 @@ import keras
 import pytest
 
 from attention_zoo import training
+from attention_zoo.files import check_can_create
 from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.stopping import Stopped, catch_stop_signals
 from tests.training.small import RESUMED, assert_same_run, newest, write_recipe
@@ -166,6 +167,7 @@ def test_threads_get_no_signals() -> None:
 HOLD = """
 import sys
 from pathlib import Path
+from attention_zoo.files import check_can_create
 from attention_zoo.training.lock import hold_run_lock
 with hold_run_lock(Path(sys.argv[1])):
     print("held", flush=True)
@@ -188,6 +190,23 @@ def test_one_folder_has_one_trainer(tmp_path: Path) -> None:
         other.kill()
     with hold_run_lock(folder):  # that of a dead one is no lock
         (folder / "recipe.yaml").touch()
+    assert folder.is_dir()
+
+
+def test_folder_that_appears_during_the_check_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, stat = tmp_path / "runs" / "mine", Path.stat
+
+    def create_after_stat(path: Path, **options: Any) -> Any:
+        try:
+            return stat(path, **options)
+        finally:
+            os.makedirs(folder, exist_ok=True)
+
+    monkeypatch.setattr(Path, "stat", create_after_stat)
+    check_can_create(folder)
+    monkeypatch.undo()
     assert folder.is_dir()
 
 
