@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from attention_zoo.cli.image_inputs import list_images
 from attention_zoo.cli.inputs import find_format, find_suffix, read_items
 from attention_zoo.cli.items import Item, Layout
@@ -53,26 +51,26 @@ def split_input_options(overrides: Sequence[str]) -> tuple[dict[str, Any], list[
     options: dict[str, Any] = {}
     others = []
     for override in overrides:
-        key, _, text = override.partition("=")
+        key = override.partition("=")[0]
         name = key.removeprefix("data.")
         if key == name or name not in OPTIONS:
             others.append(override)
             continue
-        options[name] = _parse_option(override, name, text)
+        options[name] = _parse_option(override, name)
     return options, others
 
 
-def _parse_option(override: str, name: str, text: str) -> Any:
+def _parse_option(override: str, name: str) -> Any:
     """Return the value of an option of `OPTIONS`."""
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        value = text
-    values = OPTIONS[name][1]
-    if name in ("delimiter", "comment"):  # YAML reads "#" as a comment and "|" as a block
-        return (value if isinstance(value, str) else "") or text
-    if type(value) is not (int if name == "words" else bool):
-        raise ValueError(f"{override}: expected {values}")
+    from attention_zoo.training.recipe_sources import keep_string_options, parse_overrides
+
+    (source,) = parse_overrides([override])
+    keep_string_options([source], [f"data.{text}" for text in _TEXTS])
+    value = source.as_dict()["data"][name]
+    kinds = {"words": int, "header": bool, "conllu": bool}
+    is_unset = value is None and getattr(Layout, name) is None
+    if not is_unset and type(value) is not kinds.get(name, str):
+        raise ValueError(f"{override}: expected {OPTIONS[name][1]}")
     return value
 
 

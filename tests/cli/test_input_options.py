@@ -88,7 +88,8 @@ def test_options_without_effect_are_refused(name: str, options: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("#", "#"), ("|", "|"), (";", ";"), ("%", "%"), ("'# '", "# ")]
+    ("text", "value"),
+    [("#", "#"), ("|", "|"), (";", ";"), ("%", "%"), ("'# '", "# "), ("null", None)],
 )
 def test_special_characters_of_yaml(text: str, value: str) -> None:
     overrides = [f"data.comment={text}", "search.n_best=2", "data.max_length=3"]

@@ -111,7 +111,7 @@ def test_mechanisms_are_built_from_serialized_configs() -> None:
 
 @pytest.fixture
 def frozen_objects() -> Iterator[None]:
-    """Exclude all present objects from `gc.collect`, which looks for the parents of layers."""
+    """Exclude all present objects from `gc.collect`, which removes unused parents of layers."""
     gc.freeze()
     yield
     gc.unfreeze()
