@@ -58,7 +58,8 @@ def _count_repeats(continuations: Continuations, members: slice, choices: list[C
 def _score(logits: Any, normaliser: Any, log_probs: Any, choice: Choice) -> Any:
     """Return the log probabilities of the chosen continuations without penalties, `(B, N)`."""
     index = choice.parents * logits.shape[-1] + choice.tokens
-    chosen = ops.take_along_axis(ops.reshape(logits, (*ops.shape(index)[:1], -1)), index, axis=1)
+    flat = ops.reshape(logits, (-1, logits.shape[1] * logits.shape[2]))
+    chosen = ops.take_along_axis(flat, index, axis=1)
     before = take_hypotheses(log_probs - normaliser[..., 0], choice.parents)
     return before + chosen
 

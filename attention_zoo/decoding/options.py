@@ -51,8 +51,12 @@ NUMBER_RANGES = {
     "degeneration_penalty": (0, 1),
     "repetition_penalty": (1e-6, math.inf),
     "temperature": (1e-6, math.inf),
+    "max_length_ratio": (1e-6, 1000),
 }
 """Minimum and maximum values of numeric options, which may be tensors."""
+
+FLOAT32_ROUNDING = 1e-7
+"""Upper bound of the relative error of a number in float32."""
 
 
 check_integer = functools.partial(whole_number, high=2**31 - 1)
@@ -66,13 +70,21 @@ def check_number(name: str, value: Any, low: float, high: float = math.inf) -> f
     return float(value)
 
 
+def as_fraction(ratio: float) -> Fraction:
+    """Round to a fraction with a denominator of at most 1000.
+
+    0.29 times 100 is then 29, while `int(0.29 * 100)` is 28.
+    """
+    return Fraction(ratio).limit_denominator(1000)
+
+
 @dataclass(frozen=True)
 class SearchOptions:
     """Search options: the same in Python, in a recipe and on the command line.
 
     Lengths count output tokens, including the end token. Tokens are ids. In a graph, `min_length`,
-    `max_length`, `seed` and the weights and thresholds (all that are floats, except
-    `max_length_ratio`) may be scalar tensors, so that a new value does not retrace it.
+    `max_length`, `seed` and all options that are floats may be scalar tensors, so that a new value
+    does not retrace it.
 
     Args:
         method: "beam" (greedy search if `beam_width` is 1), "diverse_beam", "sampling" or
@@ -166,15 +178,14 @@ class SearchOptions:
         for name, low in INTEGER_MINIMUMS.items():
             yield name, check_integer(name, getattr(self, name), low)
         for name, (least, high) in NUMBER_RANGES.items():
-            yield name, _check_scalar(name, getattr(self, name), check_number, least, high)
+            value = getattr(self, name)
+            if value is not None or name != "max_length_ratio":
+                yield name, _check_scalar(name, value, check_number, least, high)
         for name in ("replace_unknown", "jit"):
             yield name, _check_bool(name, getattr(self, name))
         for name in ("banned_tokens", "prefix_tokens"):
             yield name, _check_token_ids(name, getattr(self, name))
         yield "forced_tokens", _check_forced_tokens(self.forced_tokens)
-        ratio = self.max_length_ratio
-        if ratio is not None:
-            yield "max_length_ratio", check_number("max_length_ratio", ratio, 1e-6, 1000)
         for name, (low, high) in SCALAR_INTEGERS.items():
             value = getattr(self, name)
             if value is not None or name != "max_length":
@@ -256,23 +267,28 @@ class SearchOptions:
         return asdict(self)
 
     def limit(self, source_length: Any) -> Any:
-        """Return the maximum output length for a source length: an integer, or a tensor of them.
-
-        The ratio is rounded to a fraction with a denominator of at most 1000, so that 0.29 times
-        100 is 29 (`int(0.29 * 100)` is 28).
-        """
+        """Return the maximum output length for a source length: an integer, or a tensor of them."""
+        if self.max_length is None:
+            return self.limit_by_source(source_length)
         if self.max_length_ratio is None:
-            if self.max_length is not None:
-                return self.max_length
+            return self.max_length
+        limit = self.limit_by_source(source_length)
+        is_tensor = ops.is_tensor(limit) or ops.is_tensor(self.max_length)
+        return ops.minimum(limit, self.max_length) if is_tensor else min(limit, self.max_length)
+
+    def limit_by_source(self, source_length: Any) -> Any:
+        """Return the maximum output length for a source length, without `max_length`."""
+        if self.max_length_ratio is None:
             limit = 2 * source_length + 10
+        elif ops.is_tensor(self.max_length_ratio):
+            limit = ops.cast(source_length, "float64") * ops.cast(self.max_length_ratio, "float64")
+            limit = ops.cast(ops.floor(limit * (1 + FLOAT32_ROUNDING)), "int32")
         else:
-            ratio = Fraction(self.max_length_ratio).limit_denominator(1000)
+            ratio = as_fraction(self.max_length_ratio)
             limit = source_length * ratio.numerator // ratio.denominator
-        tensors = map(ops.is_tensor, (limit, self.min_length, self.max_length))
-        # Python integers stay Python integers.
-        maximum, minimum = (ops.maximum, ops.minimum) if any(tensors) else (max, min)
-        limit = maximum(limit, self.min_target_length)
-        return limit if self.max_length is None else minimum(limit, self.max_length)
+        if ops.is_tensor(limit) or ops.is_tensor(self.min_length):
+            return ops.maximum(limit, self.min_target_length)
+        return max(limit, self.min_target_length)  # Python integers stay Python integers
 
     def score(self, log_probs: Any, length: Any, coverage: Any = 0.0) -> Any:
         """Compute the scores by which hypotheses are compared.

@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult, StepOutput, search
-from attention_zoo.decoding.options import NUMBER_RANGES, SCALAR_INTEGERS
+from attention_zoo.decoding.options import NUMBER_RANGES, SCALAR_INTEGERS, as_fraction
 from attention_zoo.decoding.plan import Vocabulary, get_static_value
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
@@ -29,6 +29,8 @@ ALWAYS_INPUTS: dict[str, tuple[str, ...]] = {
     "contrastive": ("degeneration_penalty",),
 }
 """Options that are inputs of a compiled search with this method, even at their defaults."""
+NO_MAX_LENGTH = SCALAR_INTEGERS["max_length"][1]
+"""Stands for no `max_length` among the inputs of a compiled search."""
 
 
 class DecoderStart(NamedTuple):
@@ -145,7 +147,7 @@ class GenerationMixin:
         """Run `search`, compiled once for each set of options; return NumPy arrays.
 
         Other numbers (the seed, `batch_size`, penalties, `temperature` and so on; without XLA,
-        `min_length` and `max_length`) do not recompile. With XLA, each new source shape is
+        limits of the length) do not recompile. With XLA, each new source shape is
         compiled; without it, at most one more.
 
         Args:
@@ -223,17 +225,40 @@ def _split_options(options: SearchOptions) -> tuple[SearchOptions, dict[str, Ten
         always += ("length_penalty_weight",)
     names = {name for name in (*NUMBER_RANGES, *SCALAR_INTEGERS) if options.is_set(name)}
     names.update(always)
-    if keras.backend.backend() != "tensorflow" or options.jit:
-        names -= {"min_length", "max_length"}  # shapes depend on them
-    inputs = {name: _to_tensor(name, getattr(options, name)) for name in sorted(names)}
-    defaults = {name: getattr(SearchOptions, name) for name in names}
+    has_static_lengths = _has_static_lengths(options)
+    if has_static_lengths:
+        names -= {"min_length", "max_length", "max_length_ratio"}
+    values = {name: getattr(options, name) for name in names}
+    if not has_static_lengths:
+        limit = options.max_length
+        values["max_length"] = NO_MAX_LENGTH if limit is None else min(limit, NO_MAX_LENGTH - 1)
+    if "max_length_ratio" in values:
+        values["max_length_ratio"] = float(as_fraction(values["max_length_ratio"]))
+    inputs = {name: _to_tensor(name, value) for name, value in sorted(values.items())}
+    defaults = {name: getattr(SearchOptions, name) for name in values}
     return options.override(batch_size=1, **defaults), inputs
+
+
+def _has_static_lengths(options: SearchOptions) -> bool:
+    """Whether shapes in the compiled search depend on options that limit lengths."""
+    return options.jit or keras.backend.backend() != "tensorflow"
 
 
 def _to_tensor(name: str, value: Any) -> Tensor:
     """Return a numeric option as a tensor."""
     dtype = "uint32" if name == "seed" else "float32" if name in NUMBER_RANGES else "int32"
     return ops.convert_to_tensor(np.array(value, dtype))
+
+
+class _GraphOptions(SearchOptions):
+    """Search options whose `max_length` is a tensor, `NO_MAX_LENGTH` for none."""
+
+    def limit(self, source_length: Any) -> Any:
+        """Return the maximum output length for a source length."""
+        limit = self.limit_by_source(source_length)
+        if self.max_length_ratio is not None:
+            return ops.minimum(limit, self.max_length)
+        return ops.where(self.max_length == NO_MAX_LENGTH, limit, self.max_length)
 
 
 class _Searches:
@@ -261,7 +286,9 @@ class _Search(keras.Model):
         self, generator: GenerationMixin, options: SearchOptions, rules: Sequence[Rule]
     ) -> None:
         super().__init__(name="search", dtype="float32")  # whatever the global dtype policy
-        self.generator, self.search_options, self.rules = generator, options, rules
+        self.generator, self.rules = generator, rules
+        kind = SearchOptions if _has_static_lengths(options) else _GraphOptions
+        self.search_options = kind(**options.as_dict())
         self.jit_compile = options.jit or keras.backend.backend() != "tensorflow"
 
     def run(self, inputs: dict[str, Tensor]) -> SearchResult:

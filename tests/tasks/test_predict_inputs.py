@@ -211,6 +211,7 @@ def test_warm_up_compiles_the_search(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(task.model, "start_decoding", None)  # called only while tracing
     for count in (1, 2):
         assert len(task.predict(GOOD[name][:count])) == count
+    assert len(task.predict(GOOD[name][:1], max_length=3)) == 1
 
 
 @pytest.mark.parametrize("length", [{"max_length": 20}, {"max_length_ratio": 3.0}])

@@ -104,7 +104,11 @@ class RecurrentEncoder(KernelLayer):
         if self.bidirectional:
             half = layer(self.units // 2, name="direction", **options)
             return keras.layers.Bidirectional(half, name=name, dtype=self.dtype_policy)
-        return layer(self.units, go_backwards=self.go_backwards, name=name, **options)
+        recurrent = layer(self.units, go_backwards=self.go_backwards, name=name, **options)
+        if self.go_backwards and keras.backend.backend() == "jax":
+            # Keras's cuDNN path on JAX returns the outputs in source order, its loop in reverse.
+            recurrent.use_cudnn = False
+        return recurrent
 
     @property
     def _state_sizes(self) -> list[int]:

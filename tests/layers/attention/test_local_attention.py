@@ -174,6 +174,7 @@ class TestMasksOfMonotonicLocalAttention(
     covers = LocalAttention
     options = TestMonotonicLocalAttention.options
     test_gradients_are_finite_differences = None
+    test_attention_bias_is_added_to_the_scores = None
 
 
 def make_aimed_layer(window: int, share: float, **options: Any) -> LocalAttention:
