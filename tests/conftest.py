@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -48,6 +49,16 @@ def _same_start(request: pytest.FixtureRequest) -> Iterator[None]:
         keras.utils.set_random_seed(seed)
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _garbage_of_other_modules() -> None:
+    """Collect it, and exempt what is left from later collections, which would take a second each.
+
+    Otherwise they count as time of whichever test they happen to fall on.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

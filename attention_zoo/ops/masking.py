@@ -160,7 +160,8 @@ def repeat_for_masks(x: Tensor, *masks: Tensor | None) -> Tensor:
     larger = [mask for mask in given if len(mask.shape) > 1 and mask.shape[0] != 1]
     if not larger:
         return x
-    return attach_mask(ops.repeat(x, ops.shape(larger[0])[0], axis=0), get_keras_mask(x))
+    repeated = ops.broadcast_to(x, (ops.shape(larger[0])[0], *ops.shape(x)[1:]))
+    return attach_mask(repeated, get_keras_mask(x))
 
 
 def match_batches(tensors: Sequence[Tensor], masks: Sequence[Tensor | None]) -> list[Tensor]:

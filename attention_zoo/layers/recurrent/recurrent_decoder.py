@@ -35,11 +35,11 @@ class RecurrentDecoder(KernelLayer):
 
     Call arguments:
         inputs: `(B, T, E)`, the embedded target.
-        memory: `(B, S, Dm)`, or a list with one memory per attention.
+        memory: `(B, S, Dm)` or `(1, S, Dm)`, or a list with one memory per attention.
         initial_state: list of tensors `(B, H)`; None for the cells' `get_initial_state`, which
             Keras's cells define as zeros. With `bridge` one tensor `(B, D)`.
         inputs_mask: `(B, T)`; a masked step leaves the state unchanged.
-        memory_mask: `(B, S)`, or a list with one mask per attention.
+        memory_mask: `(B, S)` or `(1, S)`, or a list with one mask per attention.
         training: whether to apply dropout.
 
     Returns:
@@ -149,7 +149,7 @@ class RecurrentDecoder(KernelLayer):
         training: bool = False,
     ) -> tuple[CellConstants, CellState]:
         """Return the prepared memories and kernels that all steps share, and the initial state."""
-        memories = self._list_per_attention(memory)
+        memories = [_repeat_row(x, batch_size) for x in self._list_per_attention(memory)]
         masks: list[Any] = [None] * len(memories)
         if memory_mask is not None:
             masks = self._list_per_attention(memory_mask, name="memory masks")
@@ -327,6 +327,14 @@ class RecurrentDecoder(KernelLayer):
         if self.return_state:
             results.append([self.make_symbolic_output((batch, size)) for size in self.state_sizes])
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def _repeat_row(memory: Tensor, batch_size: Any) -> Tensor:
+    """Repeat a memory with a batch of 1 for the rows of a larger batch."""
+    if memory.shape[0] != 1 or (isinstance(batch_size, int) and batch_size == 1):
+        return memory
+    repeated = ops.broadcast_to(memory, (batch_size, *ops.shape(memory)[1:]))
+    return zoo_ops.attach_mask(repeated, zoo_ops.implicit_mask(memory))
 
 
 def _keep_masked_states(xs: dict[str, Tensor], new: Any, old: Any) -> Any:

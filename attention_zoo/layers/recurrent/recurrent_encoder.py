@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
@@ -109,6 +109,16 @@ class RecurrentEncoder(KernelLayer):
             # Keras's cuDNN path on JAX returns the outputs in source order, its loop in reverse.
             recurrent.use_cudnn = False
         return recurrent
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Create a layer from a config; `keras.layers.Bidirectional` changes `go_backwards`."""
+        if config.get("bidirectional") and config.get("go_backwards"):
+            raise ValueError(
+                f"{cls.__name__} with bidirectional=True processes the source in both directions, "
+                "so keras.layers.Bidirectional cannot wrap it; set bidirectional=False"
+            )
+        return super().from_config(config)
 
     @property
     def _state_sizes(self) -> list[int]:

@@ -166,14 +166,18 @@ class CrossAttentionRetriever(PrebuiltModel):
         return EncodedTexts(_normalize((forward + backward) / 2), mask)
 
     def similarities(self, images: Tensor, texts: EncodedTexts) -> Tensor:
-        """Return the similarities `(I, N)` of I images and N texts, float32 at least, blockwise.
+        """Return the similarities `(I, N)` of I images and N texts, float32 at least.
+
+        They are computed in blocks of limited memory, unless a size is unknown, as in a graph.
 
         Args:
             images: output of `encode_images`, `(I, S, D)`.
             texts: output of `encode_texts`.
         """
         words, mask = texts
-        weights_per_pair = max(1, int(images.shape[1]) * int(words.shape[1]))
+        if not all(isinstance(size, int) for size in (*images.shape[:2], *words.shape[:2])):
+            return self.matching.similarities(words, images, mask)
+        weights_per_pair = max(1, images.shape[1] * words.shape[1])
         side = max(1, int((MAX_BLOCK_WEIGHTS / weights_per_pair) ** 0.5))
         rows = []
         for i in _make_block_starts(len(images), side):

@@ -10,6 +10,7 @@ from keras import layers, ops
 from attention_zoo.layers import (
     AdditiveAttention,
     AttentionCell,
+    MonotonicAttention,
     MultiplicativeAttention,
     RecurrentDecoder,
 )
@@ -119,6 +120,17 @@ def test_one_memory_serves_every_attention() -> None:
     outputs, weights, _ = decoder(inputs, memory)
     close(outputs, decoder(inputs, [memory, memory])[0], 1e-6)
     assert np.abs(array(weights[0]) - array(weights[1])).max() > 1e-3
+
+
+def test_a_memory_of_one_row_serves_every_row() -> None:
+    inputs, memory = random((3, 4, 4), (1, 5, 7))
+    masks = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "bool")
+    cell = AttentionCell(layers.GRUCell(6), MonotonicAttention(units=4, hard_at_inference=False))
+    decoder = build(inputs, memory, cell)
+    for mask in (None, masks, masks[1:2]):
+        repeated = decoder(inputs, np.repeat(memory, 3, axis=0), memory_mask=mask)
+        for one, many in zip(decoder(inputs, memory, memory_mask=mask)[:2], repeated, strict=False):
+            keras.tree.map_structure(lambda x, y: close(x, y, 1e-6), one, many)
 
 
 @pytest.mark.full

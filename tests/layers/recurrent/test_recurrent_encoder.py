@@ -117,6 +117,11 @@ def test_inside_keras_bidirectional(cell: str, tmp_path: Path) -> None:
     same(keras.models.load_model(tmp_path / "model.keras")(inputs), model(inputs))
 
 
+def test_keras_bidirectional_rejects_both_directions() -> None:
+    with pytest.raises(ValueError, match="RecurrentEncoder with bidirectional=True processes"):
+        layers.Bidirectional(RecurrentEncoder("gru", 6, bidirectional=True))
+
+
 @pytest.mark.parametrize("kind", ["lstm", "simple"])
 def test_initial_state_continues_a_sequence(kind: str) -> None:
     layer, inputs = encoder(kind)

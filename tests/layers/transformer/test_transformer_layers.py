@@ -185,6 +185,15 @@ class TestTransformerDecoderLayer(TransformerLayerCase):
             assert outputs[0][1].any()
 
 
+def test_a_memory_of_one_row_takes_masks_of_all_rows() -> None:
+    layer = TransformerDecoderLayer(units=8, num_heads=2)
+    inputs, memory = normal((3, 4, 6), (1, 5, 6))
+    build_random(layer, inputs, memory)
+    masks = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "bool")
+    expected = layer(inputs, np.repeat(memory, 3, axis=0), memory_mask=masks)
+    close(layer(inputs, memory, memory_mask=masks), expected, 1e-6)
+
+
 def test_without_causal_mask_all_positions_are_visible() -> None:
     x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
     layer = TransformerDecoderLayer(8, 2)

@@ -10,7 +10,16 @@ from keras import ops
 import attention_zoo as az
 from attention_zoo.models import CrossAttentionRetriever
 from attention_zoo.models.vision import cross_attention_retriever
-from tests.layers.running import JAX, any_batch, array, close, differentiable
+from attention_zoo.models.vision.cross_attention_retriever import EncodedTexts
+from tests.layers.running import (
+    JAX,
+    any_batch,
+    array,
+    close,
+    differentiable,
+    needs_dynamic_shapes,
+    with_dynamic_shapes,
+)
 from tests.models.model_conformance import (
     ExportableModelConformance,
     assert_finite_and_nonzero,
@@ -106,6 +115,18 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
         close(model.similarities(*encoded), full, 1e-6)
         none = model.encode_images(IMAGES[:0])
         assert model.similarities(none, encoded[1]).shape == (0, 2)
+
+    @needs_dynamic_shapes
+    def test_similarities_of_unknown_sizes(self) -> None:
+        model = self.make_random()
+        images, (words, mask) = model.encode_images(IMAGES), model.encode_texts(TEXTS[:2])
+
+        def run(images: Any, words: Any, mask: Any) -> Any:
+            return model.similarities(images, EncodedTexts(words, mask))
+
+        specs = [((None, None, x.shape[-1]), x.dtype) for x in (images, words)]
+        graph = with_dynamic_shapes(run, *specs, ((None, None), "bool"))
+        close(graph(images, words, mask), model.similarities(images, (words, mask)), 1e-6)
 
     @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
     def test_attention_weights(self, direction: str) -> None:
