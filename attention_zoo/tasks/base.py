@@ -107,8 +107,8 @@ class Task(ABC):
         takes_words: whether `predict` takes lists of words as well as texts.
         uses_beam_search: whether `search.n_best` may not exceed `search.beam_width`; False for
             tasks without beam search, where setting `n_best` alone is enough.
-        used_search_options: names of the search options that have an effect; `predict` and
-            `evaluate` reject others.
+        used_search_options: names of the search options that have an effect; others are rejected.
+        evaluation_search_options: those that have an effect in `evaluate`, if they are fewer.
         result_class: the class of the results of `predict`.
         card_metrics: the metrics on a model card, and their column headings.
         metric_units: the units of metrics, for display.
@@ -129,6 +129,7 @@ class Task(ABC):
     takes_words: ClassVar[bool] = False
     uses_beam_search: ClassVar[bool] = True
     used_search_options: ClassVar[tuple[str, ...]] = SEARCH_OPTIONS
+    evaluation_search_options: ClassVar[tuple[str, ...] | None] = None
     result_class: ClassVar[type[Result]] = Result
     card_metrics: ClassVar[Mapping[str, str]] = {}
     metric_units: ClassVar[Mapping[str, str]] = METRIC_UNITS
@@ -222,13 +223,15 @@ class Task(ABC):
             changes = {**changes, "beam_width": count}  # the limit of `n_best`
         return self.search.override(**changes)
 
-    def refuse_unused_options(self, names: Iterable[str]) -> None:
-        """Raise ValueError for a search option that has no effect in this task."""
-        refuse_unused(names, self.used_search_options, f"task {self.name}")
+    def refuse_unused_options(self, names: Iterable[str], in_evaluate: bool = False) -> None:
+        """Raise ValueError for a search option without effect in the task, or in `evaluate`."""
+        used = (in_evaluate and self.evaluation_search_options) or self.used_search_options
+        where = "evaluate of task" if in_evaluate else "task"
+        refuse_unused(names, used, f"{where} {self.name}")
 
     def read_batch_size(self, **search_overrides: Any) -> int:
         """Return the batch size for an `evaluate` without search; ValueError for other options."""
-        refuse_unused(search_overrides, ("batch_size",), f"evaluate of task {self.name}")
+        self.refuse_unused_options(search_overrides, in_evaluate=True)
         return self.override_search(**search_overrides).batch_size
 
     def warm_up(  # noqa: B027 (tasks without a compiled search need no warm-up)

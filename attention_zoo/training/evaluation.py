@@ -55,9 +55,8 @@ def evaluate(
         if text.partition(".")[0] not in SECTIONS:
             raise ValueError(f"{text}: evaluate takes data.* and search.* options only")
     keys = [text.partition("=")[0] for text in overrides]
-    task.refuse_unused_options(
-        key.removeprefix("search.") for key in keys if key.startswith("search.")
-    )
+    options = [key.removeprefix("search.") for key in keys if key.startswith("search.")]
+    task.refuse_unused_options(options, in_evaluate=True)
     recipe = read_recipe(page, overrides)
     task.set_options(**task.recipe_options(recipe))
     examples = recipe.data.read(recipe.data.split)

@@ -370,8 +370,10 @@ def test_evaluation_of_a_run(tmp_path: Path) -> None:
     recipe = read_recipe(path, ["model.preset=bilstm_cnn", "model.characters=null"])
     Tagging.from_recipe(recipe, recipe.data.read("test")).save(tmp_path)
     assert training.evaluate(tmp_path, ["search.batch_size=10"])["metrics"]["sentences"] == 10
-    with pytest.raises(ValueError, match="search option max_length has no effect in task tagging"):
-        training.evaluate(tmp_path, ["search.max_length=3"])
+    for option in ("max_length", "n_best"):
+        message = f"search option {option} has no effect in evaluate of task tagging; remove it"
+        with pytest.raises(ValueError, match=message):
+            training.evaluate(tmp_path, [f"search.{option}=3"])
 
 
 @pytest.mark.full

@@ -79,6 +79,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
     output_noun = "continuation"
     result_class = Continuation
     used_search_options = tuple(name for name in SEARCH_OPTIONS if name != "replace_unknown")
+    evaluation_search_options = ("batch_size",)
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextLines) -> Any:

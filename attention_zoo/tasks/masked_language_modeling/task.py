@@ -84,6 +84,7 @@ class MaskedLanguageModeling(SingleTextTask):
     metric_names: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
     uses_beam_search: ClassVar[bool] = False
     used_search_options = ("n_best", "batch_size")
+    evaluation_search_options = ("batch_size",)
     result_class = FillMaskResult
     card_metrics: ClassVar[Mapping[str, str]] = {
         "lines": "lines",

@@ -70,6 +70,7 @@ class Retrieval(ImageTextTask):
     inputs: ClassVar[tuple[Input, ...]] = (Input("texts"), Input("index", "image_index"))
     uses_beam_search: ClassVar[bool] = False
     used_search_options = ("n_best", "batch_size")
+    evaluation_search_options = ("batch_size",)
     result_class = RetrievalResult
     card_metrics: ClassVar[Mapping[str, str]] = {
         "images": "images",

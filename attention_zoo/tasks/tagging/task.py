@@ -98,6 +98,7 @@ class Tagging(SingleTextTask):
     takes_words: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
     used_search_options = ("n_best", "batch_size")
+    evaluation_search_options = ("batch_size",)
     result_class = TaggingResult
     card_metrics: ClassVar[Mapping[str, str]] = {
         "sentences": "sentences",
