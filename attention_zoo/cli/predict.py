@@ -15,7 +15,7 @@ from attention_zoo.cli.arguments import (
     check_picture,
     split_overrides,
 )
-from attention_zoo.cli.image_inputs import find_images, has_many_images
+from attention_zoo.cli.image_inputs import find_images, has_many_images, list_images
 from attention_zoo.cli.input_options import read_data_options, read_inputs, split_input_options
 from attention_zoo.cli.inputs import READERS, split_batches
 from attention_zoo.cli.items import Item
@@ -64,7 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="inputs to predict at a time; those of a pipe are predicted as soon as they arrive"
         f" (default: {DEFAULT_BATCH_SIZE})",
     )
-    parser.add_argument("--images", metavar="FOLDER", help="the images to search, with subfolders")
+    parser.add_argument(
+        "--images",
+        metavar="FOLDER",
+        help="the images to search: a folder with its subfolders, a zip, or a list of paths",
+    )
     parser.add_argument(
         "--attention",
         metavar="PNG",
@@ -178,19 +182,30 @@ def _make_options(task: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     if task.has_attention_option:
         options["attention"] = bool(arguments.attention or arguments.html)
     searched = [argument.name for argument in task.inputs if argument.kind == "image_index"]
-    folder = arguments.images
-    if searched and folder is None:
+    images = arguments.images
+    if searched and images is None:
         raise ValueError(f"task {task.name} needs images to search; add --images FOLDER")
-    if folder is not None and not searched:
+    if images is not None and not searched:
         raise ValueError(
-            f"--images {folder}: task {task.name} does not search images; remove the option"
+            f"--images {images}: task {task.name} does not search images; remove the option"
         )
-    if folder is not None and not Path(folder).is_dir():
-        raise ValueError(f"--images {folder}: no such folder")
     if searched:
-        index = task.build_index(find_images(folder, f"--images {folder}"))
-        options |= dict.fromkeys(searched, index)
+        options |= dict.fromkeys(searched, _build_index(task, images))
     return options
+
+
+def _build_index(task: Any, images: str) -> Any:
+    """Return the index of the images of a folder, or of a file with or of several images."""
+    if not Path(images).exists():
+        raise ValueError(f"--images {images}: no such file or folder")
+    if Path(images).is_dir():
+        return task.build_index(find_images(images, f"--images {images}"))
+    items = list(list_images([images]))
+    for item in items:
+        if item.error:
+            raise ValueError(f"--images {item.location}: {item.error}")
+    names = [item.value if isinstance(item.value, str) else item.location for item in items]
+    return task.build_index([item.value for item in items], names)
 
 
 def _predict(

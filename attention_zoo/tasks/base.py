@@ -270,7 +270,7 @@ class Task(ABC):
         """Return the characters of a text that the vocabulary does not contain."""
         return []
 
-    def build_index(self, images: Sequence[Any]) -> Any:
+    def build_index(self, images: Sequence[Any], names: Sequence[str] | None = None) -> Any:
         """Encode images that `predict` searches, for a task with an "image_index" input."""
         raise ValueError(f"task {self.name} does not search images; remove the images")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -377,7 +378,7 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
     Path("in.txt").write_text("\n".join(texts))
     options = ["--images", "all", "--attention", "out.png"]
     words = ["predict", "run", "in.txt", "--n-best"]
-    code, out, err = run(capsys, *words, *options, "search.beam_width=3")
+    code, out, err = run(capsys, *words, *options, "search.n_best=3")
     assert (code, err) == (0, "")
     expected = task.predict(texts, index=task.build_index(names), n_best=3)
     assert [line.split("\t")[2] for line in out.splitlines()] == [
@@ -385,13 +386,24 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
     ]
     for name in ("out-1.png", "out-2.png"):
         assert Path(name).read_bytes().startswith(b"\x89PNG")
-    assert run(capsys, *words, *options[:2], "search.n_best=3") == (0, out, "")
+    Path("images.txt").write_text("\n".join(map(str, names)))
+    with zipfile.ZipFile("images.zip", "w") as file:
+        for name in names:
+            file.write(name, name.relative_to("all"))
+    for images, expected in (
+        ("images.txt", out),
+        ("images.zip", out.replace("all/", "images.zip/")),
+    ):
+        words_of_file = [*words, "--images", images, "search.n_best=3"]
+        assert run(capsys, *words_of_file) == (0, expected, "")
     Path("none").mkdir()
+    Path("gone.txt").write_text("all/gone.png\n")
     Path("blank.txt").write_text("\n")
     captioners.make_untrained_task().save(tmp_path / "captioner")
     for words, message in (
         (["run", "in.txt"], "task retrieval needs images to search; add --images FOLDER"),
-        (["run", "in.txt", "--images", "no"], "--images no: no such folder"),
+        (["run", "in.txt", "--images", "no"], "--images no: no such file or folder"),
+        (["run", "in.txt", "--images", "gone.txt"], "all/gone.png: "),
         (["run", "in.txt", "--images", "none"], "--images none: no file ends in .jpg, "),
         (["run", "blank.txt", "--images", "all", "--strict"], "blank.txt:1: has no words, got ''"),
         (["captioner", "in.txt", "--images", "all"], "--images all: task captioning does not sear"),
