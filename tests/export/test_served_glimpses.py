@@ -112,6 +112,7 @@ def test_rounding_of_grey_values_equals_the_task() -> None:
     np.testing.assert_array_equal(np.stack(wants)[..., 0], down + odd)  # to the even one
 
 
+@pytest.mark.full
 def test_double_precision() -> None:
     settings = task("coloured").model.settings
     model = RecurrentAttentionModel(**settings, dtype=keras.dtype_policies.get("float64"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -225,6 +225,8 @@ class PaddingConformance(AttentionCase):
 class NumericConformance(AttentionCase):
     """Values and gradients compared with NumPy and finite differences."""
 
+    oracle_cases: ClassVar[int] = ORACLE_CASES
+
     @pytest.mark.numerics
     @pytest.mark.every_backend
     def test_oracle(self) -> None:
@@ -239,8 +241,8 @@ class NumericConformance(AttentionCase):
                     q, v, k, attention_mask=mask, return_attention_scores=True
                 )
             )
-            for case in range(ORACLE_CASES // shapes):
-                seed = ORACLE_CASES // shapes * shape + case
+            for case in range(self.oracle_cases // shapes):
+                seed = self.oracle_cases // shapes * shape + case
                 tensors = self.tensors(batch, steps, sources, seed)
                 mask = rng.random((batch, steps, sources)) > 0.2
                 context, weights = run(*tensors, mask)

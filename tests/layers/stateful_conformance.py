@@ -27,7 +27,7 @@ from tests.layers.running import (
     normal,
     with_dynamic_shapes,
 )
-from tests.tiers import FULL, mark_others_full
+from tests.tiers import FULL, ORACLE_CASES, mark_others_full
 
 
 class StatefulCase(AttentionCase):
@@ -151,6 +151,8 @@ class InDecoderConformance(AttentionCase):
 
 class StatefulConformance(StatefulCase, NumericConformance, InDecoderConformance):
     """Values and gradients over several steps, the state, and use inside a decoder."""
+
+    oracle_cases = ORACLE_CASES if FULL else 8  # each has up to 6 steps
 
     @pytest.mark.every_backend
     @pytest.mark.parametrize("mode", MODES)

@@ -45,10 +45,9 @@ class KerasMethodsConformance:
 
     def test_summary(self) -> None:
         model = self.make()
-        for options in ({"show_trainable": True}, {"expand_nested": True}):
-            summary = summarize(model, **options)
-            assert f"Total params: {model.count_params():,}" in summary
-            assert all(f"{layer.name} (" in summary for layer in model.layers)
+        summary = summarize(model, show_trainable=True, expand_nested=True)
+        assert f"Total params: {model.count_params():,}" in summary
+        assert all(f"{layer.name} (" in summary for layer in model.layers)
         for number, layer in enumerate(model.layers):
             assert model.get_layer(layer.name) is model.get_layer(index=number) is layer
 

@@ -85,6 +85,7 @@ def test_an_image_with_nan_features_is_not_retrieved() -> None:
         assert [one.number for one in (result, *result.alternatives)] == kept
 
 
+@pytest.mark.full
 def test_evaluate_computes_recall_of_all_captions() -> None:
     image_of_text = np.repeat(np.arange(4), [len(texts) for texts in SCENES.captions])
     expected = az.metrics.recall_at_k(TASK.similarities(INDEX, TEXTS), image_of_text)

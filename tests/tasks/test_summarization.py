@@ -214,6 +214,7 @@ def test_evaluate_agrees_with_predict() -> None:
     assert task.evaluate(with_references)["exact_match"] == 100
 
 
+@pytest.mark.full
 def test_evaluate_counts_copied_tokens() -> None:
     task = summarizer()
     first_unknown = {0: task.tokenizer.vocabulary_size}
