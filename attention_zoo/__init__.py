@@ -15,7 +15,8 @@ def _is_command_line() -> bool:
     program = sys.argv[0] if sys.argv else ""
     if program != "-m":
         return PurePath(program).stem == "attention-zoo"
-    # Python is finding the module of its option -m, which precedes the arguments of the program.
+    # While Python resolves `-m MODULE`, `sys.argv[0]` is "-m", and MODULE precedes the program's
+    # arguments in `sys.orig_argv`.
     module = "".join(sys.orig_argv[-len(sys.argv) :][:1]).removeprefix("-m")
     return module.partition(".")[0] == "attention_zoo"
 

@@ -183,7 +183,7 @@ def check_can_create(folder: Path) -> None:
 def read_mode(path: Path) -> int | None:
     """Return the mode of a file or folder, or None if it does not exist.
 
-    It is one system call: between two, another process may create or remove the file.
+    A single `stat` call avoids a race with a process that creates or removes the file.
     """
     try:
         return path.stat().st_mode

@@ -11,7 +11,7 @@ from typing import TextIO, TypeVar
 T = TypeVar("T")
 
 LOGGER = logging.getLogger("attention_zoo.data")
-FIRST, INTERVAL = 2.0, 10.0
+FIRST_DELAY, INTERVAL = 2.0, 10.0
 """Seconds from the start of a loop to its first line, and between two lines of all loops."""
 
 _last_line = -INTERVAL
@@ -29,7 +29,7 @@ def log_progress(items: Iterable[T], what: str, unit: str) -> Iterator[T]:
     start = monotonic()
     for count, item in enumerate(items):
         now = monotonic()
-        if now >= max(start + FIRST, _last_line + INTERVAL):
+        if now >= max(start + FIRST_DELAY, _last_line + INTERVAL):
             LOGGER.info("%s: %s %s", what, f"{count:,}", unit)
             _last_line = now
         yield item

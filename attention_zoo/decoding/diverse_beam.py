@@ -14,6 +14,7 @@ from attention_zoo.decoding.problem import Problem
 from attention_zoo.decoding.search import NEG_INF, Continuations, SearchResult, grow
 
 REPEAT_PENALTY = 1e9
+"""Penalty of a continuation that an earlier group selected."""
 
 
 def select_diverse_continuations(continuations: Continuations, options: SearchOptions) -> Choice:
@@ -41,30 +42,30 @@ def select_diverse_continuations(continuations: Continuations, options: SearchOp
         scores = _score(logits, normaliser, log_probs, choice)
         scores = ops.where(choice.log_probs == NEG_INF, NEG_INF, scores)
         choices.append(Choice(choice.tokens, choice.parents + first, scores))
-        ids = _one_hot_valid(choices[-1], logits.shape[-1])
+        ids = _encode_valid_tokens(choices[-1], logits.shape[-1])
         token_counts = token_counts + ops.sum(ids, axis=1, keepdims=True)
     return _join(choices)
 
 
 def _count_repeats(continuations: Continuations, members: slice, choices: list[Choice]) -> Any:
-    """Count, for each continuation of a group, equal ones in earlier groups, `(B, M, V)`."""
+    """Return how many equal continuations earlier groups have, for each of a group, `(B, M, V)`."""
     chosen = _join(choices)
     ids = continuations.prefix_ids
     chosen_ids = take_hypotheses(ids, chosen.parents)
     is_equal = ops.cast(ids[:, members, None] == chosen_ids[:, None], "float32")
-    return ops.matmul(is_equal, _one_hot_valid(chosen, continuations.logits.shape[-1]))
+    return ops.matmul(is_equal, _encode_valid_tokens(chosen, continuations.logits.shape[-1]))
 
 
 def _score(logits: Any, normaliser: Any, log_probs: Any, choice: Choice) -> Any:
     """Return the log probabilities of the chosen continuations without penalties, `(B, N)`."""
     index = choice.parents * logits.shape[-1] + choice.tokens
     flat = ops.reshape(logits, (-1, logits.shape[1] * logits.shape[2]))
-    chosen = ops.take_along_axis(flat, index, axis=1)
-    before = take_hypotheses(log_probs - normaliser[..., 0], choice.parents)
-    return before + chosen
+    chosen_logits = ops.take_along_axis(flat, index, axis=1)
+    offsets = take_hypotheses(log_probs - normaliser[..., 0], choice.parents)
+    return offsets + chosen_logits
 
 
-def _one_hot_valid(choice: Choice, vocabulary: int) -> Any:
+def _encode_valid_tokens(choice: Choice, vocabulary: int) -> Any:
     """Return the chosen tokens as `(B, N, V)` float32, 0 for invalid continuations."""
     is_valid = ops.cast(choice.log_probs > NEG_INF, "float32")[..., None]
     return ops.one_hot(choice.tokens, vocabulary, dtype="float32") * is_valid

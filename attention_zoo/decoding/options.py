@@ -92,8 +92,8 @@ class SearchOptions:
         beam_width: number of running hypotheses per source; in sampling, the number of samples.
         n_best: number of hypotheses returned, best first; at most `beam_width`. A lower value lets
             the search stop sooner. Except in diverse beam search, it does not change the best
-            hypotheses. In diverse beam search, a group may find a hypothesis of another group; if
-            `n_best` exceeds the size of a group, it does so only if the rules allow no other.
+            hypotheses. In diverse beam search, two groups may return the same hypothesis; if
+            `n_best` exceeds the group size, only if the rules allow no alternative.
         length_penalty: divisor of the log probability of a hypothesis of n tokens: "none" (1),
             "average" (`n ** w`) or "gnmt" (`((5 + n) / 6) ** w`).
         length_penalty_weight: w, at least 0.

@@ -324,7 +324,7 @@ def split_groups(x: Any, groups: int) -> Any:
 def select_distinct(progress: Progress, hypotheses: NBestList, count: int) -> NBestList:
     """Return `count` hypotheses: distinct ones, best first, then repeated ones, then empty slots.
 
-    Groups of a diverse beam search may find the same hypothesis; see `SearchOptions.n_best`.
+    Groups of a diverse beam search may return the same hypothesis; see `SearchOptions.n_best`.
     """
     size = hypotheses.scores.shape[1]
     hypotheses = hypotheses.take(ops.top_k(hypotheses.scores, size)[1])

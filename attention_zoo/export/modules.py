@@ -71,7 +71,7 @@ def pad_ragged(ids: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _require_in_range(name: str, value: tf.Tensor) -> tf.Tensor:
-    """Return a scalar; fail unless `SearchOptions` takes it as the option of this name."""
+    """Return the scalar; fail if it is outside the range of this search option."""
     low, high = (SCALAR_INTEGERS | NUMBER_RANGES)[name]
     high = min(high, value.dtype.max)  # infinity is refused
     is_valid = (value >= low) & (value <= high)
@@ -80,7 +80,7 @@ def _require_in_range(name: str, value: tf.Tensor) -> tf.Tensor:
         return tf.identity(value)
 
 
-def require_one_each(values: tf.Tensor, count: tf.Tensor, noun: str) -> tf.Tensor:
+def require_one_per_source(values: tf.Tensor, count: tf.Tensor, noun: str) -> tf.Tensor:
     """Return the values, one for each of `count` sources; fail for another number of values."""
     message = [f"expected one {noun} for each of the", count, "sources, got", tf.size(values)]
     with tf.control_dependencies([tf.debugging.Assert(tf.size(values) == count, message)]):
@@ -177,7 +177,7 @@ class SearchModule(TaskModule):
         inputs = {**self.inputs, "target": STRINGS}
 
         def score(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._score(source, require_one_each(target, tf.size(source), "target"))
+            return self._score(source, require_one_per_source(target, tf.size(source), "target"))
 
         return {**super().make_signatures(), "score": make_signature_function(score, inputs)}
 

@@ -48,30 +48,34 @@ def _read(name: str) -> str:
     return (files("attention_zoo.inspection") / name).read_text("utf-8")
 
 
-def make_articles(answers: Iterable[Any], make_article: Callable[[int, Any], str]) -> list[str]:
-    """Return the HTML of each result and its number from 1; of a failed result, its error."""
+def make_articles(results: Iterable[Any], make_article: Callable[[int, Any], str]) -> list[str]:
+    """Return one HTML article per result, numbered from 1.
+
+    The article of a failed result shows its error.
+    """
     return [
-        make_article(number, answer) if answer.ok else _make_failed_article(number, answer)
-        for number, answer in enumerate(answers, 1)
+        make_article(number, result) if result.ok else _make_failed_article(number, result)
+        for number, result in enumerate(results, 1)
     ]
 
 
-def _make_failed_article(number: int, answer: Any) -> str:
-    error = make_paragraph(clean_text(answer.error))
+def _make_failed_article(number: int, result: Any) -> str:
+    """Return the article of a failed result, with its error."""
+    error = make_paragraph(clean_text(result.error))
     return f"<article>\n<h2>{number} · no prediction</h2>\n{error}\n</article>"
 
 
-def make_selection_rules(answers: Sequence[Any], reset: str, *chosen: str) -> Iterator[str]:
+def make_selection_rules(results: Sequence[Any], reset: str, *chosen: str) -> Iterator[str]:
     """Yield CSS rules that depend on the selected word of an article.
 
     The word under the pointer comes last, so that it overrides the word that is checked.
 
     Args:
-        answers: the results; the longest determines the number of rules.
+        results: the results; the longest determines the number of rules.
         reset: rule of a selection; $on is the state of the selected element.
         chosen: rules of word $n.
     """
-    words = range(max((len(answer.tokens) for answer in answers), default=0))
+    words = range(max((len(result.tokens) for result in results), default=0))
     for state in (" :checked", ":hover"):
         yield Template(reset).substitute(on=state)
         for n in words:

@@ -23,7 +23,7 @@ from attention_zoo.ops import attach_mask
 from attention_zoo.typing import Shape, Tensor
 
 _INSTANCES: weakref.WeakSet[Any] = weakref.WeakSet()
-"""All layers, among which `_is_shared` finds the parents of one."""
+"""All layers, which `_is_shared` searches for the parents of a layer."""
 
 
 class BaseLayer(keras.layers.Layer):
@@ -156,68 +156,71 @@ def serialize(value: Any) -> Any:
 
 
 def _is_shared(layer: keras.layers.Layer) -> bool:
-    """Return whether a copy of the layer's config would not share what the layer shares.
+    """Return whether sharing would be lost in a copy made from the layer's config.
 
-    Either several arguments of layers hold it, also of the same layer or twice in one list; or it
-    is a layer of Keras, such as `StackedRNNCells`, that holds one of its own layers twice.
+    True if at least two constructor arguments reference the layer (of several layers, of one layer,
+    or two items of one list), or if it is a Keras layer, such as `StackedRNNCells`, that references
+    one of its sublayers twice.
     """
     if not isinstance(layer, BaseLayer):
-        counts = (_count_in_attributes(layer, part) for part in layer._layers)
-        if any(max(held.values(), default=0) > 1 for held in counts):
+        counts = (_count_in_attributes(layer, sublayer) for sublayer in layer._layers)
+        if any(max(references.values(), default=0) > 1 for references in counts):
             return True
-    if _count_holdings(layer) < 2:
+    if _count_references(layer) < 2:
         return False
     gc.collect()  # remove parents that are no longer referenced
-    return _count_holdings(layer) > 1
+    return _count_references(layer) > 1
 
 
-def _count_holdings(layer: keras.layers.Layer) -> int:
-    """Count the arguments of layers that hold the layer.
+def _count_references(layer: keras.layers.Layer) -> int:
+    """Return the number of constructor arguments that reference the layer.
 
-    A parent that another parent creates for itself counts only for arguments that the other one
-    takes from it: if both hold the layer under one name, it is the same argument.
+    If one parent creates another, an argument of the inner parent counts only if the outer
+    constructor has an argument of that name and does not store the layer under it. Otherwise one
+    argument would count twice.
     """
-    holders = [(one, _count_in_attributes(one, layer)) for one in list(_INSTANCES)]
-    holders = [(parent, held) for parent, held in holders if held]
+    parents = [(instance, _count_in_attributes(instance, layer)) for instance in list(_INSTANCES)]
+    parents = [(parent, references) for parent, references in parents if references]
     count = 0
-    for parent, held in holders:
-        counts = held
-        for outer, outer_held in holders:
+    for parent, references in parents:
+        counts = references
+        for outer, outer_references in parents:
             if _is_created_by(outer, parent):
-                names = {*_argument_names(type(outer))} - {*outer_held}
+                names = {*_argument_names(type(outer))} - {*outer_references}
                 counts = {name: n for name, n in counts.items() if name in names}
         count += sum(counts.values())
     return count
 
 
 def _is_created_by(outer: Any, parent: Any) -> bool:
-    """Return whether a layer is a sublayer of another one, but no argument of any layer."""
+    """Return whether `parent` is a sublayer of `outer`, and not an argument of any constructor."""
     if not any(x is parent for x in outer._flatten_layers(include_self=False)):
         return False
     return not any(
-        name in _argument_names(type(one))
-        for one in list(_INSTANCES)
-        for name in _count_in_attributes(one, parent)
+        name in _argument_names(type(instance))
+        for instance in list(_INSTANCES)
+        for name in _count_in_attributes(instance, parent)
     )
 
 
 def _count_in_attributes(parent: Any, layer: Any) -> dict[str, int]:
-    """Return how often attributes hold a layer, directly or in a list, by attribute.
+    """Return the number of references to `layer` per attribute of `parent`, directly or in a list.
 
-    Arguments of the constructor only, if one of them holds the layer; else the first attribute.
+    Only constructor arguments count if one of them references the layer; otherwise only the first
+    attribute counts.
     """
     # `_layers` also has layers that were attributes before; it is short, so it is searched first.
     if not any(x is layer for x in parent._layers):
         return {}
-    held = {}
+    references = {}
     for name, value in vars(parent).items():
         values = value if isinstance(value, list | tuple) else [value]
         count = sum(x is layer for x in values)
         if count and name != "_layers":
-            held[name] = count
+            references[name] = count
     arguments = _argument_names(type(parent)) if isinstance(parent, BaseLayer) else []
-    in_arguments = {name: count for name, count in held.items() if name in arguments}
-    return in_arguments or dict(list(held.items())[:1])
+    in_arguments = {name: count for name, count in references.items() if name in arguments}
+    return in_arguments or dict(list(references.items())[:1])
 
 
 def deserialize(value: Any) -> Any:

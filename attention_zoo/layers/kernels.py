@@ -50,8 +50,8 @@ class KernelLayer(BaseLayer):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Raises:
-        ValueError: when the layer is built, if one of the keywords applies to nothing, such as
-            `bias_regularizer` of a layer without biases.
+        ValueError: when the layer is built, if a keyword has no effect, such as `bias_regularizer`
+            of a layer without biases.
     """
 
     is_part: ClassVar[bool] = False
@@ -321,9 +321,9 @@ def _copy(value: Any) -> Any:
 
 
 def _uses(layer: Any, name: str, value: Any) -> bool:
-    """Return whether a layer itself has a weight to which the keyword with this value applies.
+    """Return whether the keyword applies to a weight of the layer itself, not of a sublayer.
 
-    Values are compared by their configs: parts have copies, also after loading.
+    Values are compared by config, because parts have copies of them.
     """
     kind, own = name.partition("_")[0], getattr(layer, name, None)
     if isinstance(layer, KernelLayer):

@@ -70,7 +70,8 @@ class CRFLoss(keras.losses.Loss):
         check_shape("y_true, for y_pred as a CRF layer returns it,", y_true.shape, axes)
         # This keeps the sums over a sentence small, and so exact, without changing the result.
         max_emissions = ops.max(chain.emissions, axis=-1, keepdims=True, initial=float("-inf"))
-        max_emissions = ops.where(max_emissions <= IMPOSSIBLE, 0, max_emissions)  # stays forbidden
+        # A position whose tags are all forbidden stays forbidden.
+        max_emissions = ops.where(max_emissions <= IMPOSSIBLE, 0, max_emissions)
         chain = chain._replace(emissions=chain.emissions - ops.stop_gradient(max_emissions))
         return negative_log_likelihood(chain, y_true)
 

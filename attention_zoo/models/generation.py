@@ -30,7 +30,7 @@ ALWAYS_INPUTS: dict[str, tuple[str, ...]] = {
 }
 """Options that are inputs of a compiled search with this method, even at their defaults."""
 NO_MAX_LENGTH = SCALAR_INTEGERS["max_length"][1]
-"""Stands for no `max_length` among the inputs of a compiled search."""
+"""Value of the input `max_length` of a compiled search that means no limit."""
 
 
 class DecoderStart(NamedTuple):
@@ -240,7 +240,7 @@ def _split_options(options: SearchOptions) -> tuple[SearchOptions, dict[str, Ten
 
 
 def _has_static_lengths(options: SearchOptions) -> bool:
-    """Whether shapes in the compiled search depend on options that limit lengths."""
+    """Return whether shapes in the compiled search depend on options that limit lengths."""
     return options.jit or keras.backend.backend() != "tensorflow"
 
 

@@ -140,14 +140,15 @@ def best_paths(chain: Chain, count: int) -> tuple[Tensor, Tensor]:
     last = ops.reshape(last + chain.ends[:, None], (rows, tags * count))
     scores, index = ops.top_k(last, count)
     paths = _follow_pointers(ops.cast(index, "int32"), pointers, is_unmasked, has_previous)
-    scores = ops.where(_has_nan(chain)[:, None], float("nan"), scores)  # `top_k` ranks NaN
+    # `top_k` does not propagate NaN.
+    scores = ops.where(_has_nan(chain)[:, None], float("nan"), scores)
     is_empty = ops.logical_not(ops.any(chain.mask, axis=1, keepdims=True))
     scores = ops.where(is_empty, ops.where(is_best, ops.zeros((), scores.dtype), FORBIDDEN), scores)
     return _mask_forbidden(paths, scores)
 
 
 def _has_nan(chain: Chain) -> Tensor:
-    """Return whether a score of each sentence is NaN, `(B,)`."""
+    """Return whether any score of a sentence is NaN, `(B,)`."""
     shared = ops.stack(
         [ops.any(ops.isnan(x)) for x in (chain.transitions, chain.starts, chain.ends)]
     )

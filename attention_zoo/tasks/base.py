@@ -108,7 +108,7 @@ class Task(ABC):
         uses_beam_search: whether `search.n_best` may not exceed `search.beam_width`; False for
             tasks without beam search, where setting `n_best` alone is enough.
         used_search_options: names of the search options that have an effect; others are rejected.
-        evaluation_search_options: those that have an effect in `evaluate`, if they are fewer.
+        evaluation_search_options: the same for `evaluate`; None for `used_search_options`.
         result_class: the class of the results of `predict`.
         card_metrics: the metrics on a model card, and their column headings.
         metric_units: the units of metrics, for display.
@@ -226,8 +226,8 @@ class Task(ABC):
     def refuse_unused_options(self, names: Iterable[str], in_evaluate: bool = False) -> None:
         """Raise ValueError for a search option without effect in the task, or in `evaluate`."""
         used = (in_evaluate and self.evaluation_search_options) or self.used_search_options
-        where = "evaluate of task" if in_evaluate else "task"
-        refuse_unused(names, used, f"{where} {self.name}")
+        context = "the evaluation of task" if in_evaluate else "task"
+        refuse_unused(names, used, f"{context} {self.name}")
 
     def read_batch_size(self, **search_overrides: Any) -> int:
         """Return the batch size for an `evaluate` without search; ValueError for other options."""

@@ -64,8 +64,8 @@ def list_argument(name: str, values: Any, noun: str) -> list[Any]:
     return list(values)
 
 
-def list_row(row: Any) -> Any:
-    """Return the items of a row as a list, so that they can be read twice; a single value as is."""
+def materialize_row(row: Any) -> Any:
+    """Return an iterable as a list, which can be read twice; return other values unchanged."""
     return list(row) if is_list(row) else row
 
 
@@ -111,13 +111,13 @@ def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     return given
 
 
-def refuse_unused(names: Iterable[str], used: Sequence[str], where: str) -> None:
+def refuse_unused(names: Iterable[str], used: Sequence[str], context: str) -> None:
     """Raise ValueError for a search option that is not in `used`."""
     known = [field.name for field in fields(SearchOptions)]
     for name in names:
         if name in known and name not in used:
             raise ValueError(
-                f"search option {name} has no effect in {where}; remove it (used:"
+                f"search option {name} has no effect in {context}; remove it (used:"
                 f" {', '.join(used)})"
             )
 

@@ -371,7 +371,9 @@ def test_evaluation_of_a_run(tmp_path: Path) -> None:
     Tagging.from_recipe(recipe, recipe.data.read("test")).save(tmp_path)
     assert training.evaluate(tmp_path, ["search.batch_size=10"])["metrics"]["sentences"] == 10
     for option in ("max_length", "n_best"):
-        message = f"search option {option} has no effect in evaluate of task tagging; remove it"
+        message = (
+            f"search option {option} has no effect in the evaluation of task tagging; remove it"
+        )
         with pytest.raises(ValueError, match=message):
             training.evaluate(tmp_path, [f"search.{option}=3"])
 

@@ -269,7 +269,7 @@ def test_moved_data_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "FIRST", 0.0)
+    monkeypatch.setattr(progress, "FIRST_DELAY", 0.0)
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
     for split in ("train", "validation", "copy"):
         rows = [f"it is {number}\til est {number}" for number in range(150)]

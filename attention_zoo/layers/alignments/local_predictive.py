@@ -99,12 +99,12 @@ class LocalPredictiveAlignment(Alignment):
         fraction = self._predict_centre(at_least_float32(query))
         centre = ops.cast(first, fraction.dtype) + ops.cast(length, fraction.dtype) * fraction
         # The window of a NaN centre starts at the first source, so that its weights are NaN there.
-        known = ops.where(ops.isnan(centre), ops.cast(first, centre.dtype), centre)
+        window_centre = ops.where(ops.isnan(centre), ops.cast(first, centre.dtype), centre)
         # A centre of S - 1/2 or more would be nearest to S, which is past the last position.
-        start = ops.cast(ops.ceil(known - self.radius), "int32")
+        start = ops.cast(ops.ceil(window_centre - self.radius), "int32")
         start = ops.minimum(start, first + length - 1)
         positions = start + ops.arange(self.width(None), dtype="int32")
-        inside = ops.cast(positions, centre.dtype) <= known + self.radius
+        inside = ops.cast(positions, centre.dtype) <= window_centre + self.radius
         return Window(start, inside, centre)
 
     def _predict_centre(self, query: Tensor) -> Tensor:

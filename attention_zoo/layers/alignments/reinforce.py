@@ -127,7 +127,8 @@ class ReinforceAlignment(Alignment):
         log_probs, probs = _log_softmax(scores, mask)
         zero = ops.zeros((), scores.dtype)
         weights = hardmax(scores if noise is None else scores + noise, mask)
-        chosen = ops.where(ops.equal(weights, 0), zero, log_probs)  # a NaN weight chooses NaN
+        # A NaN weight selects the NaN log probability.
+        chosen = ops.where(ops.equal(weights, 0), zero, log_probs)
         log_probability = ops.sum(chosen, axis=-1, keepdims=True)
         entropy = -ops.sum(probs * log_probs, axis=-1, keepdims=True)
         if use_expected is not None:

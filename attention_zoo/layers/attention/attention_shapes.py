@@ -33,6 +33,7 @@ NOT_SYMBOLIC = (
 
 
 MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask", "attention_bias")
+"""Mask arguments of `Attention.call`, in the order of the masks of `match_batches`."""
 
 
 def expand_list_arguments(
@@ -191,10 +192,10 @@ def standardize_mask_and_bias(
 
 
 def zero_unattended(mask: Tensor, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Set the positions of value and key to 0 that an attention mask masks for all queries.
+    """Return value and key with 0 at the positions that the attention mask masks for all queries.
 
-    So NaN in them reaches no output. They are not in the mask of the memory, because the windows of
-    local attention count them.
+    NaN at these positions then reaches no output. They are not merged into the memory mask, because
+    local attention counts them in its windows.
 
     Args:
         mask: `(B|1, [H|1], T, S)` booleans.

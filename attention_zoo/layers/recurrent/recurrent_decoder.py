@@ -106,7 +106,10 @@ class RecurrentDecoder(KernelLayer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Create a layer from a config; `keras.layers.Bidirectional` asks for `go_backwards`."""
+        """Create a layer from a config.
+
+        Raises ValueError for `go_backwards`, which `keras.layers.Bidirectional` adds.
+        """
         if "go_backwards" in config:
             raise ValueError(
                 f"{cls.__name__} decodes from left to right, so keras.layers.Bidirectional cannot "

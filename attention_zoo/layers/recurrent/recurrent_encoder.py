@@ -106,13 +106,18 @@ class RecurrentEncoder(KernelLayer):
             return keras.layers.Bidirectional(half, name=name, dtype=self.dtype_policy)
         recurrent = layer(self.units, go_backwards=self.go_backwards, name=name, **options)
         if self.go_backwards and keras.backend.backend() == "jax":
-            # Keras's cuDNN path on JAX returns the outputs in source order, its loop in reverse.
+            # On JAX, Keras's cuDNN implementation returns outputs in source order, but its loop
+            # returns them reversed.
             recurrent.use_cudnn = False
         return recurrent
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Create a layer from a config; `keras.layers.Bidirectional` changes `go_backwards`."""
+        """Create a layer from a config.
+
+        Raises ValueError if `bidirectional` and `go_backwards` are both set, as
+        `keras.layers.Bidirectional` does.
+        """
         if config.get("bidirectional") and config.get("go_backwards"):
             raise ValueError(
                 f"{cls.__name__} with bidirectional=True processes the source in both directions, "

@@ -236,13 +236,16 @@ class GPT(GenerationMixin, PrebuiltModel):
         )
 
     def leaves_positions(self, length: int, options: SearchOptions) -> bool:
-        """Whether a prompt of this length leaves as many positions as the search may need."""
+        """Return whether a prompt of this length leaves the positions that the search may need."""
         needed = _get_needed_tokens(length, options)
         return needed is None or length + needed - 1 <= self.settings["max_length"]
 
 
 def _get_needed_tokens(length: int, options: SearchOptions) -> int | None:
-    """Return the length that a continuation may reach, or must without limits; None if unknown."""
+    """Return the maximum length of the continuation or, without a limit, its minimum length.
+
+    None if the length is not a static value.
+    """
     is_limited = options.max_length is not None or options.max_length_ratio is not None
     needed = options.limit(length) if is_limited else options.min_target_length
     value = get_static_value(needed)

@@ -168,7 +168,7 @@ class CrossAttentionRetriever(PrebuiltModel):
     def similarities(self, images: Tensor, texts: EncodedTexts) -> Tensor:
         """Return the similarities `(I, N)` of I images and N texts, float32 at least.
 
-        They are computed in blocks of limited memory, unless a size is unknown, as in a graph.
+        They are computed block by block to limit memory, unless shapes are dynamic, as in a graph.
 
         Args:
             images: output of `encode_images`, `(I, S, D)`.

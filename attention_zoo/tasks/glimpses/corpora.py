@@ -156,23 +156,25 @@ class Arrays(FileCorpus, LabelledImageCorpus):
 
         Raises ValueError if the file has only those of another split.
         """
-        own = self.images, self.labels
+        own_arrays = self.images, self.labels
         if split == "train":
-            return own
-        if not any(TRAIN in name.lower() for name in own):
-            self._refuse_arrays_of_another_split(path, split, own)
-            return own
+            return own_arrays
+        if not any(TRAIN in name.lower() for name in own_arrays):
+            self._refuse_arrays_of_another_split(path, split, own_arrays)
+            return own_arrays
         candidates = [
             tuple(
                 re.sub(TRAIN, partial(_copy_case, name), array, flags=re.IGNORECASE)
-                for array in own
+                for array in own_arrays
             )
             for name in ARRAY_NAMES[split]
         ]
         known = list_npz_arrays(path)
-        exact = {name.lower(): name for name in known} | {name: name for name in known}
+        array_names = {name.lower(): name for name in known} | {name: name for name in known}
         for names in candidates:
-            images, labels = (exact.get(name, exact.get(name.lower())) for name in names)
+            images, labels = (
+                array_names.get(name, array_names.get(name.lower())) for name in names
+            )
             if images is not None and labels is not None:
                 self._refuse_arrays_of_another_split(path, split, (images, labels))
                 return images, labels
@@ -198,7 +200,7 @@ class Arrays(FileCorpus, LabelledImageCorpus):
 
 
 def _copy_case(text: str, match: re.Match[str]) -> str:
-    """Return a text in upper case, or with a capital letter, if the match is written so."""
+    """Return the text in upper case or capitalized if the match is; otherwise unchanged."""
     if match[0].isupper():
         return text.upper()
     return text.capitalize() if match[0][0].isupper() else text

@@ -154,7 +154,10 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         return prompts
 
     def _make_source(self, size: int, length: int) -> NDArray[np.int32]:
-        """Return a batch of any prompts of this length, or shorter ones that leave positions."""
+        """Return a batch of dummy prompts of this length.
+
+        They are shorter if their continuation would exceed the model's `max_length`.
+        """
         length, options = min(length, self.longest), self.search_options()
         while length > 1 and not self.model.leaves_positions(length, options):
             length -= 1

@@ -177,7 +177,7 @@ class RetrievalModule(TaskModule):
 def _find_nan(features: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
     """Return the error of each row of features `(B, S, D)` that are NaN at an unmasked position.
 
-    Its similarities may not be NaN then.
+    The similarities of such a row can still be finite, so the features are checked.
     """
     is_nan = tf.reduce_any(tf.math.is_nan(features), axis=2)
     is_nan = is_nan if mask is None else is_nan & mask

@@ -124,7 +124,7 @@ class Retrieval(ImageTextTask):
     def _make_index(
         self, images: list[Image], names: Iterable[str] | None, batch_size: int
     ) -> ImageIndex:
-        """Return the index of images with these names, or their default names; see `build_index`"""
+        """Return the index of the images, with these names or default names; see `build_index`."""
         default_names = name_images(images)
         names = default_names if names is None else list_argument("names", names, "strings")
         if len(names) != len(images):

@@ -28,7 +28,7 @@ from attention_zoo.tasks.data_paths import find_files
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     list_inputs,
-    list_row,
+    materialize_row,
     name_rows,
     predict_rows,
     refuse_rules,
@@ -219,7 +219,7 @@ class Tagging(SingleTextTask):
             ValueError: if a sentence is empty or too long, marks are missing or out of range, or an
                 option is unknown.
         """
-        texts = [list_row(text) for text in list_inputs(texts, "text")]
+        texts = [materialize_row(text) for text in list_inputs(texts, "text")]
         options = self.override_search(**search_overrides)
         marked = list_marks(marks, len(texts), self._takes_marks)
         self._calls += 1

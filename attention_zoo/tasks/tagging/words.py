@@ -14,7 +14,7 @@ from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import did_you_mean
-from attention_zoo.tasks.inputs import check_text, is_list, list_argument, list_row
+from attention_zoo.tasks.inputs import check_text, is_list, list_argument, materialize_row
 from attention_zoo.tasks.text_inputs import find_unknown
 
 Words = Sequence[str]
@@ -128,7 +128,7 @@ def list_marks(marks: Iterable[Iterable[int]] | None, count: int, takes_marks: b
     """Return the marks of each of `count` sentences; `mark_words` checks those of a sentence.
 
     Raises:
-        ValueError: if the marks are missing or needless, or not a list.
+        ValueError: if the marks are missing, given to a model without marks, or not a list.
     """
     if not takes_marks and marks is not None:
         raise ValueError("marks must be None for a model that takes no marks; remove the argument")
@@ -140,7 +140,7 @@ def list_marks(marks: Iterable[Iterable[int]] | None, count: int, takes_marks: b
             "marks: the model takes marked words; pass their indices for each of the"
             f" {count} sentences"
         )
-    return [list_row(row) for row in listed]
+    return [materialize_row(row) for row in listed]
 
 
 def mark_words(

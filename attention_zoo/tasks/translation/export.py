@@ -19,7 +19,7 @@ from attention_zoo.export.checks import (
     serve_valid_rows,
 )
 from attention_zoo.export.graph_tokenizer import GraphTokenizer
-from attention_zoo.export.modules import SearchModule, pad_ragged, require_one_each
+from attention_zoo.export.modules import SearchModule, pad_ragged, require_one_per_source
 
 
 class TranslationModule(SearchModule):
@@ -79,7 +79,7 @@ def _fill_prefixes(prefixes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Return one prefix for each of the texts; fail for another number of prefixes."""
     has_none = tf.size(prefixes) == 0
     filled = tf.cond(has_none, lambda: tf.fill([count], ""), lambda: prefixes)
-    return require_one_each(filled, count, "prefix")
+    return require_one_per_source(filled, count, "prefix")
 
 
 def _check_prefix_lengths(

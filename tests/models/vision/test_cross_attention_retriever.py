@@ -117,7 +117,7 @@ class TestCrossAttentionRetriever(ExportableModelConformance):
         assert model.similarities(none, encoded[1]).shape == (0, 2)
 
     @needs_dynamic_shapes
-    def test_similarities_of_unknown_sizes(self) -> None:
+    def test_similarities_with_dynamic_shapes(self) -> None:
         model = self.make_random()
         images, (words, mask) = model.encode_images(IMAGES), model.encode_texts(TEXTS[:2])
 
