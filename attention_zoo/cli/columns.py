@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attention_zoo.data.text.tables import Row
 
 FIELDS = ("text", "source", "sentence", "document", "article")
-"""Names of columns and fields that hold the text, if none is given."""
+"""Default names of the column or field of the text."""
 DELIMITERS = (";", "|", "\t", ",")
 """Characters that separate the columns of CSV files."""
 
@@ -41,18 +41,20 @@ def read_column(lines: Lines, layout: Layout) -> Iterator[Item]:
     first = next(rows, None)
     if first is None:
         raise ValueError(f"{layout.name}: contains no row; give one text per row")
-    found, like = _find_in_header(first, layout), "the header"
-    if found is None:
-        like = "most lines"
-        known, rows = layout.read_ahead(chain([first], rows), lambda row: count_columns([row]) > 0)
-        found = _find_by_number(known, layout)
-    width, column = found
+    table_columns, reference = _find_in_header(first, layout), "the header"
+    if table_columns is None:
+        reference = "most lines"
+        sample, rows = layout.read_ahead(chain([first], rows), lambda row: count_columns([row]) > 0)
+        table_columns = _find_by_number(sample, layout)
+    width, column = table_columns
     for location, get_cells in rows:
-        yield make_item(location, partial(_select_cell, get_cells, width, column, like, layout))
+        yield make_item(
+            location, partial(_select_cell, get_cells, width, column, reference, layout)
+        )
 
 
 def read_header(lines: Lines, layout: Layout) -> list[str]:
-    """Return the column names in the first row of a table; none if it cannot be read."""
+    """Return the column names in the first row of a table; an empty list if it cannot be read."""
     for _, get_cells in read_rows(lines, layout):
         with suppress(ValueError):
             return [name.strip(" ") for name in get_cells()]
@@ -63,26 +65,28 @@ def read_header(lines: Lines, layout: Layout) -> list[str]:
 def may_be_table(line: tuple[str, bytes], layout: Layout) -> bool:
     """Return whether a line may be the first one of a file in this format.
 
-    A table has several columns or a header that names the column of the texts. Other formats are
-    not distinguished from text.
+    A table has several columns or a header that names the column of the texts. True for all other
+    formats.
     """
     cells = read_header(iter([line]), layout) if layout.format in ("csv", "tsv") else []
-    is_named = layout.header is not False and layout.field in cells
-    is_wide = layout.header is False and len(cells) > 1
-    return layout.format not in ("csv", "tsv") or is_named or is_wide
+    has_field = layout.header is not False and layout.field in cells
+    has_many_columns = layout.header is False and len(cells) > 1
+    return layout.format not in ("csv", "tsv") or has_field or has_many_columns
 
 
 def _select_cell(
-    get_cells: Callable[[], list[str]], width: int, column: int, like: str, layout: Layout
+    get_cells: Callable[[], list[str]], width: int, column: int, reference: str, layout: Layout
 ) -> str | list[str]:
     cells = get_cells()
     if len(cells) != width:
-        raise ValueError(f"expected {width} columns, as in {like}, got {len(cells)}")
+        raise ValueError(
+            f"expected {width} columns, as in {reference}, got {len(cells)}; fix or remove the row"
+        )
     return layout.split(cells[column])
 
 
 def _find_in_header(row: Row, layout: Layout) -> tuple[int, int] | None:
-    """Return the number of columns, and that of the texts, if the first row contains their names.
+    """Return the number of columns and the index of the text column; None without a header.
 
     Raises ValueError if it must contain them, but the column of the texts is missing.
     """
@@ -113,7 +117,7 @@ def _find_in_header(row: Row, layout: Layout) -> tuple[int, int] | None:
 
 
 def _find_by_number(rows: Sequence[Row], layout: Layout) -> tuple[int, int]:
-    """Return the number of columns that most rows have, and that of the texts.
+    """Return the most frequent number of columns and the index of the text column.
 
     Raises ValueError if the number of the column is not given or too large.
     """
@@ -145,9 +149,9 @@ def _check_delimiter(location: str, cells: Sequence[str], layout: Layout) -> Non
 
 
 def raise_missing_field(location: str, names: Collection[str]) -> NoReturn:
-    """Raise ValueError because no column or field is known to contain the texts."""
+    """Raise ValueError because no column or field has a default name."""
     known = ", ".join(names) or "none"
     raise ValueError(
-        f"{location}: no field is named {' or '.join(FIELDS)}; name the text with --field (fields:"
+        f"{location}: no column or field is named {' or '.join(FIELDS)}; pass --field NAME (fields:"
         f" {known})"
     )

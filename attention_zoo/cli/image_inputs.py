@@ -15,18 +15,18 @@ from attention_zoo.cli.items import Item, Layout, make_item
 FORMATS = ("csv", "jsonl", "text", "tsv")
 """Formats of lists of images."""
 NO_IMAGE = "no file ends in .jpg, .png or another suffix of an image file"
-_FIND_FORMAT = Layout(format="")
+_DETECTED_LAYOUT = Layout(format="")
 _CAPTION_NUMBER = re.compile(r"#\d+\t.*", re.DOTALL)
 
 
 def has_many_images(name: str) -> bool:
-    """Return whether a file is a folder, a zip or a JSON file of images, not a list of paths."""
+    """Return whether a path is a folder, a zip file or a JSON file of images."""
     return Path(name).is_dir() or find_suffix(name) in (".zip", ".json")
 
 
 def list_images(
     names: Sequence[str],
-    layout: Layout = _FIND_FORMAT,
+    layout: Layout = _DETECTED_LAYOUT,
     images: str | None = None,
     caption: str = "caption",
 ) -> Iterator[Item]:
@@ -38,7 +38,7 @@ def list_images(
             lines, or captions `name.jpg#0`, a tab, a caption. Each image of a list of captions is
             yielded once.
         layout: its `field` is the column or field of the path, or the array of an `.npz` file. With
-            a `format`, all files are lists; "" finds it from the name and the lines of a file.
+            a `format`, all files are lists; "" detects it from the name and the lines.
         images: folder of the images; by default, that of the list.
         caption: column of a table of captions.
     """
@@ -96,14 +96,15 @@ def _find_image(item: Item, folders: Sequence[Path]) -> Item:
 
 
 def _read_list(name: str, layout: Layout, caption: str) -> Iterator[Item]:
-    """Yield the names in a list; of a list with captions, each image once."""
-    is_file = Path(name).is_file()  # others can be read only once
+    """Yield the image paths of a list; with captions, yield each image once."""
+    is_file = Path(name).is_file()  # a pipe cannot be read twice
     file_format = layout.format or find_format(name)
     if not layout.format and file_format == "text" and is_file:
         file_format = _find_list_format(name, layout)
     if file_format not in FORMATS:
         raise ValueError(
-            f"{name}: format {file_format} has no paths of images; use {', '.join(FORMATS)}"
+            f"{name}: a list of images cannot have format {file_format}; use --format"
+            f" {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
         )
     field = None if file_format == "text" else layout.field or "image"
     layout = replace(layout, format=file_format, field=field)
@@ -121,7 +122,7 @@ def _read_list(name: str, layout: Layout, caption: str) -> Iterator[Item]:
 
 
 def _find_list_format(name: str, layout: Layout) -> str:
-    """Return the format of a list by its lines, as for files of captions.
+    """Detect the format of a list by the rules for caption files.
 
     Raises ValueError for a binary file.
     """
@@ -129,17 +130,20 @@ def _find_list_format(name: str, layout: Layout) -> str:
     from attention_zoo.data.reading import read_raw_lines
 
     if b"\0" in next(read_raw_lines(name), ("", b""))[1]:
-        raise ValueError(f"{name}: is neither an image in a known format nor a list of images")
-    found = find_caption_format(name)
-    if found == "csv":
+        raise ValueError(
+            f"{name}: is neither an image in a known format nor a list of images; pass an image"
+            " file or a text file of image paths"
+        )
+    list_format = find_caption_format(name)
+    if list_format == "csv":
         header = _read_header(name, replace(layout, format="csv"))
         is_csv = len(header) > 1 and (layout.field or "image") in header
         return "csv" if is_csv else "text"
-    return found if found == "jsonl" else "text"
+    return list_format if list_format == "jsonl" else "text"
 
 
 def _read_header(name: str, layout: Layout) -> list[str]:
-    """Return the column names of a table; none if it cannot be read."""
+    """Return the column names of a table; an empty list if it cannot be read."""
     from attention_zoo.data.reading import read_numbered_lines
 
     return read_header(read_numbered_lines(name), layout)

@@ -21,7 +21,8 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
 """Formats that an option of `data` applies to, and its values."""
 CORPUS_FORMATS = ("csv", "tsv", "jsonl", "conll")
 """Corpora whose files have the format of the same name."""
-_TEXTS = ("source", "text", "delimiter", "comment", "image", "caption")
+_STRING_OPTIONS = ("source", "text", "delimiter", "comment", "image", "caption")
+"""Options of `data` whose text is kept, for example 01."""
 
 
 def read_data_options(run: str) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def read_data_options(run: str) -> dict[str, Any]:
     data = source.as_dict().get("data")
     if not isinstance(data, dict):
         return {}
-    texts = {name: source.get_text(f"data.{name}") for name in _TEXTS}
+    texts = {name: source.get_text(f"data.{name}") for name in _STRING_OPTIONS}
     return {**data, **{name: text for name, text in texts.items() if isinstance(text, str)}}
 
 
@@ -62,10 +63,10 @@ def split_input_options(overrides: Sequence[str]) -> tuple[dict[str, Any], list[
 
 def _parse_option(override: str, name: str) -> Any:
     """Return the value of an option of `OPTIONS`."""
-    from attention_zoo.training.recipe_sources import keep_string_options, parse_overrides
+    from attention_zoo.training.recipe_sources import parse_overrides, restore_string_options
 
     (source,) = parse_overrides([override])
-    keep_string_options([source], [f"data.{text}" for text in _TEXTS])
+    restore_string_options([source], [f"data.{option}" for option in _STRING_OPTIONS])
     value = source.as_dict()["data"][name]
     kinds = {"words": int, "header": bool, "conllu": bool}
     is_unset = value is None and getattr(Layout, name) is None
@@ -88,20 +89,25 @@ def read_inputs(
         files: the files.
         arguments: the arguments of the command.
         data: options of the corpus that the run was trained on.
-        options: those that the user gave, which `split_input_options` returns.
+        options: options of the command line, from `split_input_options`.
 
     Raises:
-        ValueError: an option has no effect on this input, or the task takes others.
+        ValueError: an option has no effect on this input, or the task does not accept this kind of
+            input.
     """
     if task.inputs[0].kind == "image":
         return _read_images(task, files or ["-"], arguments, data, options)
     if len(files) > 1:
-        raise ValueError(f"{files[1]}: predict reads one file; give one, or pipe several in")
+        raise ValueError(
+            f"predict reads one file, got {len(files)}; pass one, or pipe several to standard input"
+        )
     name = files[0] if files else "-"
     layout = _make_layout(name, arguments, data, options)
     if not task.takes_words and (arguments.pretokenized or layout.format == "conll"):
-        option = "--pretokenized" if arguments.pretokenized else f"{name}: format conll"
-        raise ValueError(f"{option}: task {task.name} takes texts, not words")
+        option, fix = f"{name}: format conll", "pass a file of texts"
+        if arguments.pretokenized:
+            option, fix = "--pretokenized", "remove the option"
+        raise ValueError(f"{option}: task {task.name} takes texts, not words; {fix}")
     if layout.format == "conll":
         n_best = [word for word in arguments.words if word.startswith("search.n_best=")]
         for option in ["--n-best", *n_best] if arguments.n_best else n_best:
@@ -121,27 +127,29 @@ def _make_layout(
     file_format = arguments.format or (corpus if is_like_training else find_format(name, ""))
     if not file_format and suffix == ".json" and corpus != "jsonl":
         raise ValueError(
-            f"{name}: predict reads no JSON file; if it has one JSON object per line, add"
+            f"{name}: predict cannot read a .json file; if it has one JSON object per line, add"
             " --format jsonl"
         )
     is_assumed = not file_format and corpus in CORPUS_FORMATS
     if not file_format:
         file_format = str(corpus) if is_assumed else "text"
-    known = data if file_format == corpus else {}
+    training_options = data if file_format == corpus else {}
     _refuse_unused(name, file_format, arguments.field, options)
-    given = {key: value for key in OPTIONS if (value := known.get(key)) is not None} | options
-    field = arguments.field or known.get("source") or known.get("text")
+    layout_options = {
+        key: training_options[key] for key in OPTIONS if training_options.get(key) is not None
+    } | options
+    field = arguments.field or training_options.get("source") or training_options.get("text")
     return Layout(
         file_format,
         field if isinstance(field, str) else None,
         pretokenized=arguments.pretokenized,
         is_assumed=is_assumed,
-        **given,
+        **layout_options,
     )
 
 
 def _list_suffixes(data: dict[str, Any]) -> set[str]:
-    """Return the suffixes of the files that the run was trained on, apart from files without."""
+    """Return the file suffixes of the run's splits; files without a suffix are ignored."""
     values = [data.get(split) for split in ("train", "validation", "test")]
     paths = [path for value in values for path in (value if isinstance(value, list) else [value])]
     return {find_suffix(path) for path in paths if isinstance(path, str)} - {""}
@@ -157,7 +165,10 @@ def _refuse_unused(name: str, file_format: str, field: str | None, options: dict
             )
     if field is not None and file_format in ("text", "conll"):
         fix = "set data.words" if file_format == "conll" else "name the format with --format"
-        raise ValueError(f"--field {field}: {name} is read as {file_format}, without names; {fix}")
+        raise ValueError(
+            f"--field {field} has no effect on {name}: format {file_format} has no named fields;"
+            f" {fix}"
+        )
 
 
 def _read_images(
@@ -169,15 +180,18 @@ def _read_images(
 ) -> Iterator[Item]:
     """Return the images from the files."""
     if arguments.pretokenized:
-        raise ValueError(f"--pretokenized: task {task.name} takes images, not words")
+        raise ValueError(
+            f"--pretokenized: task {task.name} takes images, not words; remove the option"
+        )
     for key in options:
         if key not in ("header", "delimiter"):
             raise ValueError(f"data.{key}: has no effect on lists of images; remove it")
-    known = data if data.get("corpus") in ("captions", "coco") else {}
+    training_options = data if data.get("corpus") in ("captions", "coco") else {}
     layout = Layout(
         arguments.format or "",
-        arguments.field or known.get("image"),
+        arguments.field or training_options.get("image"),
         options.get("header"),
-        options.get("delimiter") or known.get("delimiter") or ",",
+        options.get("delimiter") or training_options.get("delimiter") or ",",
     )
-    return list_images(files, layout, known.get("images"), known.get("caption") or "caption")
+    caption = training_options.get("caption") or "caption"
+    return list_images(files, layout, training_options.get("images"), caption)

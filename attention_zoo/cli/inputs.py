@@ -48,10 +48,10 @@ def read_items(name: str, layout: Layout) -> Iterator[Item]:
     """Yield the inputs of a file, or of standard input ("-"); an unreadable one has an error."""
     is_stream = name == "-"
     lines = _read_standard_input() if is_stream else _read_file(name)
-    first, shown = next(lines, None), "stdin" if is_stream else name
+    first, display_name = next(lines, None), "stdin" if is_stream else name
     if first is None:
-        raise ValueError(f"{shown}: is empty; give one text per line")
-    layout = replace(layout, name=shown, is_stream=is_stream)
+        raise ValueError(f"{display_name}: is empty; give one text per line")
+    layout = replace(layout, name=display_name, is_stream=is_stream)
     if is_stream and layout.is_assumed and not may_be_table(first, layout):
         layout = replace(layout, format="text")
     yield from READERS[layout.format](itertools.chain([first], lines), layout)
@@ -165,8 +165,8 @@ def _find_field(location: str, row: Mapping[str, Any], field: str | None) -> str
             raise_missing_field(location, row)
     if field not in row:
         raise ValueError(
-            f"{location}: has no field {field!r}{did_you_mean(field, row)}; name the text with"
-            f" --field (fields: {', '.join(row) or 'none'})"
+            f"{location}: has no field {field!r}{did_you_mean(field, row)}; pass --field NAME"
+            f" (fields: {', '.join(row) or 'none'})"
         )
     return field
 

@@ -1,4 +1,4 @@
-"""An input of `attention-zoo predict`, and where inputs are in a file."""
+"""Inputs of `attention-zoo predict`, and the layout of an input file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Item:
     Args:
         location: file:line, or the path of an image.
         value: the input of `predict`; None for lines without words in a CoNLL file.
-        error: why it could not be read; "" if it could.
+        error: the error message; "" if the input was read.
         sentence: its lines in a CoNLL file.
     """
 
@@ -54,22 +54,22 @@ class Item:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the inputs are in a file.
+    """Format and columns of an input file.
 
     Args:
         format: "text", "csv", "tsv", "jsonl" or "conll".
         field: column or field of the text; None for the default.
-        header: whether the first row of a table contains the column names; None if it is not
-            known: it does not if `field` is a number.
+        header: whether the first row of a table contains the column names; None: it does unless
+            `field` is a number.
         delimiter: the character between two cells of a CSV.
         words: column of the words in a CoNLL file. Column 0 of CoNLL-U, which has word numbers,
             stands for 1.
         comment, conllu: see `data.read_conll`.
         pretokenized: whether texts are words separated by spaces.
-        is_assumed: whether the format is that of the training data, not one that the user or the
-            name of the file states.
+        is_assumed: whether the format was inferred from the training data, not from `--format` or
+            the file suffix.
         name: the file, for error messages.
-        is_stream: whether the file is read while it is written.
+        is_stream: whether the input is standard input, processed as it arrives.
     """
 
     format: str = "text"
@@ -89,18 +89,19 @@ class Layout:
         return [word for word in re.split("[ \t]+", text) if word] if self.pretokenized else text
 
     def read_ahead(
-        self, parts: Iterator[T], is_enough: Callable[[T], bool]
+        self, records: Iterator[T], is_enough: Callable[[T], bool]
     ) -> tuple[list[T], Iterator[T]]:
-        """Return the first parts of a file, which show its format, and all parts.
+        """Return the records from which the format is detected, and an iterator over all records.
 
-        They are all parts or, of a stream, those up to the first that is enough.
+        These are all records of a file. For a stream, they end at the first record for which
+        `is_enough` returns True.
         """
-        known: list[T] = []
-        for part in parts:
-            known.append(part)
-            if self.is_stream and is_enough(part):
+        sample: list[T] = []
+        for record in records:
+            sample.append(record)
+            if self.is_stream and is_enough(record):
                 break
-        return known, chain(known, parts)
+        return sample, chain(sample, records)
 
 
 def make_item(location: str, read: Callable[[], Any]) -> Item:

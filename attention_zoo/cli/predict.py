@@ -195,7 +195,7 @@ def _make_options(task: Any, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _build_index(task: Any, images: str) -> Any:
-    """Return the index of the images of a folder, or of a file with or of several images."""
+    """Return the index of the images in a folder, an image file, a zip file or a list of paths."""
     if not Path(images).exists():
         raise ValueError(f"--images {images}: no such file or folder")
     if Path(images).is_dir():
@@ -246,9 +246,8 @@ def _refuse_invalid(task: Any, items: list[Item], allow_unknown: bool) -> Iterat
         error = item.error or ("" if allow_unknown else _check_known(task, item))
         if error:
             raise ValueError(f"{item.location}: {error}")
-        if (
-            task.inputs[0].kind == "text" and item.is_input
-        ):  # images are large: they are checked as they are read
+        # Images are large, so they are checked when they are read.
+        if task.inputs[0].kind == "text" and item.is_input:
             task.check_sources([item.value], [item.location])
     return iter(items)
 

@@ -21,12 +21,12 @@ def read_sentences(lines: Lines, layout: Layout) -> Iterator[Item]:
     """
     from attention_zoo.data.text.conll import ConllColumns, find_layout, split_blocks
 
-    known, blocks = layout.read_ahead(
+    sample, blocks = layout.read_ahead(
         split_blocks(lines, layout.comment),
         lambda block: any(not raw.startswith(b"#") for _, raw in block.rows),
     )
     columns = ConllColumns(layout.words or None)
-    conll_layout = find_layout(known, columns, layout.conllu)
+    conll_layout = find_layout(sample, columns, layout.conllu)
     for block in blocks:
         yield _parse_sentence(block, conll_layout)
 

@@ -60,7 +60,10 @@ def run(arguments: argparse.Namespace) -> None:
             file=sys.stderr,
         )
     if result.best is None:
-        print("no best checkpoint: no evaluation gave a finite value; evaluate the newest one with")
+        print(
+            "no best checkpoint: no evaluation returned a finite value; evaluate the newest"
+            " checkpoint with"
+        )
     else:
         print(f"best checkpoint: step {result.best_step}; evaluate it with")
     print(f"  attention-zoo evaluate {result.folder}")

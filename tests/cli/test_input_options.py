@@ -66,22 +66,30 @@ def test_format_and_options_of_the_run(
 
 
 @refuses(
-    ("a.json", {"format": None}, r"^a\.json: predict reads no JSON file; .*--format jsonl"),
+    ("a.json", {"format": None}, r"^a\.json: predict cannot read a \.json file; .*--format jsonl"),
     ("a.conll", {"n_best": True}, "^--n-best: words of a CoNLL file get one tag each"),
     ("a.conll", {"words": ["search.n_best=2"]}, "^search.n_best=2: words of a CoNLL file"),
-    ("a.conll", {"field": "1"}, r"^--field 1: a\.conll is read as conll, .* set data\.words"),
-    ("a.txt", {"field": "x"}, r"^--field x: a\.txt is read as text, .* --format"),
+    ("a.conll", {"field": "1"}, r"^--field 1 has no effect on a\.conll: .*; set data\.words"),
+    ("a.txt", {"field": "x"}, r"^--field x has no effect on a\.txt: .* --format"),
     ("a.txt", {"words": ["data.words=1"]}, r"^data\.words: has no effect on a\.txt"),
     ("a.tsv", {"words": ["data.delimiter=;"]}, r"^data\.delimiter: has no effect on a\.tsv"),
     ("a.csv", {"words": ["data.delimiter=;;"]}, r"^data\.delimiter must be one character"),
     ("a.txt", {"words": ["data.header=1"]}, "^data.header=1: expected true or false"),
-    ("a.png", {"kind": "image", "pretokenized": True}, "^--pretokenized: task x takes images"),
+    (
+        "a.png",
+        {"kind": "image", "pretokenized": True},
+        "^--pretokenized: task x takes images, not words; remove",
+    ),
     (
         "a.png",
         {"kind": "image", "words": ["data.words=1"]},
         r"^data\.words: has no effect on lists",
     ),
-    ("a.conll", {"kind": "image"}, r"^a\.conll: format conll has no paths of images"),
+    (
+        "a.conll",
+        {"kind": "image"},
+        r"^a\.conll: a list of images cannot have format conll; use --format csv, .* or tsv",
+    ),
 )
 def test_options_without_effect_are_refused(name: str, options: dict[str, Any]) -> None:
     read(name, "a\n", {}, *options.pop("words", []), **options)

@@ -67,7 +67,7 @@ def test_locations_and_errors_of_rows(tmp_path: Path) -> None:
     rows = read(tmp_path, "b.tsv", "id\ttext\n1\ta\n1\n1\tb\n")
     assert [(row.value, row.error) for row in rows] == [
         ("a", ""),
-        (None, "expected 2 columns, as in the header, got 1"),
+        (None, "expected 2 columns, as in the header, got 1; fix or remove the row"),
         ("b", ""),
     ]
     rows = read(tmp_path, "b.csv", b'text,n\n"a,1\nb,1\n\xff,1\nc,1\n')
@@ -77,7 +77,7 @@ def test_locations_and_errors_of_rows(tmp_path: Path) -> None:
     for head in (b"\xff\t0", b"0"):  # the width is that of most lines
         rows = read(tmp_path, "d.tsv", head + b"\n1\tone\n2\ttwo\n", field="1")
         assert [row.value for row in rows] == [None, "one", "two"]
-    assert rows[0].error == "expected 2 columns, as in most lines, got 1"
+    assert rows[0].error == "expected 2 columns, as in most lines, got 1; fix or remove the row"
     rows = read(tmp_path, "d.tsv", "a\tb\none\ntwo\n")
     assert [row.value for row in rows] == [None, "one", "two"]
     (text,) = read(tmp_path, "c.txt", b"on \xff")
@@ -89,7 +89,7 @@ def test_locations_and_errors_of_rows(tmp_path: Path) -> None:
         "a.tsv",
         "a\tb\n1\t2\n",
         {},
-        r"a\.tsv:1: no field is named text or .*; name the text with --field .*: a, b",
+        r"a\.tsv:1: no column or field is named text or .*; pass --field NAME .*: a, b",
     ),
     (
         "a.csv",
@@ -99,7 +99,7 @@ def test_locations_and_errors_of_rows(tmp_path: Path) -> None:
     ),
     ("a.csv", "a,b,a\n1,2,3\n", {"field": "a"}, "column 'a' is repeated in the header"),
     ("a.tsv", "1\ta\n2\tb\n", {"field": "2"}, r"a\.tsv:1: has no column 2, only 2"),
-    ("a.tsv", "x\ty\n", {"header": False}, r"no field is named .*\(fields: x, y\)"),
+    ("a.tsv", "x\ty\n", {"header": False}, r"no column or field is named .*\(fields: x, y\)"),
     ("a.tsv", "x\ty\n", {"header": False, "field": "x"}, "without a header, .* set data.header="),
     ("a.tsv", "x\ty\n", {"header": True, "field": "1"}, "column '1' is missing .*header=false and"),
     ("a.csv", "\n\n", {}, r"a\.csv: contains no row; give one text per row"),

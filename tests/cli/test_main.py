@@ -251,7 +251,7 @@ def test_divergence_is_reported(
     result = training.RunResult(tmp_path, 40, None, 0, 1.0, diverged=True)
     _, out, _ = run(capsys, "train", write_recipe(tmp_path))
     assert "step 0" not in out
-    assert out.startswith("no best checkpoint: no evaluation gave a finite value")
+    assert out.startswith("no best checkpoint: no evaluation returned a finite value")
 
 
 def test_no_arguments(capsys: Capture) -> None:

@@ -85,8 +85,16 @@ def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
         (b"on on on", "data.max_source_length=2 --strict", "in.txt:1: 3 tokens, the limit is 2"),
         ("on\non ☃".encode(), "--strict", "in.txt:2: unknown characters '☃'; remove"),
         (b"on", "--batch-size 0", "--batch-size must be at least 1, got 0"),
-        (b"on", "--pretokenized", "--pretokenized: task translation takes texts, not words"),
-        (b"on", "--format conll", "in.txt: format conll: task translation takes texts, not words"),
+        (
+            b"on",
+            "--pretokenized",
+            "--pretokenized: task translation takes texts, not words; remove the option",
+        ),
+        (
+            b"on",
+            "--format conll",
+            "in.txt: format conll: task translation takes texts, not words; pass a file",
+        ),
         (b"on", "search.beam=2", "search.beam=2: unknown key 'search.beam'"),
         (b"on", "search.beam_width=x", "search.beam_width=x: search.beam_width: Value"),
         (b"on", "search.banned_tokens=[99999]", "error: banned_tokens must be ids from 0 to"),
@@ -95,7 +103,7 @@ def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
         (b"on", "--attention a.xyz", "a.xyz: unknown image format .xyz; use"),
         (b"on", "--attention no/a.png", "no/a.png: folder no does not exist; create it"),
         (b"on", "--html no/a.html", "no/a.html: folder no does not exist; create"),
-        (b"on", "other.txt", "other.txt: predict reads one file"),
+        (b"on", "other.txt", "predict reads one file, got 2; pass one"),
     ],
 )
 def test_errors(content: bytes, words: str, message: str, tmp_path: Path, capsys: Capture) -> None:
@@ -235,7 +243,7 @@ def test_tables_without_a_usable_row_are_refused(tmp_path: Path, capsys: Capture
     for name, content, message in (
         ("in.csv", "\n\n", "in.csv: contains no row; give one text per row"),
         ("in.csv", "a;text\n1;on\n", "in.csv:1: has one column, but contains ';'; set data.del"),
-        ("in.json", "[]", "in.json: predict reads no JSON file; "),
+        ("in.json", "[]", "in.json: predict cannot read a .json file; "),
     ):
         (tmp_path / name).write_text(content)
         assert message in refused(capsys, "predict", small_run(), tmp_path / name)
