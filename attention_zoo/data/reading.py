@@ -29,7 +29,7 @@ _COMPRESSIONS = {
     "xz": re.compile(rb"\xfd7zXZ\x00"),
 }
 """First bytes of compressed files."""
-_ARCHIVES = {
+_UNSUPPORTED_FORMATS = {
     b"PK\x03\x04": "a zip file",
     b"PK\x05\x06": "an empty zip file",
     b"\x28\xb5\x2f\xfd": "compressed by zstd",
@@ -37,7 +37,7 @@ _ARCHIVES = {
     b"7z\xbc\xaf\x27\x1c": "a 7z file",
     b"Rar!\x1a\x07": "a RAR file",
 }
-"""Formats that are not read, by their first bytes."""
+"""Descriptions of unsupported file formats, by their first bytes."""
 _DECOMPRESSORS: dict[str, Callable[[Any], Any]] = {
     "gzip": gzip.open,
     "bzip2": bz2.open,
@@ -66,15 +66,15 @@ def read_raw_lines(path: str | Path) -> Iterator[Line]:
     A file compressed by gzip, bzip2 or xz is detected by its content. A byte order mark is removed.
 
     Raises:
-        ValueError: a missing file, damaged compressed data, or an archive of another format.
+        ValueError: a missing file, damaged compressed data, or an unsupported format.
     """
     if "\0" in str(path):
-        raise ValueError(f"{str(path)!r}: not a valid path, contains a null character")
+        raise ValueError(f"{str(path)!r}: the path contains a null character; remove it")
     name = ""
     try:
         with open(path, "rb") as file:
             head = file.peek(10)
-            _refuse_archive(path, head)
+            _refuse_unsupported_format(path, head)
             name = next((name for name, start in _COMPRESSIONS.items() if start.match(head)), "")
             lines = _DECOMPRESSORS[name](file) if name else file
             for number, raw in enumerate(log_progress(lines, str(path), "lines"), 1):
@@ -87,11 +87,11 @@ def read_raw_lines(path: str | Path) -> Iterator[Line]:
         raise ValueError(f"{path}: {reason or damage}") from None
 
 
-def _refuse_archive(path: str | Path, head: bytes) -> None:
-    """Raise ValueError if the first bytes of a file are those of a format that is not read."""
-    for start, name in _ARCHIVES.items():
+def _refuse_unsupported_format(path: str | Path, head: bytes) -> None:
+    """Raise ValueError if the first bytes of a file are those of an unsupported format."""
+    for start, name in _UNSUPPORTED_FORMATS.items():
         if head.startswith(start):
-            raise ValueError(f"{path}: is {name}; unpack it, or compress it by gzip, bzip2 or xz")
+            raise ValueError(f"{path}: is {name}; unpack it, or compress it with gzip, bzip2 or xz")
 
 
 def read_numbered_lines(paths: Paths) -> Iterator[Line]:

@@ -37,7 +37,7 @@ def make_graph_tokenizer(tokenizer: Any) -> Any:
     """Return a tokenizer as a `GraphTokenizer` or `GraphPublicTokenizer`.
 
     Raises:
-        ValueError: if it has no export.
+        ValueError: if it cannot be exported.
     """
     if isinstance(tokenizer, Tokenizer):
         return GraphTokenizer(tokenizer)
@@ -45,7 +45,7 @@ def make_graph_tokenizer(tokenizer: Any) -> Any:
         return GraphWordPiece(tokenizer)
     if isinstance(tokenizer, ByteTokenizer):
         return GraphByteBPE(tokenizer)
-    raise ValueError(f"tokenizer {type(tokenizer).__name__} has no export")
+    raise ValueError(f"tokenizer {type(tokenizer).__name__} cannot be exported")
 
 
 class GraphPublicTokenizer(GraphTokens):
@@ -71,8 +71,8 @@ class GraphPublicTokenizer(GraphTokens):
             for name, value in options.items():
                 if value:
                     raise ValueError(
-                        f"added token {token.content!r}: {name}=true has no export; set it to false"
-                        " in tokenizer.json"
+                        f"added token {token.content!r}: {name}=true cannot be exported; set it to"
+                        " false in tokenizer.json"
                     )
         special = {token.content: tokenizer.from_checkpoint_id(i) for i, token in added.items()}
         self._special = make_table(list(special), list(special.values()), -1)
@@ -116,7 +116,9 @@ class GraphWordPiece(GraphPublicTokenizer):
         engine = tokenizer._engine
         kinds = type(engine.normalizer).__name__, type(engine.pre_tokenizer).__name__
         if kinds != ("BertNormalizer", "BertPreTokenizer"):
-            raise ValueError(f"a WordPiece tokenizer with {kinds[0]} and {kinds[1]} has no export")
+            raise ValueError(
+                f"a WordPiece tokenizer with {kinds[0]} and {kinds[1]} cannot be exported"
+            )
         self._normalized = make_table(*_list_normalized(engine.normalizer), DELIMITER)
         self._classes_of = CharacterClasses(r"\s", r"\p{P}$+<=>^`|~")
         vocabulary = engine.get_vocab()
@@ -172,7 +174,9 @@ class GraphByteBPE(GraphPublicTokenizer):
         splitter, model = content["pre_tokenizer"], content["model"]
         is_plain = splitter.get("type") == "ByteLevel" and splitter.get("use_regex", True)
         if content["normalizer"] or not is_plain or splitter["add_prefix_space"]:
-            raise ValueError("a byte-level tokenizer that splits texts unlike GPT-2 has no export")
+            raise ValueError(
+                "a byte-level tokenizer that splits texts unlike GPT-2 cannot be exported"
+            )
         ids = {token: tokenizer.from_checkpoint_id(i) for token, i in model["vocab"].items()}
         self._byte_ids = tf.constant([ids[character] for character in _list_byte_characters()])
         self._size = tokenizer.vocabulary_size

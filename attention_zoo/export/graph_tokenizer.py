@@ -81,7 +81,8 @@ class GraphTokenizer(GraphTokens):
         kind = type(tokenizer)
         if TOKENIZERS.get_name(kind) is None:
             raise ValueError(
-                f"tokenizer {kind.__name__} has no export (known: {', '.join(TOKENIZERS.names())})"
+                f"tokenizer {kind.__name__} cannot be exported (known:"
+                f" {', '.join(TOKENIZERS.names())})"
             )
         self._to_nfc = GraphNormalizer()
         vocabulary = tokenizer.vocabulary

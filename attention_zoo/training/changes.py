@@ -22,7 +22,7 @@ FIXED = ("task", "init", "tokenizer", "model", *(f"training.{name}" for name in 
 """Keys and sections that determine what a checkpoint holds; they cannot change."""
 
 PATHS = ("init", "tokenizer.vectors", "model.encoder.weights", "data.data_dir")
-"""Keys whose values are paths; other paths of the same file or folder are no change."""
+"""Keys whose values are paths; another path of the same file or folder is not a change."""
 
 BLOCK = 1000  # examples per hash
 
@@ -48,7 +48,7 @@ def is_same_path(one: Any, other: Any) -> bool:
 
 
 class SplitReader:
-    """Reader of the splits of a corpus, which keeps what it has read.
+    """Reader of corpus splits that caches their examples and fingerprints.
 
     Args:
         corpus: the corpus.

@@ -68,7 +68,8 @@ class RunResult:
     Args:
         folder: the run folder.
         step: number of updates done.
-        best: the monitored value of the best checkpoint; None if no evaluation gave a number.
+        best: the monitored value of the best checkpoint; None if no evaluation returned
+            a finite value.
         best_step: step of the best checkpoint.
         seconds: time spent in training steps.
         diverged: whether, in the last evaluation interval, the training loss was far above that of

@@ -22,10 +22,10 @@ from attention_zoo.tasks.text_pair_corpora import Dates
 from attention_zoo.training.recipe_sources import (
     RecipeSource,
     find_text_keys,
-    keep_string_options,
     locate_errors,
     parse_overrides,
     read_recipe_file,
+    restore_string_options,
 )
 
 FORMAT_VERSION = 1
@@ -197,7 +197,7 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     check_format_version(file.locate("format_version"), file.content, FORMAT_VERSION)
     _check_sections(sources)
     corpus = _find_corpus(sources, path)
-    keep_string_options(sources, _find_text_keys(corpus))
+    restore_string_options(sources, _find_text_keys(corpus))
     if len({source.get_text("data.corpus") for source in sources} - {None}) > 1:
         _remove_options_of_other_corpora(file.content, corpus)
     schema = OmegaConf.structured(Recipe)
@@ -219,7 +219,7 @@ def read_sources(path: str | Path, overrides: Sequence[str] = ()) -> list[Recipe
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
     sources = parse_overrides(overrides)
-    keep_string_options(sources, _find_text_keys(type(recipe.data)))
+    restore_string_options(sources, _find_text_keys(type(recipe.data)))
     changed: Recipe = _override(OmegaConf.structured(recipe), sources)
     return changed
 
@@ -238,7 +238,7 @@ def override_task(task: Task, overrides: Sequence[str]) -> None:
     schema = OmegaConf.create({"data": options, "search": task.search})
     OmegaConf.set_struct(schema, True)
     sources = parse_overrides(overrides)
-    keep_string_options(sources, [*find_text_keys(SearchOptions, "search.")])
+    restore_string_options(sources, [*find_text_keys(SearchOptions, "search.")])
     changed = _override(schema, sources)
     task.set_options(search=changed["search"], **vars(changed["data"]))
 
@@ -267,7 +267,7 @@ def _check_sections(sources: Sequence[RecipeSource]) -> None:
 def _find_corpus(sources: Sequence[RecipeSource], path: Path) -> type[Corpus]:
     """Return the dataclass of the corpus that a recipe names, among those of its task."""
     for source in sources:
-        source.keep_strings(("task", "data.corpus"))
+        source.restore_strings(("task", "data.corpus"))
     plain: Any = OmegaConf.merge(*(source.content for source in sources))
     with locate_errors(sources, f"{path}: "):
         task = _get_task(plain.get("task", Recipe.task))

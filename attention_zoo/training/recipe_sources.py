@@ -1,4 +1,4 @@
-"""Sources of a recipe (its YAML file and the overrides): parsing, strings as written, locations."""
+"""Sources of a recipe, its YAML file and the overrides: parsing, string options, locations."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class RecipeSource:
         nodes: the YAML node of each value, by dotted key; that of an override is its text as a
             quoted scalar, unless it is a list, a mapping, a quoted scalar or null.
         lines: the line of each dotted key; None for an override.
-        problem: the error of an override whose value is not YAML, so that only a string option can
-            have it; `content` lacks the key.
+        problem: error message if the value of an override is not valid YAML, which only string
+            options accept; `content` then lacks the key.
     """
 
     name: str
@@ -54,7 +54,7 @@ class RecipeSource:
         """Return the text, or list of texts, of a key; None if there is none."""
         return _get_text(self.nodes[key]) if key in self.nodes else None
 
-    def keep_strings(self, keys: Iterable[str]) -> None:
+    def restore_strings(self, keys: Iterable[str]) -> None:
         """Set these string options to their text in the source.
 
         YAML reads 007 as 7, 1:30 as 90 and no as False.
@@ -69,20 +69,20 @@ class RecipeSource:
                 raise ValueError(f"{self.locate(key)}: {get_first_line(error)}") from None
 
 
-def keep_string_options(sources: Sequence[RecipeSource], keys: Collection[str]) -> None:
-    """Set the string options of all sources to their text, see `RecipeSource.keep_strings`.
+def restore_string_options(sources: Sequence[RecipeSource], keys: Collection[str]) -> None:
+    """Set the string options of all sources to the text in the source.
 
     Args:
         sources: the file and the overrides.
         keys: the keys of all string options.
 
     Raises:
-        ValueError: the value of another option is not YAML.
+        ValueError: the value of a non-string option is not valid YAML.
     """
     for source in sources:
         if source.problem is not None and not source.nodes.keys() & {*keys}:
             raise ValueError(source.problem)
-        source.keep_strings(keys)
+        source.restore_strings(keys)
 
 
 def read_recipe_file(path: Path, renamed: Mapping[str, str]) -> RecipeSource:
@@ -135,6 +135,7 @@ def parse_overrides(overrides: Sequence[str]) -> list[RecipeSource]:
 
 
 def _parse_override(text: str, key: str, value: str) -> RecipeSource:
+    """Return the source of one override; record invalid YAML in `problem`."""
     problem = None
     try:
         node, content = yaml.compose(value), OmegaConf.from_dotlist([text])

@@ -45,7 +45,7 @@ FORMAT_VERSION = 1  # of training.json
 LEFTOVERS = {LOCK, DATA, f"{DATA}.new", f"{RECIPE}.new"}
 """Files that an interrupted start may leave in a folder before `recipe.yaml` exists."""
 SHARED_PATHS = ("images", "captions")
-"""Options of a corpus that are paths of all splits."""
+"""Corpus options whose paths all splits share."""
 
 
 @dataclass
@@ -54,7 +54,8 @@ class RunState:
 
     Args:
         step: number of updates done.
-        best: the monitored value of the best checkpoint, None if no evaluation gave a number.
+        best: the monitored value of the best checkpoint, None if no evaluation returned a
+            finite value.
         best_step: step of the best checkpoint.
         waited: number of evaluations since the best one.
         seconds: time spent in training steps.
@@ -114,15 +115,15 @@ def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
 
 
 def find_moved_data(folder: Path, recipe: Recipe, reader: SplitReader | None = None) -> list[str]:
-    """Return the keys of paths (`data.train`) that differ from the run's, with the same examples.
+    """Return the keys of paths, such as `data.train`, that changed while their examples did not.
 
     The examples are compared with those that the run was trained on or, for a split that is not
     read in training, with those that the run's recipe names.
 
     Args:
         folder: the run folder.
-        recipe: the recipe to run in it.
-        reader: the reader of its corpus.
+        recipe: the recipe of the resumed run.
+        reader: reader of the splits of `recipe.data`.
     """
     if not (folder / RECIPE).is_file() or not isinstance(recipe.data, FileCorpus):
         return []
@@ -142,7 +143,8 @@ def find_moved_data(folder: Path, recipe: Recipe, reader: SplitReader | None = N
 
     moved = []
     for name in changed:
-        splits = [split for split in old.splits if split == name.partition("_")[0]]  # train_images
+        # `train_images` belongs to split `train`.
+        splits = [split for split in old.splits if split == name.partition("_")[0]]
         if name in SHARED_PATHS:
             splits = [split for split in old.splits if before[split]]
         if splits and all(map(has_same_examples, splits)):

@@ -81,5 +81,5 @@ def test_other_tokenizers_raise() -> None:
     class OtherTokenizer(WordTokenizer):
         kind = "own"
 
-    with pytest.raises(ValueError, match="tokenizer OtherTokenizer has no export"):
+    with pytest.raises(ValueError, match="tokenizer OtherTokenizer cannot be exported"):
         GraphCopies(OtherTokenizer(VOCABULARY), 2)

@@ -118,11 +118,13 @@ def test_normalized_tokens_without_a_normalizer(tmp_path: Path) -> None:
 def test_tokenizers_without_export_raise() -> None:
     tokenizer = load_tokenizer(GOLDEN / "bert")
     tokenizer._engine.add_tokens([AddedToken("own", normalized=True)])
-    with pytest.raises(ValueError, match=r"^added token 'own': normalized=true has no export"):
+    with pytest.raises(ValueError, match=r"^added token 'own': normalized=true cannot be exported"):
         make_graph_tokenizer(tokenizer)
     tokenizer = load_tokenizer(GOLDEN / "gpt2")
     tokenizer._engine.add_tokens([AddedToken("own", single_word=True)])
-    with pytest.raises(ValueError, match=r"^added token 'own': single_word=true has no export"):
+    with pytest.raises(
+        ValueError, match=r"^added token 'own': single_word=true cannot be exported"
+    ):
         make_graph_tokenizer(tokenizer)
-    with pytest.raises(ValueError, match="tokenizer object has no export"):
+    with pytest.raises(ValueError, match="tokenizer object cannot be exported"):
         make_graph_tokenizer(object())

@@ -104,6 +104,6 @@ def test_other_tokenizers_raise() -> None:
         kind = "own"
 
     own = tokenizer("word", False)
-    message = r"tokenizer OtherTokenizer has no export \(known: character, "
+    message = r"tokenizer OtherTokenizer cannot be exported \(known: character, "
     with pytest.raises(ValueError, match=message):
         GraphTokenizer(OtherTokenizer(own.vocabulary))

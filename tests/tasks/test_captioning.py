@@ -112,7 +112,7 @@ def test_invalid_sources_are_located(tmp_path: Path) -> None:
     for bad, message in (
         ("no.png", "in.txt:2: no.png: No such file"),
         ("", "in.txt:2: is empty; give the path of an image"),
-        ("a\0b", "in.txt:2: a\0b: not a valid path, contains a null"),
+        ("a\0b", "in.txt:2: a\0b: the path contains a null character; remove it"),
     ):
         with pytest.raises(ValueError, match=message):
             captioner().check_sources([str(path), bad], ["in.txt:1", "in.txt:2"])

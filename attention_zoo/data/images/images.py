@@ -172,7 +172,7 @@ def read_bytes(path: str | Path, where: str | None = None) -> bytes:
     except OSError as error:
         raise ValueError(f"{where}: {error.strerror}") from None
     except ValueError:
-        raise ValueError(f"{where}: not a valid path, contains a null character") from None
+        raise ValueError(f"{where}: the path contains a null character; remove it") from None
     check_bytes(where, len(encoded))
     return encoded
 

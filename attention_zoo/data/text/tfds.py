@@ -84,7 +84,8 @@ def read_tagged_tfds(
                 lines.append(number)
     if not texts:
         raise ValueError(
-            f"{name} {split}: contains no sentence (bad rows skipped: {skipper.count})"
+            f"{name} {split}: contains no sentence (bad rows skipped: {skipper.count}); choose"
+            " another split or feature"
         )
     origin = f"{name} {split}"
     return TaggedSentences(texts, names, origin, lines=lines, skipped=skipper.count)

@@ -26,7 +26,7 @@ class MaskedLanguageModelModule(TaskModule):
         task: a `tasks.MaskedLanguageModeling`.
 
     Raises:
-        ValueError: if the tokenizer has no export.
+        ValueError: if the tokenizer cannot be exported.
     """
 
     def __init__(self, task: Any) -> None:

@@ -39,7 +39,7 @@ def test_take_keeps_line_numbers() -> None:
     (b"\n \n", "/text: no line contains text"),
     (b"a\n\ncaf\xe9\n", "/text:3: not valid UTF-8 at byte 4"),
     (gzip.compress(b"a line")[:-4], "/text: the gzip data is damaged or truncated"),
-    (b"PK\x03\x04\x14\0", "/text: is a zip file; unpack it, or compress it by gzip, bzip2 or xz"),
+    (b"PK\x03\x04\x14\0", "/text: is a zip file; unpack it, or compress it with gzip, bzip2 or xz"),
     (b"\x28\xb5\x2f\xfd\x04\0", "/text: is compressed by zstd; unpack it"),
 )
 def test_invalid_files_raise(content: bytes, tmp_path: Path) -> None:
