@@ -152,31 +152,31 @@ def merge_masks(name: str, explicit: Tensor | None, x: Tensor | None) -> Tensor 
     return combine_masks(broadcast_mask(explicit, x), implicit)
 
 
-def repeat_for_masks(x: Tensor, *masks: Tensor | None) -> Tensor:
-    """Repeat a tensor with a batch of 1 to the larger batch of its masks `(B, ...)`, if any."""
+def repeat_to_mask_batch(x: Tensor, *masks: Tensor | None) -> Tensor:
+    """Repeat a tensor with batch size 1 to the batch size of its masks `(B, ...)`, if larger."""
     if x is None or x.shape[0] != 1:
         return x
-    given = [ops.convert_to_tensor(mask) for mask in masks if mask is not None]
-    larger = [mask for mask in given if len(mask.shape) > 1 and mask.shape[0] != 1]
-    if not larger:
+    masks_given = [ops.convert_to_tensor(mask) for mask in masks if mask is not None]
+    larger_masks = [mask for mask in masks_given if len(mask.shape) > 1 and mask.shape[0] != 1]
+    if not larger_masks:
         return x
-    repeated = ops.broadcast_to(x, (ops.shape(larger[0])[0], *ops.shape(x)[1:]))
+    repeated = ops.broadcast_to(x, (ops.shape(larger_masks[0])[0], *ops.shape(x)[1:]))
     return attach_mask(repeated, get_keras_mask(x))
 
 
 def match_batches(tensors: Sequence[Tensor], masks: Sequence[Tensor | None]) -> list[Tensor]:
-    """Repeat query, value and key with a batch of 1 to the larger batch of their masks.
+    """Return query, value and key, repeated from batch size 1 to the batch size of their masks.
 
     Args:
         tensors: query, value and key, which may be None.
-        masks: query mask, value mask, key mask, attention mask and attention bias. The last two
-            repeat the query; they have a batch axis if their rank is above 2.
+        masks: query mask, value mask, key mask, attention mask and attention bias. The query
+            is also repeated to the batch size of the last two, if their rank is above 2.
     """
     query, value, key = tensors
     query_mask, value_mask, key_mask, *pairs = masks
     pairs = [x for x in pairs if x is not None and np.ndim(x) > 2]
-    query = repeat_for_masks(query, query_mask, *pairs)
-    return [query, *(repeat_for_masks(x, value_mask, key_mask) for x in (value, key))]
+    query = repeat_to_mask_batch(query, query_mask, *pairs)
+    return [query, *(repeat_to_mask_batch(x, value_mask, key_mask) for x in (value, key))]
 
 
 def broadcast_mask(mask: Tensor, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from keras import ops, tree
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention import blockwise, steps
+from attention_zoo.layers.attention.alignment_checks import build_alignment
 from attention_zoo.layers.attention.attention_shapes import (
     NOT_SYMBOLIC,
     broadcast_batch,
@@ -24,7 +25,6 @@ from attention_zoo.layers.attention.attention_shapes import (
     zero_unattended,
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
-from attention_zoo.layers.attention.part_contracts import build_alignment
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores import make_score

@@ -187,7 +187,8 @@ def check_states(states: Any, sizes: list[int], batch_size: Tensor) -> None:
     """Raise ValueError unless `states` has a tensor `(B, size)` for each of the `sizes`."""
     if not isinstance(states, (list, tuple)):
         raise ValueError(
-            f"initial_state must be a list of tensors of widths {sizes}, got one tensor"
+            f"initial_state must be a list of tensors of widths {sizes}, got "
+            f"{type(states).__name__}; pass the tensors in a list"
         )
     got = [state.shape[-1] for state in states]
     if got != sizes:

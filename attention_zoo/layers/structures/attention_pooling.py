@@ -104,7 +104,7 @@ class AttentionPooling(KernelLayer):
         training: bool | None = None,
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
-        inputs = zoo_ops.repeat_for_masks(inputs, mask)
+        inputs = zoo_ops.repeat_to_mask_batch(inputs, mask)
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         query = self._query(query, inputs)[:, None]
         context, weights = self.attention(

@@ -108,7 +108,7 @@ class VisualAttention(Attention):
         training: bool | None = None,
     ) -> Any:
         _check_same_grid(value.shape, value.shape if key is None else key.shape)
-        value, key = (zoo_ops.repeat_for_masks(x, value_mask, key_mask) for x in (value, key))
+        value, key = (zoo_ops.repeat_to_mask_batch(x, value_mask, key_mask) for x in (value, key))
         value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)
         key_mask = zoo_ops.merge_masks("key_mask", key_mask, key)
         grid = ops.shape(value)[1:-1]

@@ -87,7 +87,7 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
         zoo_ops.check_shape("memory", memory.shape, ("batch", "sources", "features"))
         mask = zoo_ops.merge_masks("mask", mask, inputs)
-        memory = zoo_ops.repeat_for_masks(memory, memory_mask)
+        memory = zoo_ops.repeat_to_mask_batch(memory, memory_mask)
         memory_mask = zoo_ops.merge_masks("memory_mask", memory_mask, memory)
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         x, self_weights = self.attend(x, mask, use_causal_mask, return_attention_scores, training)

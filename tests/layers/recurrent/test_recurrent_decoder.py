@@ -291,7 +291,9 @@ WRONG: dict[str, dict[str, Any]] = {
     "1 attentions but 2 memory masks": {"memory_mask": [ones(2, 6) > 0] * 2},
     "1 attentions but 2 memories": {"memory": [ones(2, 6, 7)] * 2},
     "this decoder has an attention, so it needs memory": {"memory": None},
-    "initial_state must be a list of .*, got one t": {"initial_state": ones(2, 6)},
+    "initial_state must be a list of .*, got .*; pass the tensors in a list": {
+        "initial_state": ones(2, 6)
+    },
     r"initial_state must .* widths \[6\], got \[9\]": {"initial_state": [ones(2, 9)]},
     rf"{STATE} \(3, 6\)": {"initial_state": [ones(3, 6)]},
     rf"{STATE} \(2, 1, 6\)": {"initial_state": [ones(2, 1, 6)]},

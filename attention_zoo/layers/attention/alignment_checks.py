@@ -43,8 +43,8 @@ def build_alignment(
     name = f"{type(alignment).__name__}.call"
     if weights.shape != mask.shape:
         raise ValueError(
-            f"{name} must return weights of the scores' shape, here {mask.shape}, got shape "
-            f"{weights.shape}"
+            f"{name} must return weights with the shape of the scores, {mask.shape}, got "
+            f"{weights.shape}; normalize over the last axis without reducing it"
         )
     masked_weights = weights[~mask]
     if masked_weights.any():

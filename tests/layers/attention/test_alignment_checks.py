@@ -213,13 +213,13 @@ class WrongShapeScore(Score):
         ),
         (
             lambda: Attention("dot", NarrowAlignment()),
-            r"NarrowAlignment.call must return weights of the scores' shape, here \(1, 4, 4\), got",
+            r"NarrowAlignment.call must return weights with the shape of the scores, \(1, 4, 4\),",
         ),
         (lambda: Attention(WrongShapeScore()), "WrongShapeScore.compute_scores must return scores"),
     ],
 )
 def test_contracts_of_parts_are_checked(make: Any, match: str, mode: str) -> None:
-    """Also if the layer is built while a graph is traced."""
+    """The layer is checked when it is built, also while a graph is traced."""
     query, value = normal((2, 3, 5), (2, 4, 5))
     with pytest.raises(ValueError, match=match):
         compiled(make(), mode)(query, value)
