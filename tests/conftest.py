@@ -52,10 +52,10 @@ def _same_start(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _garbage_of_other_modules() -> None:
-    """Collect it, and exempt what is left from later collections, which would take a second each.
+def _freeze_garbage() -> None:
+    """Collect garbage and freeze the remaining objects, so that later collections are fast.
 
-    Otherwise they count as time of whichever test they happen to fall on.
+    Otherwise their time counts for an arbitrary test.
     """
     gc.collect()
     gc.freeze()

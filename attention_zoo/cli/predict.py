@@ -37,12 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " or field (.csv, .tsv, .jsonl), or sentences of a tagger (.conll, .conllu); for images,"
         " image files, folders, .zip, .npz, COCO .json and lists of paths; and options:"
         " search.beam_width=5, and data.header, data.delimiter, data.words, data.comment and"
-        " data.conllu, which describe the file as in training (default: those of the recipe)",
+        " data.conllu, which describe the file as in training (default: the recipe's values)",
     )
     parser.add_argument(
         "--format",
         choices=sorted(READERS),
-        help="the format of the file (default: by its name, or else that of the training data)",
+        help="format of the file (default: by its name, otherwise the format of the training data)",
     )
     parser.add_argument(
         "--field",

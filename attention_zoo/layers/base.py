@@ -237,7 +237,7 @@ def deserialize(value: Any) -> Any:
     if "shared_object_id" in value and not is_loading_model:
         raise ValueError(
             f"{value['class_name']} {value['config'].get('name')!r} is shared by several layers, "
-            "or used twice in one, and a copied layer would not share it; save and load the whole "
-            "model as a .keras file instead of cloning it, or build a new model in code"
+            "or used twice by one layer, and a copied layer would not share it; save and load the "
+            "whole model as a .keras file instead of cloning it, or build a new model in code"
         )
     return keras.saving.deserialize_keras_object(value)

@@ -300,7 +300,7 @@ class Task(ABC):
         return inspection.plot_alignment(result.attention, *labels, path)
 
     def write_report(self, results: Sequence[Any], path: str | Path) -> None:
-        """Write results with their attention weights as one HTML page, and errors of failed ones.
+        """Write results with their attention weights, or their errors, as one HTML page.
 
         Raises:
             ValueError: if the task has no HTML page.

@@ -160,7 +160,7 @@ class NaNTests(LayerCase):
 
     nan_positions: ClassVar[tuple[float, ...]] = (0.0, 0.5, 1.0)
     """Relative positions of NaN within batch rows 0, 1 and 2 of a tensor."""
-    other_inputs_with: ClassVar[tuple[str, ...]] = ()
+    skip_nan_check_of: ClassVar[tuple[str, ...]] = ()
     """Arguments whose value in `changed` does not fit `tensors`, or leaves one of them unused."""
 
     def test_nan_in_an_input_reaches_the_first_output(self) -> None:
@@ -168,7 +168,7 @@ class NaNTests(LayerCase):
 
     @pytest.mark.full
     def test_nan_reaches_the_first_output_with_other_options(self, argument: str | None) -> None:
-        if argument in (None, *self.other_inputs_with):
+        if argument in (None, *self.skip_nan_check_of):
             pytest.skip("no other option")
         options = {**self.together.get(argument, {}), **self.changed_option(argument)}
         layer = self.make(**options)
@@ -177,7 +177,10 @@ class NaNTests(LayerCase):
         self.check_nan(layer)
 
     def check_nan(self, layer: Any) -> None:
-        """Each batch row has NaN at another position, in inference and in training."""
+        """Assert that NaN in any float input reaches the first output.
+
+        It does in inference and in training. Each batch row has NaN at another position.
+        """
         run, tensors = WithTrainingArgument(self.apply, layer), self.tensors()
         for n, x in enumerate(tensors):
             if x.dtype.kind != "f" or n in self.unused_inputs:
@@ -190,8 +193,11 @@ class NaNTests(LayerCase):
                 inputs = (*tensors[:n], corrupted, *tensors[n + 1 :])
                 outputs = flatten(run(inputs, training=training))
                 is_nan = np.isnan(array(next(filter(is_float, outputs))))
-                found = is_nan.reshape(len(x), -1).any(axis=1) if is_nan.ndim else is_nan
-                assert found.all(), f"tensor {n} of the call, training={training}: rows {found}"
+                has_nan = is_nan.reshape(len(x), -1).any(axis=1) if is_nan.ndim else is_nan
+                assert has_nan.all(), (
+                    f"NaN in input {n} did not reach every row of the first output "
+                    f"(training={training}): {has_nan}"
+                )
 
 
 class DynamicShapeTests(LayerCase):

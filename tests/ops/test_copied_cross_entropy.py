@@ -189,7 +189,7 @@ def test_nan_gives_nan(name: str, mode: str) -> None:
 
 
 def test_nan_in_any_weight_gives_nan() -> None:
-    """Also in weights of positions with other tokens than the label, and in all weights."""
+    """NaN may be at a position whose token differs from the label, or in all weights."""
     for index in (*np.ndindex(S), slice(None)):
         parts = make_case()
         parts["weights"][(0, 1, *np.atleast_1d(index))] = np.nan

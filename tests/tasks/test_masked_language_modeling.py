@@ -160,9 +160,9 @@ def test_evaluation_uses_the_batch_size(monkeypatch: pytest.MonkeyPatch) -> None
     task, sizes = make_task(), []
     log_probs = task._log_probs
 
-    def count(tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
+    def count(tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
         sizes.append(len(tokens))
-        return log_probs(tokens, where)
+        return log_probs(tokens, mask)
 
     monkeypatch.setattr(task, "_log_probs", count)
     assert task.evaluate(lines(TEXTS), batch_size=1) == pytest.approx(task.evaluate(lines(TEXTS)))

@@ -44,7 +44,7 @@ POINTS = Registry("data.corpus")
 @POINTS.register("points")
 @dataclass
 class Points(Corpus):
-    """Points of a smooth function; in one split, the example of the number `poison` is NaN."""
+    """Points of a smooth function; in one split, example number `poison` is NaN."""
 
     corpus: str = "points"
     source: str = "x"

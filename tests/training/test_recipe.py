@@ -76,15 +76,15 @@ def test_text_overrides_keep_characters_of_yaml_syntax(tmp_path: Path) -> None:
 
 def test_task_corpus_and_optimizer_are_text(tmp_path: Path) -> None:
     """YAML reads `no` as False."""
-    for page, message in (
+    for recipe_text, message in (
         ("task: no\ndata: {corpus: dates}\n", "unknown task 'no'"),
         ("data: {corpus: no}\n", r"unknown data\.corpus 'no'"),
     ):
         with pytest.raises(ValueError, match=message):
-            read_recipe(write_recipe(tmp_path, page))
+            read_recipe(write_recipe(tmp_path, recipe_text))
     for optimizer in ("no", "{name: no}"):
-        page = f"data: {{corpus: dates}}\ntraining: {{optimizer: {optimizer}}}\n"
-        recipe = read_recipe(write_recipe(tmp_path, page))
+        recipe_text = f"data: {{corpus: dates}}\ntraining: {{optimizer: {optimizer}}}\n"
+        recipe = read_recipe(write_recipe(tmp_path, recipe_text))
         changed = override_recipe(Recipe(), [f"training.optimizer={optimizer}"])
         assert recipe.training.optimizer == changed.training.optimizer == {"name": "no"}
 

@@ -145,14 +145,14 @@ def test_small_run_has_curves_and_no_images() -> None:
 
 
 def predict_letters(texts: list[str], on_error: str = "raise") -> list[Any]:
-    """Return results for all letters but b."""
+    """Return a result for each letter; the result of "b" is a failed one."""
     if on_error == "raise":
         raise ValueError("the model returned NaN")
     return [SimpleNamespace(text=text, ok=text != "b") for text in texts]
 
 
 def test_three_validation_examples_are_drawn() -> None:
-    """Except those without a prediction; none without a function that draws, or without texts."""
+    """Examples without a prediction are skipped; nothing is drawn without `draw` or texts."""
     task = SimpleNamespace(
         predict=predict_letters, get_predict_inputs=lambda examples: examples.sources
     )

@@ -139,8 +139,8 @@ def train(content: str, folder: Path, jit: bool) -> list[float]:
 def main(number: int) -> None:
     """Print the losses of each case of a group with and without XLA, or its error."""
     for recipe in GROUPS[number]:
-        saves_time = {"disable_meta_optimizer": recipe not in OPTIMIZED.values()}
-        tf.config.optimizer.set_experimental_options(saves_time)
+        graph_options = {"disable_meta_optimizer": recipe not in OPTIMIZED.values()}
+        tf.config.optimizer.set_experimental_options(graph_options)
         with tempfile.TemporaryDirectory() as folder:
             losses: Any
             try:

@@ -176,7 +176,7 @@ def _check_output(cell: Any, output: Tensor) -> None:
 
 
 def make_initial_states(cell: Any, batch_size: Tensor, dtype: str) -> list[Tensor]:
-    """Return the initial states of a single cell: those of `get_initial_state`, or zeros."""
+    """Return the initial states of a single cell, from its `get_initial_state`, or zeros."""
     if hasattr(cell, "get_initial_state"):
         states: list[Tensor] = keras.tree.flatten(cell.get_initial_state(batch_size=batch_size))
         return states

@@ -145,7 +145,7 @@ class UnmaskedAlignment(Alignment):
 
 
 class LeakingAlignment(Alignment):
-    """Its weights are 0 where the score is 0, masked or not."""
+    """An alignment whose weights are 0 where the score is 0, masked or not."""
 
     def call(self, scores: Any, mask: Any = None, state: Any = (), training: bool = False) -> Any:
         return ops.relu(scores), state

@@ -176,7 +176,7 @@ NAMED = [cls for cls in NAMED if issubclass(cls, Attention) and cls is not Atten
 
 @pytest.mark.parametrize("cls", [Attention, *NAMED])
 def test_list_of_shapes_in_build_and_in_output_specs(cls: type) -> None:
-    """As in Keras's attention layers; a layer built from a list is rebuilt from its config."""
+    """Lists work as in Keras's attention layers, and a layer is rebuilt from its config."""
     query, value = keras.KerasTensor((2, 3, 6)), keras.KerasTensor((2, 5, 6))
     layer = cls(2, 4) if issubclass(cls, MultiHeadAttention) else cls()
     expected = layer.compute_output_spec(query, value, return_attention_scores=True)

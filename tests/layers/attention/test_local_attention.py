@@ -417,7 +417,7 @@ def test_value_mask_moves_the_window_but_attention_mask_does_not() -> None:
 
 @pytest.mark.parametrize("make", [Attention, partial(MultiHeadAttention, 2, 4)])
 def test_nan_query_gives_nan(make: Any) -> None:
-    """Its window is unknown, but the output must not be 0, except with a fully masked memory."""
+    """The window of a NaN query is unknown; the output is 0 only with a fully masked memory."""
     query, value = normal((3, 2, 4), (3, 20, 4))
     query[:2, 0] = np.nan
     mask = np.arange(20) >= np.array([[12], [20], [0]])

@@ -41,7 +41,7 @@ class TestRecurrentDecoder(DecoderConformance):
         "alignment_history": True,
         "return_state": True,
     }
-    other_inputs_with = ("cell", "bridge")
+    skip_nan_check_of = ("cell", "bridge")
 
     def make(self, dtype: Any = None, **options: Any) -> RecurrentDecoder:
         return RecurrentDecoder(**{"cell": self.cell(dtype), "dtype": dtype, **options})
@@ -196,7 +196,7 @@ class CellStartingAtOne(layers.GRUCell):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stacked", [False, True])
 def test_initial_state_of_the_cell_is_used(stacked: bool, mode: str) -> None:
-    """Also of a cell in a stack, as in `keras.layers.RNN`."""
+    """As in `keras.layers.RNN`, the initial state of a cell in a stack is used too."""
     inputs, start = random((2, 3, 4), (2, 6))
     cell = CellStartingAtOne(6)
     decoder = RecurrentDecoder([cell, layers.LSTMCell(5)] if stacked else cell)

@@ -286,12 +286,12 @@ def test_hard_attention_learns_to_attend() -> None:
     Without attention to the bright square, at most 70 % of the words are correct.
     """
     rng = np.random.default_rng(0)
-    where, colours = rng.integers(0, 4, 512), rng.integers(0, 4, (512, 4))
-    colour = colours[range(512), where]
+    bright_squares, colours = rng.integers(0, 4, 512), rng.integers(0, 4, (512, 4))
+    colour = colours[range(512), bright_squares]
     grid = np.zeros((512, 2, 2, 6), "float32")
     positions = grid.reshape(512, 4, 6)
     positions[...] = np.eye(6, dtype="float32")[colours]
-    positions[range(512), where, 5] = 1.0
+    positions[range(512), bright_squares, 5] = 1.0
     options = {**SMALL, "encoder": {"kind": "features", "width": 6}, "units": 16}
     attention = {"kind": "hard", "expected_rate": 0.5, "coefficient": 1.0, "entropy_bonus": 0.05}
     keras.utils.set_random_seed(2)
@@ -301,7 +301,7 @@ def test_hard_attention_learns_to_attend() -> None:
     model.fit(inputs, colour[:, None] + 4, batch_size=32, epochs=40, shuffle=False, verbose=0)
     result = model.compiled_search(grid, max_length=1)
     attention_weights = np.asarray(result.attention)[:, 0, 0].argmax(-1)
-    assert (attention_weights == where).mean() > 0.4
+    assert (attention_weights == bright_squares).mean() > 0.4
     assert (np.asarray(result.tokens)[:, 0, 0] == colour + 4).mean() > 0.78
 
 
