@@ -33,11 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="FILE | key=value",
         nargs="*",
-        help="a file with one text per line (default: standard input), or with texts in a column"
-        " or field (.csv, .tsv, .jsonl), or sentences of a tagger (.conll, .conllu); for images,"
-        " image files, folders, .zip, .npz, COCO .json and lists of paths; and options:"
-        " search.beam_width=5, and data.header, data.delimiter, data.words, data.comment and"
-        " data.conllu, which describe the file as in training (default: the recipe's values)",
+        help="a file of texts, one per line (default: standard input) or in a column or field"
+        " (.csv, .tsv, .jsonl), or of sentences (.conll, .conllu); image files, folders, .zip, .npz"
+        " or COCO .json files, or lists of paths; and options: search.beam_width=5, data.header,"
+        " data.delimiter, data.words, data.comment, data.conllu (default: the recipe's values)",
     )
     parser.add_argument(
         "--format",
@@ -47,9 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--field",
         metavar="NAME",
-        help="the column or field of the texts, or in a table without a header, its number from 0"
-        " (default: that of the recipe, or text, source and so on); for images, that of the paths"
-        " (default: image), or the array of an .npz file",
+        help="column or field of the texts, or its number from 0 in a table without a header"
+        " (default: data.source of the recipe, or text, source and so on); for images, column or"
+        " field of the paths (default: image), or array of an .npz file",
     )
     parser.add_argument(
         "--pretokenized",
@@ -61,8 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=DEFAULT_BATCH_SIZE,
-        help="inputs to predict at a time; those of a pipe are predicted as soon as they arrive"
-        f" (default: {DEFAULT_BATCH_SIZE})",
+        help=f"inputs per batch (default: {DEFAULT_BATCH_SIZE}); a pipe is predicted as it arrives",
     )
     parser.add_argument(
         "--images",
@@ -88,8 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="stop with an error at the first input without a prediction, and print none; by"
-        " default, its line is empty",
+        help="print nothing and fail if an input has no prediction (default: an empty line)",
     )
 
 
