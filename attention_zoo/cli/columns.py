@@ -150,8 +150,8 @@ def _check_delimiter(location: str, cells: Sequence[str], layout: Layout) -> Non
 
 def raise_missing_field(location: str, names: Collection[str]) -> NoReturn:
     """Raise ValueError because no column or field has a default name."""
-    known = ", ".join(names) or "none"
+    available = ", ".join(names) or "none"
     raise ValueError(
         f"{location}: no column or field is named {' or '.join(FIELDS)}; pass --field NAME (fields:"
-        f" {known})"
+        f" {available})"
     )

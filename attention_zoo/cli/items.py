@@ -38,7 +38,7 @@ class Item:
         location: file:line, or the path of an image.
         value: the input of `predict`; None for lines without words in a CoNLL file.
         error: the error message; "" if the input was read.
-        sentence: its lines in a CoNLL file.
+        sentence: the lines of the sentence in a CoNLL file.
     """
 
     location: str

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def read_sentences(lines: Lines, layout: Layout) -> Iterator[Item]:
     """Yield the sentences of a CoNLL file, whose words are read as in training.
 
-    The format is that of most lines; in a stream, that of the first sentence.
+    The format is detected from most lines or, in a stream, from the first sentence.
     """
     from attention_zoo.data.text.conll import ConllColumns, find_layout, split_blocks
 
@@ -32,7 +32,7 @@ def read_sentences(lines: Lines, layout: Layout) -> Iterator[Item]:
 
 
 def _parse_sentence(block: ConllBlock, layout: ConllLayout) -> Item:
-    """Return a sentence; its location is that of its first word, or of its first bad line."""
+    """Return a sentence, located at its first word or at its first bad line."""
     from attention_zoo.data.text.conll import parse_word
 
     rows = block.find_words(layout)

@@ -48,7 +48,7 @@ def select_diverse_continuations(continuations: Continuations, options: SearchOp
 
 
 def _count_repeats(continuations: Continuations, members: slice, choices: list[Choice]) -> Any:
-    """Return how many equal continuations earlier groups have, for each of a group, `(B, M, V)`."""
+    """Count the copies of each continuation of a group in earlier groups, `(B, M, V)`."""
     chosen = _join(choices)
     ids = continuations.prefix_ids
     chosen_ids = take_hypotheses(ids, chosen.parents)

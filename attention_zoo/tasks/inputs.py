@@ -113,9 +113,9 @@ def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 def refuse_unused(names: Iterable[str], used: Sequence[str], context: str) -> None:
     """Raise ValueError for a search option that is not in `used`."""
-    known = [field.name for field in fields(SearchOptions)]
+    options = [field.name for field in fields(SearchOptions)]
     for name in names:
-        if name in known and name not in used:
+        if name in options and name not in used:
             raise ValueError(
                 f"search option {name} has no effect in {context}; remove it (used:"
                 f" {', '.join(used)})"

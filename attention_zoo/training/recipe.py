@@ -336,14 +336,15 @@ def _clear_other_kinds(current: DictConfig, given: Any) -> None:
 def _name_optimizer(schema: DictConfig, source: RecipeSource) -> None:
     """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
     key, current = "training.optimizer", schema.training.optimizer
-    given = OmegaConf.select(source.content, key, default={})
-    if not isinstance(given, Mapping | None):
-        given = source.get_text(key)  # YAML reads no as False
-    if isinstance(given, str):
-        given = source.content.training.optimizer = {"name": given}
-    if not isinstance(given, Mapping):
-        raise ValueError(f"{source.locate(key)}: {key} must be a name or a mapping, got {given}")
-    if given.get("name", current.name) != current.name:
+    optimizer = OmegaConf.select(source.content, key, default={})
+    if not isinstance(optimizer, Mapping | None):
+        optimizer = source.get_text(key)  # YAML reads no as False
+    if isinstance(optimizer, str):
+        optimizer = source.content.training.optimizer = {"name": optimizer}
+    if not isinstance(optimizer, Mapping):
+        location = source.locate(key)
+        raise ValueError(f"{location}: {key} must be a name or a mapping, got {optimizer}")
+    if optimizer.get("name", current.name) != current.name:
         schema.training.optimizer = {}
 
 

@@ -148,7 +148,7 @@ class RelativePositions(BaseLayer):
 def build_positions(positions: RelativePositions, query_shape: Shape, key_shape: Shape) -> None:
     """Build positions for `(B, H, T, D)` and `(B, H, S, D)`.
 
-    Custom ones are called, which builds the sublayers of a class without `build`.
+    Custom positions are called, which builds the sublayers of a class without `build`.
     """
     if not positions.built:
         positions.build(query_shape, key_shape)

@@ -139,5 +139,5 @@ class Conll2003(TfdsCorpus, SentenceCorpus):
 
     def _read(self, split: str) -> TaggedSentences:
         names = self.split_name(split), self.words, self.tags
-        found = read_tagged_tfds(self.name, *names, self.folder, self.skip_bad)
-        return self.check(found, self.skip_bad)
+        sentences = read_tagged_tfds(self.name, *names, self.folder, self.skip_bad)
+        return self.check(sentences, self.skip_bad)
