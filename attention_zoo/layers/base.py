@@ -214,7 +214,7 @@ def _count_in_attributes(parent: Any, layer: Any) -> dict[str, int]:
         return {}
     references = {}
     for name, value in vars(parent).items():
-        values = value if isinstance(value, list | tuple) else [value]
+        values = keras.tree.flatten(value) if isinstance(value, list | tuple | dict) else [value]
         count = sum(x is layer for x in values)
         if count and name != "_layers":
             references[name] = count

@@ -78,7 +78,7 @@ class GuidedAlignment(keras.losses.Loss):
         axes = ("batch", "targets", "sources")
         check_shape("y_pred, the weights,", y_pred.shape, axes)
         check_shape("y_true, the reference,", y_true.shape, sizes_or(axes, y_pred.shape))
-        is_labelled = ops.any(y_true > 0, axis=-1)
+        is_labelled = ops.any(ops.not_equal(y_true, 0), axis=-1)
         weights = ops.where(is_labelled[..., None], y_pred, ops.zeros((), y_pred.dtype))
         count = ops.maximum(ops.sum(ops.cast(is_labelled, weights.dtype)), 1)
         costs = self.cost(y_true, weights)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from attention_zoo.ops import at_least_float32, check_shape, number, sizes_or
+from attention_zoo.ops import at_least_float32, check_shape, max_or_nan, number, sizes_or
 from attention_zoo.typing import Tensor
 
 
@@ -85,7 +85,7 @@ class HardestNegatives(keras.losses.Loss):
         """Return the hinge loss of each pair against its negatives along an axis, `(B,)`."""
         lowest = ops.full((), float("-inf"), similarity.dtype)
         scores = ops.where(is_negative, similarity, lowest)
-        hardest = ops.max(scores, axis=axis, initial=float("-inf"))
+        hardest = max_or_nan(scores, axis)
         has_negatives = ops.any(is_negative, axis=axis)
         hardest = ops.where(has_negatives, hardest, ops.zeros_like(hardest))
         if self.sharpness is not None:

@@ -233,7 +233,8 @@ def _split_options(options: SearchOptions) -> tuple[SearchOptions, dict[str, Ten
         limit = options.max_length
         values["max_length"] = NO_MAX_LENGTH if limit is None else min(limit, NO_MAX_LENGTH - 1)
     if "max_length_ratio" in values:
-        values["max_length_ratio"] = float(as_fraction(values["max_length_ratio"]))
+        ratio = float(as_fraction(values["max_length_ratio"]))
+        values["max_length_ratio"] = max(ratio, NUMBER_RANGES["max_length_ratio"][0])
     inputs = {name: _to_tensor(name, value) for name, value in sorted(values.items())}
     defaults = {name: getattr(SearchOptions, name) for name in values}
     return options.override(batch_size=1, **defaults), inputs

@@ -51,6 +51,7 @@ from attention_zoo.ops.masking import (
     project,
     propagate_nan,
     refuse_float_mask,
+    repeat_row,
     repeat_to_mask_batch,
     to_end,
     to_front,
@@ -71,6 +72,7 @@ from attention_zoo.ops.positions import (
 )
 from attention_zoo.ops.projected_cross_entropy import Projection, projected_cross_entropy
 from attention_zoo.ops.recurrence import linear_recurrence, scan, shift
+from attention_zoo.ops.reductions import max_or_nan
 from attention_zoo.ops.sliding_windows import sliding_windows
 from attention_zoo.ops.smoothed_cross_entropy import (
     check_label_smoothing,
@@ -128,6 +130,7 @@ __all__ = [
     "mask_scores",
     "masked_softmax",
     "match_batches",
+    "max_or_nan",
     "mean_penalty",
     "merge_masks",
     "number",
@@ -139,6 +142,7 @@ __all__ = [
     "propagate_nan",
     "rate",
     "refuse_float_mask",
+    "repeat_row",
     "repeat_to_mask_batch",
     "rotate",
     "sample",

@@ -72,7 +72,7 @@ def entropy(weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None) 
     arXiv 1502.03044, section 4.1, applied to the weights of any alignment.
     """
     weights, is_valid = _mask_weights(weights, query_mask, memory_mask)
-    log = ops.log(ops.where(weights > 0, weights, 1))
+    log = ops.log(ops.where(ops.equal(weights, 0), 1, weights))
     return _mean_over_steps(-ops.sum(weights * log, axis=-1), is_valid)
 
 
@@ -101,7 +101,7 @@ def _mask_weights(weights: Tensor, query_mask: Mask, memory_mask: Mask) -> tuple
     if memory_mask is not None:
         mask = _check_memory_mask(memory_mask, weights)[:, None]
         weights = ops.where(_expand_heads(mask, weights), weights, 0)
-    return weights, ops.any(weights > 0, axis=-1)
+    return weights, ops.any(ops.not_equal(weights, 0), axis=-1)
 
 
 def _check_memory_mask(mask: Tensor, weights: Tensor) -> Tensor:

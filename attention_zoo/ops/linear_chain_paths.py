@@ -59,6 +59,7 @@ def sample(chain: Chain, count: int = 1, seed: Any = 0) -> Tensor:
 def _compute_best_score(chain: Chain, forward_result: ForwardResult) -> Tensor:
     """Return the greatest score of a sequence, `(B,)`; 0 for empty sentences."""
     score = ops.max(forward_result.last + chain.ends, axis=1, initial=float("-inf"))
+    score = ops.where(_has_nan(chain), float("nan"), score)  # XLA on CPUs drops NaN in `max`
     return ops.where(ops.any(chain.mask, axis=1), score, 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from keras import backend, ops
@@ -160,8 +161,15 @@ def repeat_to_mask_batch(x: Tensor, *masks: Tensor | None) -> Tensor:
     larger_masks = [mask for mask in masks_given if len(mask.shape) > 1 and mask.shape[0] != 1]
     if not larger_masks:
         return x
-    repeated = ops.broadcast_to(x, (ops.shape(larger_masks[0])[0], *ops.shape(x)[1:]))
-    return attach_mask(repeated, get_keras_mask(x))
+    return repeat_row(x, ops.shape(larger_masks[0])[0])
+
+
+def repeat_row(x: Tensor, batch_size: Any) -> Tensor:
+    """Return a tensor with batch size 1, and its Keras mask, repeated to a batch size."""
+    mask = get_keras_mask(x)
+    if mask is not None:
+        mask = ops.broadcast_to(mask, (batch_size, *ops.shape(mask)[1:]))
+    return attach_mask(ops.broadcast_to(x, (batch_size, *ops.shape(x)[1:])), mask)
 
 
 def match_batches(tensors: Sequence[Tensor], masks: Sequence[Tensor | None]) -> list[Tensor]:

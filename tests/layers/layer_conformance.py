@@ -164,7 +164,18 @@ class NaNTests(LayerCase):
     """Arguments whose value in `changed` does not fit `tensors`, or leaves one of them unused."""
 
     def test_nan_in_an_input_reaches_the_first_output(self) -> None:
-        self.check_nan(self.make_random())
+        self.check_nan(WithTrainingArgument(self.apply, self.make_random()))
+
+    @pytest.mark.full
+    def test_nan_in_an_input_reaches_the_first_output_under_xla(self) -> None:
+        layer = self.make_random()
+        self.apply(layer, *self.tensors())
+
+        def compute(*tensors: Any) -> Any:
+            return next(filter(is_float, flatten(self.apply(layer, *tensors))))
+
+        run = compiled(compute, "xla")
+        self.check_nan(lambda tensors, training: [run(*tensors)], in_training=(False,))
 
     @pytest.mark.full
     def test_nan_reaches_the_first_output_with_other_options(self, argument: str | None) -> None:
@@ -174,14 +185,14 @@ class NaNTests(LayerCase):
         layer = self.make(**options)
         self.apply(layer, *self.tensors())
         randomise(layer)
-        self.check_nan(layer)
+        self.check_nan(WithTrainingArgument(self.apply, layer))
 
-    def check_nan(self, layer: Any) -> None:
+    def check_nan(self, run: Any, in_training: tuple[bool, ...] = (False, True)) -> None:
         """Assert that NaN in any float input reaches the first output.
 
-        It does in inference and in training. Each batch row has NaN at another position.
+        Each batch row has NaN at another position.
         """
-        run, tensors = WithTrainingArgument(self.apply, layer), self.tensors()
+        tensors = self.tensors()
         for n, x in enumerate(tensors):
             if x.dtype.kind != "f" or n in self.unused_inputs:
                 continue
@@ -189,7 +200,7 @@ class NaNTests(LayerCase):
             rows = corrupted.reshape(len(x), -1)  # a view
             for row, position in zip(rows, self.nan_positions, strict=True):
                 row[int(position * (row.size - 1))] = np.nan
-            for training in (False, True):
+            for training in in_training:
                 inputs = (*tensors[:n], corrupted, *tensors[n + 1 :])
                 outputs = flatten(run(inputs, training=training))
                 is_nan = np.isnan(array(next(filter(is_float, outputs))))

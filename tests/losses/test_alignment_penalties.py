@@ -124,6 +124,16 @@ def test_masked_positions_have_no_effect(name: str, fill: float) -> None:
     assert float(array(mean_penalty(penalty, longer, *masks))) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", PENALTIES.names())
+def test_nan_gives_nan(name: str, mode: str) -> None:
+    """NaN in one weight, and in all weights of an example."""
+    weights = np.array([WEIGHTS] * 3, "float32")
+    weights[0, 0, 0], weights[1] = np.nan, np.nan
+    penalties = array(compiled(PENALTIES.get(name), mode)(weights))
+    assert np.isnan(penalties).tolist() == [True, True, False]
+
+
 @pytest.mark.parametrize("name", PENALTIES.names())
 def test_examples_without_steps_are_excluded(name: str) -> None:
     """They are masked, or all their weights are 0."""

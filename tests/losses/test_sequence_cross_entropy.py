@@ -82,16 +82,22 @@ class LossConformance(ArgumentCase):
         expected = array(self.covers()(labels, predictions))
         assert array(got) == pytest.approx(float(expected), rel=1e-2)
 
-    def test_nan_in_a_prediction_gives_nan(self) -> None:
-        """The first element of each tensor is unmasked in all cases."""
+    @pytest.mark.parametrize("mode", ["eager", pytest.param("xla", marks=pytest.mark.full)])
+    def test_nan_in_a_prediction_gives_nan(self, mode: str) -> None:
+        """The first two elements of each tensor are unmasked in all cases."""
         labels, predictions = self.labels_and_predictions()
-        leaves = keras.tree.flatten(predictions)
+        leaves = [ops.convert_to_numpy(leaf) for leaf in keras.tree.flatten(predictions)]
+
+        def compute(*leaves: Any) -> Any:
+            return self.covers()(labels, keras.tree.pack_sequence_as(predictions, leaves))
+
+        run = compiled(compute, mode)
         for n, leaf in enumerate(leaves):
-            corrupted = ops.convert_to_numpy(leaf).copy()
-            corrupted.flat[0] = np.nan
-            changed = [*leaves[:n], corrupted, *leaves[n + 1 :]]
-            loss = self.covers()(labels, keras.tree.pack_sequence_as(predictions, changed))
-            assert np.isnan(array(loss)), f"tensor {n} of the predictions"
+            for position in range(min(leaf.size, 2)):
+                corrupted = leaf.copy()
+                corrupted.flat[position] = np.nan
+                loss = run(*leaves[:n], corrupted, *leaves[n + 1 :])
+                assert np.isnan(array(loss)), f"element {position} of tensor {n}"
 
     @needs_dynamic_shapes
     def test_gradient_compiles_under_xla_with_dynamic_shapes(self) -> None:

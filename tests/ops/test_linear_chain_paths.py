@@ -71,6 +71,8 @@ def test_nan_gives_nan_scores_of_its_sentence(step: int) -> None:
     zeros = np.zeros((3, 3), "float32")
     *_, scores = arrays(run_searches(emissions, zeros, None, None, mask))
     assert np.isnan(scores).all(axis=1).tolist() == [False, True, False]
+    run = compiled(lambda x: zoo_ops.best_path(zoo_ops.make_chain(x, zeros, mask=mask))[1], "xla")
+    assert np.isnan(array(run(emissions))).tolist() == [False, True, False]
     zeros[0, 1] = np.nan
     *_, scores = arrays(run_searches(emissions[:1], zeros))
     assert np.isnan(scores).all()

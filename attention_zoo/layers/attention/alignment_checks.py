@@ -21,7 +21,7 @@ MASKED_SCORES = np.array([0, 3, -3, 0], "float32")
 
 
 def build_alignment(
-    alignment: Alignment, score: Score, query_shape: Shape, key_shape: Shape
+    alignment: Alignment, score: Score, query_shape: Shape, key_shape: Shape, value_width: int
 ) -> None:
     """Build an alignment for shapes `(B, [H], T, Dq)` and `(B, [H], S, Dk)`; check a custom one.
 
@@ -36,7 +36,7 @@ def build_alignment(
         alignment.build((*query_shape[:-1], key_shape[-2]))
     if not is_custom_layer(alignment):
         return
-    align = partial(_align_masked_rows, alignment, score, query_shape, key_shape)
+    align = partial(_align_masked_rows, alignment, score, query_shape, key_shape, value_width)
     align()  # creates variables, so it runs in the scopes of the caller
     with ThreadPoolExecutor(1) as pool:  # another thread is eager, even if this one traces a graph
         weights, mask = map(ops.convert_to_numpy, pool.submit(align).result())
@@ -56,7 +56,7 @@ def build_alignment(
 
 
 def _align_masked_rows(
-    alignment: Alignment, score: Score, query_shape: Shape, key_shape: Shape
+    alignment: Alignment, score: Score, query_shape: Shape, key_shape: Shape, value_width: int
 ) -> tuple[Tensor, Tensor]:
     """Return weights and mask of rows with masked positions, `(1, [H], 4, S or W)`."""
     heads, sources = query_shape[1:-2], key_shape[-2] or 4
@@ -70,8 +70,9 @@ def _align_masked_rows(
     if alignment.has_precompute:
         query = ops.zeros((*rows, query_shape[-1]), alignment.compute_dtype)
         keys = ops.zeros((1, *heads, sources, key_shape[-1]), alignment.compute_dtype)
+        values = ops.zeros((1, *heads, sources, value_width), alignment.compute_dtype)
         extra = alignment.prepare(keys)
-        memory = Memory(keys, score.project(keys), ops.ones((1, sources), "bool"), extra)
+        memory = Memory(values, score.project(keys), ops.ones((1, sources), "bool"), extra)
         options["aux"] = alignment.precompute(query, memory, state)
         if isinstance(options["aux"], Window):
             mask = masks.window_mask(options["aux"], sources)

@@ -132,12 +132,12 @@ class Attention(KernelLayer):
         """Build the layer from three shapes, or from a list of them."""
         shapes = unpack_shapes(query_shape, value_shape, key_shape)
         self.built_shapes = check_shapes(*shapes)
-        self.build_parts(shapes[0], shapes[2])
+        self.build_parts(shapes[0], shapes[2], shapes[1][-1])
 
-    def build_parts(self, query_shape: Shape, key_shape: Shape) -> None:
+    def build_parts(self, query_shape: Shape, key_shape: Shape, value_width: int) -> None:
         """Build score and alignment for shapes `(B, [H], T, Dq)` and `(B, [H], S, Dk)`."""
         build_score(self.score, query_shape, key_shape)
-        build_alignment(self.alignment, self.score, query_shape, key_shape)
+        build_alignment(self.alignment, self.score, query_shape, key_shape, value_width)
 
     def __call__(self, query: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
         """Call the layer; lists of inputs and masks are passed on as single arguments."""
@@ -200,8 +200,8 @@ class Attention(KernelLayer):
             num_steps = ops.shape(query)[1]
             noise = self.sample_noise(memory, num_steps, training) if training else None
             result = steps.attend(self, projected, memory, masks, noise, training)
-            if attention_mask is not None:
-                result = result.zero_fully_masked()
+            if result.row_mask is not None:  # NaN of the memory reaches no fully masked row
+                result = result._replace(context=ops.where(result.row_mask, result.context, 0))
         output = self.project_output(result.context, query, result.row_mask)  # (B, T, Dv)
         if query_mask is not None:
             zoo_ops.attach_mask(output, query_mask)
@@ -248,6 +248,8 @@ class Attention(KernelLayer):
         """Return values and keys in the compute dtype, 0 where masked, and their combined mask."""
         if isinstance(value, keras.KerasTensor) or isinstance(key, keras.KerasTensor):
             raise ValueError(NOT_SYMBOLIC)
+        if value.shape[0] == 1 and value_mask is not None:
+            value, key = (zoo_ops.repeat_to_mask_batch(x, value_mask) for x in (value, key))
         keys = value if key is None else key
         if (tuple(value.shape), tuple(keys.shape)) != self.built_shapes[1:]:
             check_built_shapes(self, None, value, key)

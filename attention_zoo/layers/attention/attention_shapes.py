@@ -20,6 +20,7 @@ from attention_zoo.ops import (
     check_shape,
     combine_masks,
     match_batches,
+    repeat_row,
     static_size,
     zero_masked,
 )
@@ -160,9 +161,7 @@ def repeat_batch(*tensors: Tensor | None, like: Sequence[Tensor]) -> tuple[Any, 
     if not others:
         return tensors
     size = ops.shape(others[0])[0]
-    return tuple(
-        x if x is None or x.shape[0] != 1 else ops.repeat(x, size, axis=0) for x in tensors
-    )
+    return tuple(x if x is None or x.shape[0] != 1 else repeat_row(x, size) for x in tensors)
 
 
 def standardize_mask_and_bias(

@@ -145,7 +145,7 @@ class MultiHeadAttention(Attention):
         self.output_projection, self.output_bias = self._weights("output", kernel, inputs=2)
         of_query = (query_shape[0], heads, query_shape[1], self.key_dim)
         of_key = (key_shape[0], heads, key_shape[1], self.key_dim)
-        self.build_parts(of_query, of_key)
+        self.build_parts(of_query, of_key, self.value_dim)
         if self.positions is not None:
             build_positions(self.positions, of_query, of_key)
 

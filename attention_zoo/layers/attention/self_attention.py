@@ -58,6 +58,7 @@ class SelfAttentionBase(KernelLayer):
     ) -> Any:
         width = self.width if self.weights else "features"
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", width))
+        inputs = zoo_ops.repeat_to_mask_batch(inputs, mask)
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         return self.attention(
             *self.project(inputs, mask),
@@ -78,11 +79,24 @@ class SelfAttentionBase(KernelLayer):
         return tuple(inputs_shape)
 
     def compute_output_spec(
-        self, inputs: Tensor, *args: Any, return_attention_scores: bool = False, **kwargs: Any
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
     ) -> Any:
         x = self.make_symbolic_output(self.compute_output_shape(inputs.shape))
         return self.attention.compute_output_spec(
-            x, x, return_attention_scores=return_attention_scores
+            x,
+            x,
+            query_mask=mask,
+            value_mask=mask,
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
+            return_attention_scores=return_attention_scores,
         )
 
 

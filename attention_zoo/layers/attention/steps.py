@@ -126,12 +126,6 @@ class AttentionResult(NamedTuple):
     state: State = ()
     window: zoo_ops.Window | None = None
 
-    def zero_fully_masked(self) -> AttentionResult:
-        """Set the context of fully masked rows to 0, also if the memory contains NaN."""
-        if self.row_mask is None:
-            return self
-        return self._replace(context=ops.where(self.row_mask, self.context, 0))
-
     def full_weights(self, num_sources: Tensor) -> Tensor:
         """Return the weights over the whole memory, `(B, [H], T, S)`."""
         if self.window is None:

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.kernels import KernelLayer
-from attention_zoo.ops import project
+from attention_zoo.ops import max_or_nan, project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -63,7 +63,7 @@ class Maxout(KernelLayer):
     def call(self, inputs: Tensor) -> Tensor:
         linear = project(inputs, self.kernel) + self.bias
         pooled = ops.reshape(linear, (*ops.shape(linear)[:-1], self.units, self.pool))
-        return ops.max(pooled, axis=-1, initial=float("-inf"))
+        return max_or_nan(pooled, -1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.units)

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention.attention_shapes import broadcast_batch
 from attention_zoo.layers.attention.steps import Noise
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.recurrent.attention_cell import (
@@ -34,12 +35,12 @@ class RecurrentDecoder(KernelLayer):
         return_state: whether to also return the final cell states.
 
     Call arguments:
-        inputs: `(B, T, E)`, the embedded target.
-        memory: `(B, S, Dm)` or `(1, S, Dm)`, or a list with one memory per attention.
+        inputs: `(B|1, T, E)`, the embedded target.
+        memory: `(B|1, S, Dm)`, or a list with one memory per attention.
         initial_state: list of tensors `(B, H)`; None for the cells' `get_initial_state`, which
             Keras's cells define as zeros. With `bridge` one tensor `(B, D)`.
         inputs_mask: `(B, T)`; a masked step leaves the state unchanged.
-        memory_mask: `(B, S)` or `(1, S)`, or a list with one mask per attention.
+        memory_mask: `(B|1, S)`, or a list with one mask per attention.
         training: whether to apply dropout.
 
     Returns:
@@ -132,6 +133,9 @@ class RecurrentDecoder(KernelLayer):
         training: bool | None = None,
     ) -> Any:
         training = bool(training)
+        larger = [x for x in self._list_per_attention(memory) if x.shape[0] != 1]
+        if inputs.shape[0] == 1 and larger:
+            inputs = zoo_ops.repeat_row(inputs, ops.shape(larger[0])[0])
         batch_size = ops.shape(inputs)[0]
         constants, state = self.start(memory, initial_state, memory_mask, batch_size, training)
         fields = ("output", "weights") if self.alignment_history else ("output",)
@@ -152,7 +156,11 @@ class RecurrentDecoder(KernelLayer):
         training: bool = False,
     ) -> tuple[CellConstants, CellState]:
         """Return the prepared memories and kernels that all steps share, and the initial state."""
-        memories = [_repeat_row(x, batch_size) for x in self._list_per_attention(memory)]
+        memories = self._list_per_attention(memory)
+        if not (isinstance(batch_size, int) and batch_size == 1):
+            memories = [
+                zoo_ops.repeat_row(x, batch_size) if x.shape[0] == 1 else x for x in memories
+            ]
         masks: list[Any] = [None] * len(memories)
         if memory_mask is not None:
             masks = self._list_per_attention(memory_mask, name="memory masks")
@@ -319,10 +327,12 @@ class RecurrentDecoder(KernelLayer):
     def compute_output_spec(
         self, inputs: Tensor, memory: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        batch, steps = inputs.shape[:2]
+        memories = self._list_per_attention(memory)
+        batch = broadcast_batch(inputs.shape[0], *(x.shape[0] for x in memories))
+        steps = inputs.shape[1]
         results: list[Any] = [self.make_symbolic_output((batch, steps, self.cell.output_size))]
         if self.alignment_history:
-            pairs = zip(self.cell.attentions, self._list_per_attention(memory), strict=True)
+            pairs = zip(self.cell.attentions, memories, strict=True)
             heads = [((x.heads,) if x.heads else (), memory.shape[1]) for x, memory in pairs]
             results.append(
                 [self.make_symbolic_output((batch, steps, *h, sources)) for h, sources in heads]
@@ -330,14 +340,6 @@ class RecurrentDecoder(KernelLayer):
         if self.return_state:
             results.append([self.make_symbolic_output((batch, size)) for size in self.state_sizes])
         return results[0] if len(results) == 1 else tuple(results)
-
-
-def _repeat_row(memory: Tensor, batch_size: Any) -> Tensor:
-    """Repeat a memory with a batch of 1 for the rows of a larger batch."""
-    if memory.shape[0] != 1 or (isinstance(batch_size, int) and batch_size == 1):
-        return memory
-    repeated = ops.broadcast_to(memory, (batch_size, *ops.shape(memory)[1:]))
-    return zoo_ops.attach_mask(repeated, zoo_ops.implicit_mask(memory))
 
 
 def _keep_masked_states(xs: dict[str, Tensor], new: Any, old: Any) -> Any:

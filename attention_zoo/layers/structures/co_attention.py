@@ -130,7 +130,7 @@ def _compute_context_weights(
     """Compute the weights over the context, `(B, T)`, from the maximal score of each position."""
     unmasked = ops.ones(ops.shape(scores)[::2], "bool") if query_mask is None else query_mask
     unmasked_scores = zoo_ops.mask_scores(scores, unmasked[:, None, :])
-    best = ops.max(unmasked_scores, axis=-1, initial=float("-inf"))
+    best = zoo_ops.max_or_nan(unmasked_scores, -1)
     any_unmasked = ops.any(unmasked, axis=-1, keepdims=True)
     return zoo_ops.masked_softmax(best, zoo_ops.combine_masks(context_mask, any_unmasked))
 

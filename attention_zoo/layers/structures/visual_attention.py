@@ -117,7 +117,7 @@ class VisualAttention(Attention):
             value_mask, key_mask = _flatten_mask(value_mask, grid), _flatten_mask(key_mask, grid)
             if attention_mask is not None:
                 batch = broadcast_batch(query.shape[0], value.shape[0])
-                shape = (batch, query.shape[1], None, None)
+                shape = (None if batch == 1 else batch, query.shape[1], None, None)
                 attention_mask = zoo_ops.as_boolean_mask(attention_mask, "attention_mask", shape)
                 attention_mask = _flatten_mask(attention_mask, grid)
             if attention_bias is not None:

@@ -78,5 +78,5 @@ class CharacterCNN(CharacterEncoder):
         x = zoo_ops.zero_masked(self.embed(tokens, training), mask)
         features = self.filters(zoo_ops.sliding_windows(x, self.width))
         features = zoo_ops.mask_scores(features, mask[..., None], axis=1)
-        best = ops.max(features, axis=1, initial=float("-inf"))
+        best = zoo_ops.max_or_nan(features, 1)
         return zoo_ops.zero_masked(best, ops.any(mask, axis=1))

@@ -86,6 +86,7 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
         zoo_ops.check_shape("memory", memory.shape, ("batch", "sources", "features"))
+        inputs = zoo_ops.repeat_to_mask_batch(inputs, mask)
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         memory = zoo_ops.repeat_to_mask_batch(memory, memory_mask)
         memory_mask = zoo_ops.merge_masks("memory_mask", memory_mask, memory)

@@ -126,6 +126,7 @@ class TransformerEncoderLayer(KernelLayer):
         training: bool | None = None,
     ) -> Any:
         zoo_ops.check_shape("inputs", inputs.shape, ("batch", "steps", self.width))
+        inputs = zoo_ops.repeat_to_mask_batch(inputs, mask)
         mask = zoo_ops.merge_masks("mask", mask, inputs)
         x = zoo_ops.zero_masked(ops.cast(inputs, self.compute_dtype), mask)
         x, weights = self.attend(x, mask, use_causal_mask, return_attention_scores, training)

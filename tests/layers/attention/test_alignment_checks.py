@@ -158,6 +158,29 @@ class LeakingRowAlignment(Alignment):
         return ops.softmax(ops.where(mask, scores, -1e9)), state
 
 
+class ValueAlignment(QueryAlignment):
+    """An alignment that passes the values, not the keys, through a sublayer."""
+
+    def precompute(self, query: Any, memory: Any, state: Any) -> Any:
+        return dot(self.query_network(query), self.key_network(memory.values))
+
+    def prepare(self, keys: Any) -> Any:
+        return ()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Attention("dot", ValueAlignment()),
+        lambda: MultiHeadAttention(2, 4, value_dim=3, alignment=ValueAlignment()),
+    ],
+    ids=["attention", "multi_head"],
+)
+def test_values_and_keys_may_have_different_widths(make: Any) -> None:
+    query, value, key = normal((3, 4, 8), (3, 5, 6), (3, 5, 8))
+    assert make()(query, value, key).shape[:2] == (3, 4)
+
+
 class UnmaskedQueryAlignment(Alignment):
     def precompute(self, query: Any, memory: Any, state: Any) -> Any:
         return query

@@ -21,7 +21,7 @@ from attention_zoo.layers import (
     VisualAttention,
 )
 from attention_zoo.layers.scores.base import dot
-from attention_zoo.ops import implicit_mask
+from attention_zoo.ops import attach_mask, implicit_mask
 from tests.layers.attention_case import Weights
 from tests.layers.conformance import AttentionConformance
 from tests.layers.running import MODES, array, close, compiled, normal, same
@@ -135,6 +135,32 @@ def test_value_of_batch_one_with_a_mask_of_the_key() -> None:
     layer = Attention()
     actual = layer(query, value, key, key_mask=mask)
     close(actual, layer(query, np.repeat(value, 4, axis=0), key, key_mask=mask), 1e-6)
+
+
+def test_the_mask_of_a_repeated_query_is_repeated() -> None:
+    query, value = map(ops.convert_to_tensor, normal((1, 4, 8), (1, 5, 8)))
+    query = attach_mask(query, ops.ones((1, 4), "bool"))
+    output = Attention()(query, value, attention_mask=np.ones((3, 4, 5), "bool"))
+    assert implicit_mask(output).shape == (3, 4)
+
+
+def test_prepared_values_of_one_row_take_masks_of_several() -> None:
+    layer, (value,) = Attention(), normal((1, 5, 8))
+    layer.build((3, 4, 8), (1, 5, 8))
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "bool")
+    close(layer.prepare(value, value_mask=mask).values, value * mask[..., None], 0)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_fully_masked_rows_are_zero_beside_nan(is_causal: bool) -> None:
+    """A query mask, or left padding with a causal mask, leaves rows without any source."""
+    query, value = normal((2, 4, 8), (2, 4, 8))
+    value[:, 3] = np.nan
+    valid = np.array([[1, 1, 1, 1], [0, 1, 1, 1]], "bool")
+    name = "value_mask" if is_causal else "query_mask"
+    output = array(Attention()(query, value, use_causal_mask=is_causal, **{name: valid}))
+    assert not output[1, 0].any()
+    assert np.isnan(output[0]).all()
 
 
 def test_rows_of_a_shared_memory_have_their_own_dropout_and_mask() -> None:

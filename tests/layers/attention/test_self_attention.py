@@ -6,7 +6,12 @@ import keras
 import numpy as np
 import pytest
 
-from attention_zoo.layers import SelfAttention, WindowedAttention
+from attention_zoo.layers import (
+    SelfAttention,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+    WindowedAttention,
+)
 from attention_zoo.ops import implicit_mask
 from tests.layers.attention_case import numbers, softmax
 from tests.layers.mask_conformance import masked
@@ -181,3 +186,30 @@ def test_attention_mask_and_bias(windowed: bool) -> None:
     weights = array(got[1])
     assert not (weights if weights.ndim == 3 else weights[:, 0])[~mask].any()
     assert np.abs(array(layer(x, attention_mask=mask)) - expected).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        SelfAttention,
+        lambda: WindowedAttention(2, 4, window=1),
+        lambda: TransformerEncoderLayer(8, 2),
+        lambda: TransformerDecoderLayer(8, 2),
+    ],
+    ids=["self", "windowed", "encoder", "decoder"],
+)
+def test_inputs_of_one_row_take_masks_of_several(make: Any) -> None:
+    layer = make()
+    x = np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32")
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "bool")
+    memory = [x] if isinstance(layer, TransformerDecoderLayer) else []
+    output = layer(x, *memory, mask=mask)
+    close(output, layer(np.repeat(x, 3, axis=0), *memory, mask=mask), 1e-6)
+    symbolic = [keras.KerasTensor((1, 5, 8))] * (1 + len(memory))
+    assert layer.compute_output_spec(*symbolic, mask=mask).shape == (3, 5, 8)
+
+
+def test_output_specs_take_attention_masks() -> None:
+    mask = np.ones((3, 5, 5), "bool")
+    spec = SelfAttention().compute_output_spec(keras.KerasTensor((1, 5, 8)), attention_mask=mask)
+    assert spec.shape == (3, 5, 8)

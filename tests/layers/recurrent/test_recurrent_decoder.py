@@ -122,7 +122,7 @@ def test_one_memory_serves_every_attention() -> None:
     assert np.abs(array(weights[0]) - array(weights[1])).max() > 1e-3
 
 
-def test_a_memory_of_one_row_serves_every_row() -> None:
+def test_inputs_or_memory_of_one_row_serve_every_row() -> None:
     inputs, memory = random((3, 4, 4), (1, 5, 7))
     masks = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], "bool")
     cell = AttentionCell(layers.GRUCell(6), MonotonicAttention(units=4, hard_at_inference=False))
@@ -131,6 +131,12 @@ def test_a_memory_of_one_row_serves_every_row() -> None:
         repeated = decoder(inputs, np.repeat(memory, 3, axis=0), memory_mask=mask)
         for one, many in zip(decoder(inputs, memory, memory_mask=mask)[:2], repeated, strict=False):
             keras.tree.map_structure(lambda x, y: close(x, y, 1e-6), one, many)
+    memories = np.repeat(memory, 3, axis=0)
+    outputs = decoder(inputs[:1], memories, memory_mask=masks)[0]
+    expected = decoder(np.repeat(inputs[:1], 3, axis=0), memories, memory_mask=masks)[0]
+    close(outputs, expected, 1e-6)
+    spec = decoder.compute_output_spec(*map(keras.KerasTensor, ((1, 4, 4), (3, 5, 7))))
+    assert spec[0].shape == outputs.shape
 
 
 @pytest.mark.full
