@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo.cli.image_inputs import list_images
-from attention_zoo.cli.inputs import find_format, find_suffix, read_items
+from attention_zoo.cli.inputs import SUFFIXES, find_format, find_suffix, read_items
 from attention_zoo.cli.items import Item, Layout
 
 OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -19,8 +19,8 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "conllu": (("conll",), "true or false"),
 }
 """Formats that an option of `data` applies to, and its values."""
-CORPUS_FORMATS = ("csv", "tsv", "jsonl", "conll")
-"""Corpora whose files have the format of the same name."""
+TABLES = ("csv", "tsv", "jsonl")
+"""Corpora whose files are tables or JSON lines, the format of the same name."""
 _STRING_OPTIONS = ("source", "text", "delimiter", "comment", "image", "caption")
 """Options of `data` whose text is kept, for example 01."""
 
@@ -109,6 +109,11 @@ def read_inputs(
             option, fix = "--pretokenized", "remove the option"
         raise ValueError(f"{option}: task {task.name} takes texts, not words; {fix}")
     if layout.format == "conll":
+        if arguments.pretokenized:
+            raise ValueError(
+                f"--pretokenized: the words of {name} are those of its CoNLL lines; remove the"
+                " option"
+            )
         n_best = [word for word in arguments.words if word.startswith("search.n_best=")]
         for option in ["--n-best", *n_best] if arguments.n_best else n_best:
             raise ValueError(f"{option}: words of a CoNLL file get one tag each; remove the option")
@@ -122,19 +127,10 @@ def _make_layout(
 
     Options of the training data apply if the file has the same format.
     """
-    corpus, suffix = data.get("corpus"), find_suffix(name)
-    is_like_training = corpus in CORPUS_FORMATS and suffix in _list_suffixes(data)
-    file_format = arguments.format or (corpus if is_like_training else find_format(name, ""))
-    if not file_format and suffix == ".json" and corpus != "jsonl":
-        raise ValueError(
-            f"{name}: predict cannot read a .json file; if it has one JSON object per line, add"
-            " --format jsonl"
-        )
-    is_assumed = not file_format and corpus in CORPUS_FORMATS
-    if not file_format:
-        file_format = str(corpus) if is_assumed else "text"
-    training_options = data if file_format == corpus else {}
+    file_format = arguments.format or _find_format(name, data)
+    training_options = data if file_format == data.get("corpus") else {}
     _refuse_unused(name, file_format, arguments.field, options)
+    is_given = arguments.format or arguments.field is not None or options
     layout_options = {
         key: training_options[key] for key in OPTIONS if training_options.get(key) is not None
     } | options
@@ -143,16 +139,37 @@ def _make_layout(
         file_format,
         field if isinstance(field, str) else None,
         pretokenized=arguments.pretokenized,
-        is_assumed=is_assumed,
+        is_assumed=not is_given and file_format in TABLES and find_format(name) == "text",
         **layout_options,
     )
 
 
+def _find_format(name: str, data: dict[str, Any]) -> str:
+    """Return the format of a file of texts.
+
+    It is that of the training data for a suffix of the training files or an unknown suffix.
+    Sentences of taggers are more often lines of text than CoNLL, so CoNLL needs a suffix that is
+    not `.txt`.
+    """
+    corpus, suffix = data.get("corpus"), find_suffix(name)
+    is_like_training = suffix in _list_suffixes(data)
+    if suffix == ".json" and corpus != "jsonl" and not is_like_training:
+        raise ValueError(
+            f"{name}: predict cannot read a .json file; if it has one JSON object per line, add"
+            " --format jsonl"
+        )
+    if corpus in TABLES and (is_like_training or suffix not in SUFFIXES):
+        return str(corpus)
+    if corpus == "conll" and is_like_training and suffix not in ("", ".txt"):
+        return "conll"
+    return find_format(name)
+
+
 def _list_suffixes(data: dict[str, Any]) -> set[str]:
-    """Return the file suffixes of the run's splits; files without a suffix are ignored."""
+    """Return the file suffixes of the run's splits."""
     values = [data.get(split) for split in ("train", "validation", "test")]
     paths = [path for value in values for path in (value if isinstance(value, list) else [value])]
-    return {find_suffix(path) for path in paths if isinstance(path, str)} - {""}
+    return {find_suffix(path) for path in paths if isinstance(path, str)}
 
 
 def _refuse_unused(name: str, file_format: str, field: str | None, options: dict[str, Any]) -> None:
