@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.cli.image_inputs import list_images
+from attention_zoo.cli.image_inputs import find_image_format, list_images
 from attention_zoo.cli.inputs import SUFFIXES, find_format, find_suffix, read_items
 from attention_zoo.cli.items import Item, Layout
 
@@ -19,6 +22,8 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "conllu": (("conll",), "true or false"),
 }
 """Formats that an option of `data` applies to, and its values."""
+FIELD_FORMATS = ("csv", "tsv", "jsonl", "npz")
+"""Formats that `--field` applies to."""
 TABLES = ("csv", "tsv", "jsonl")
 """Corpora whose files are tables or JSON lines, the format of the same name."""
 _STRING_OPTIONS = ("source", "text", "delimiter", "comment", "image", "caption")
@@ -96,7 +101,9 @@ def read_inputs(
             input.
     """
     if task.inputs[0].kind == "image":
-        return _read_images(task, files or ["-"], arguments, data, options)
+        _check_image_options(task, arguments, options)
+        files = files or ["-"]
+        return read_images(files, data, arguments.format or "", arguments.field, options)
     if len(files) > 1:
         raise ValueError(
             f"predict reads one file, got {len(files)}; pass one, or pipe several to standard input"
@@ -129,7 +136,7 @@ def _make_layout(
     """
     file_format = arguments.format or _find_format(name, data)
     training_options = data if file_format == data.get("corpus") else {}
-    _refuse_unused(name, file_format, arguments.field, options)
+    _refuse_unused({name: file_format}, arguments.field, options)
     is_given = arguments.format or arguments.field is not None or options
     layout_options = {
         key: training_options[key] for key in OPTIONS if training_options.get(key) is not None
@@ -172,30 +179,27 @@ def _list_suffixes(data: dict[str, Any]) -> set[str]:
     return {find_suffix(path) for path in paths if isinstance(path, str)}
 
 
-def _refuse_unused(name: str, file_format: str, field: str | None, options: dict[str, Any]) -> None:
-    """Raise ValueError for an option that does not apply to a format."""
+def _refuse_unused(formats: Mapping[str, str], field: str | None, options: dict[str, Any]) -> None:
+    """Raise ValueError for an option that applies to no file; `formats` has the format of each."""
+    name, file_format = next(iter(formats.items()))
+    used = set(formats.values())
     for key in options:
-        if file_format not in OPTIONS[key][0]:
+        if not used.intersection(OPTIONS[key][0]):
             raise ValueError(
                 f"data.{key}: has no effect on {name}, which is read as {file_format}; remove it,"
                 f" or name the format ({' or '.join(OPTIONS[key][0])}) with --format"
             )
-    if field is not None and file_format in ("text", "conll"):
-        fix = "set data.words" if file_format == "conll" else "name the format with --format"
+    if field is not None and not used.intersection(FIELD_FORMATS):
+        is_conll = file_format == "conll"
+        fix = "set data.words" if is_conll else "remove it, or name the format with --format"
         raise ValueError(
             f"--field {field} has no effect on {name}: format {file_format} has no named fields;"
             f" {fix}"
         )
 
 
-def _read_images(
-    task: Any,
-    files: Sequence[str],
-    arguments: argparse.Namespace,
-    data: dict[str, Any],
-    options: dict[str, Any],
-) -> Iterator[Item]:
-    """Return the images from the files."""
+def _check_image_options(task: Any, arguments: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Raise ValueError for options that apply to no format of images."""
     if arguments.pretokenized:
         raise ValueError(
             f"--pretokenized: task {task.name} takes images, not words; remove the option"
@@ -203,12 +207,44 @@ def _read_images(
     for key in options:
         if key not in ("header", "delimiter"):
             raise ValueError(f"data.{key}: has no effect on lists of images; remove it")
+
+
+def read_images(
+    files: Sequence[str],
+    data: dict[str, Any],
+    file_format: str = "",
+    field: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Iterator[Item]:
+    """Return the images from files, which are read as in training.
+
+    Args:
+        files: the files; see `list_images`.
+        data: options of the corpus that the run was trained on.
+        file_format, field, options: see `--format`, `--field` and `split_input_options`.
+
+    Raises:
+        ValueError: an option has no effect on the files.
+    """
     training_options = data if data.get("corpus") in ("captions", "coco") else {}
+    options = options or {}
     layout = Layout(
-        arguments.format or "",
-        arguments.field or training_options.get("image"),
+        file_format,
+        field,
         options.get("header"),
         options.get("delimiter") or training_options.get("delimiter") or ",",
     )
-    caption = training_options.get("caption") or "caption"
-    return list_images(files, layout, training_options.get("images"), caption)
+    image, caption = (training_options.get(name) or name for name in ("image", "caption"))
+    folder = training_options.get("images")
+    formats = {name: find_image_format(name, layout, image) for name in files}
+    _refuse_unused(formats, field, options)
+    return chain.from_iterable(
+        list_images(
+            name,
+            replace(layout, format=formats[name]),
+            [os.path.expanduser(folder)] if folder else [],
+            image,
+            caption,
+        )
+        for name in files
+    )

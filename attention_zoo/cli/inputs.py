@@ -156,6 +156,8 @@ def _read_jsonl(lines: Lines, layout: Layout) -> Iterator[Item]:
     for location, raw in lines:
 
         def read(location: str = location, raw: bytes = raw) -> Any:
+            if not raw.strip(b" \t"):
+                return layout.split("")  # an empty text, as in other formats
             row = parse_json_object(location, decode_utf8(location, raw))
             value = row[_find_field(location, row, layout.field)]
             if isinstance(value, list) and all(isinstance(part, str) for part in value):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from attention_zoo.cli.input_options import read_data_options, read_inputs, split_input_options
+from attention_zoo.data.images import labelled_images
 from tests.refusals import refuses
 
 ROWS = "en\tfr\na\tb\n"
@@ -94,6 +95,29 @@ def test_pretokenized_lines(name: str, data: Any) -> None:
     assert read(name, "\u6a23 , a\n", data, pretokenized=True) == [["\u6a23", ",", "a"]]
 
 
+CAPTIONS = {"corpus": "captions", "image": "file", "images": "x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "values"),
+    [
+        ("a.jsonl", '{"image": "a", "file": "b"}\n', ["a"]),
+        ("a.csv", "image,file\na,b\n", ["b"]),
+        ("a.txt", "image,file\na,b\n", ["b"]),
+        ("a.npz", "", [0, 1]),
+    ],
+)
+def test_the_recipe_names_the_image_column_of_tables_only(
+    name: str, content: str, values: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_pixels(name: str, field: str | None) -> range:
+        assert field is None
+        return range(2)
+
+    monkeypatch.setattr(labelled_images, "read_npz_pixels", read_pixels)
+    assert read(name, content, CAPTIONS, kind="image") == values
+
+
 @refuses(
     ("en\tfr\n", {"field": "enn"}, "^stdin:1: column 'enn' is missing .* did you mean 'en'"),
     ("a\tb\n", {"field": "1"}, "^stdin:1: column '1' is missing .* set data.header=false"),
@@ -129,6 +153,9 @@ def test_options_and_headers_of_piped_tables_are_checked(
         {"kind": "image", "words": ["data.words=1"]},
         r"^data\.words: has no effect on lists",
     ),
+    ("a.png", {"kind": "image", "words": ["data.header=false"]}, r"^data\.header: .* on a\.png"),
+    ("a.jsonl", {"kind": "image", "words": ["data.delimiter=;"]}, r"^data\.delimiter: .* as jsonl"),
+    *((name, {"kind": "image", "field": "x"}, "^--field x has no") for name in ("a.png", "a.txt")),
     (
         "a.conll",
         {"kind": "image"},

@@ -189,7 +189,7 @@ def test_a_bad_line_of_a_sentence_is_named(tmp_path: Path) -> None:
         ('"a\nb",c\n', Layout("csv", "0", False, is_assumed=True), ["a\nb"]),
         ('"a, b\nc\n', Layout("csv", "0", False, is_assumed=True), ['"a, b', "c"]),
         ("a\n", Layout("jsonl", is_assumed=True), ["a"]),
-        ('\n {"en": "a"}\n', Layout("jsonl", "en", is_assumed=True), [None, "a"]),
+        ('\n {"en": "a"}\n', Layout("jsonl", "en", is_assumed=True), ["", "a"]),
         ("a\tb\n", Layout("tsv", "1", False, is_assumed=True), ["b"]),
         ("a, b\n", Layout("csv", "en", True, is_assumed=True), ["a, b"]),
     ],
