@@ -54,24 +54,31 @@ def read_column(lines: Lines, layout: Layout) -> Iterator[Item]:
 
 
 def read_header(lines: Lines, layout: Layout) -> list[str]:
-    """Return the column names in the first row of a table; an empty list if it cannot be read."""
-    for _, get_cells in read_rows(lines, layout):
-        with suppress(ValueError):
-            return [name.strip(" ") for name in get_cells()]
-        break
+    """Return the first row of a table that is not blank; an empty list if it cannot be read."""
+    rows = read_rows(lines, layout)
+    with suppress(ValueError):
+        for _, get_cells in rows:
+            header = get_cells()
+            if any(name.strip() for name in header):
+                return header
     return []
 
 
-def may_be_table(line: tuple[str, bytes], layout: Layout) -> bool:
-    """Return whether a line may be the first one of a file in this format.
+def is_table(lines: Lines, layout: Layout) -> bool:
+    """Return whether lines are a table and not texts, from the first row that is not blank.
 
-    A table has several columns or a header that names the column of the texts. True for all other
-    formats.
+    It names the column of the texts or, since texts may contain the delimiter of a CSV but no tab,
+    has several columns in a TSV or without a header.
     """
-    cells = read_header(iter([line]), layout) if layout.format in ("csv", "tsv") else []
-    has_field = layout.header is not False and layout.field in cells
-    has_many_columns = layout.header is False and len(cells) > 1
-    return layout.format not in ("csv", "tsv") or has_field or has_many_columns
+    header = read_header(lines, layout)
+    if layout.header is not False and layout.field in _strip_names(header, layout.field):
+        return True
+    return len(header) > 1 and (layout.format == "tsv" or layout.header is False)
+
+
+def _strip_names(header: list[str], field: str | None) -> list[str]:
+    """Return column names without spaces around them, unless `field` is a name with its spaces."""
+    return header if field in header else [name.strip(" ") for name in header]
 
 
 def _select_cell(
@@ -98,7 +105,7 @@ def _find_in_header(row: Row, layout: Layout) -> tuple[int, int] | None:
     if has_header is False:
         return None
     try:
-        header = get_cells()
+        header = _strip_names(get_cells(), field)
     except ValueError:
         if has_header:
             raise
@@ -112,7 +119,10 @@ def _find_in_header(row: Row, layout: Layout) -> tuple[int, int] | None:
         if has_header:
             raise_missing_field(location, header)
         return None
-    hint = f"; name the column of the texts with --field, {NO_HEADER_HINT}"
+    hint = (
+        f"; name the column of the texts with --field, {NO_HEADER_HINT}; for lines without columns,"
+        " add --format text"
+    )
     return len(header), find_column(location, header, field, hint)
 
 

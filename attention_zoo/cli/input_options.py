@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.cli.image_inputs import list_images
-from attention_zoo.cli.inputs import find_format, find_suffix, read_items
+from attention_zoo.cli.image_inputs import find_image_format, list_images
+from attention_zoo.cli.inputs import SUFFIXES, find_format, find_suffix, read_items
 from attention_zoo.cli.items import Item, Layout
 
 OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -19,8 +22,10 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "conllu": (("conll",), "true or false"),
 }
 """Formats that an option of `data` applies to, and its values."""
-CORPUS_FORMATS = ("csv", "tsv", "jsonl", "conll")
-"""Corpora whose files have the format of the same name."""
+FIELD_FORMATS = ("csv", "tsv", "jsonl", "npz")
+"""Formats that `--field` applies to."""
+TABLES = ("csv", "tsv", "jsonl")
+"""Corpora whose files are tables or JSON lines, the format of the same name."""
 _STRING_OPTIONS = ("source", "text", "delimiter", "comment", "image", "caption")
 """Options of `data` whose text is kept, for example 01."""
 
@@ -96,7 +101,9 @@ def read_inputs(
             input.
     """
     if task.inputs[0].kind == "image":
-        return _read_images(task, files or ["-"], arguments, data, options)
+        _check_image_options(task, arguments, options)
+        files = files or ["-"]
+        return read_images(files, data, arguments.format or "", arguments.field, options)
     if len(files) > 1:
         raise ValueError(
             f"predict reads one file, got {len(files)}; pass one, or pipe several to standard input"
@@ -109,6 +116,11 @@ def read_inputs(
             option, fix = "--pretokenized", "remove the option"
         raise ValueError(f"{option}: task {task.name} takes texts, not words; {fix}")
     if layout.format == "conll":
+        if arguments.pretokenized:
+            raise ValueError(
+                f"--pretokenized: the words of {name} are those of its CoNLL lines; remove the"
+                " option"
+            )
         n_best = [word for word in arguments.words if word.startswith("search.n_best=")]
         for option in ["--n-best", *n_best] if arguments.n_best else n_best:
             raise ValueError(f"{option}: words of a CoNLL file get one tag each; remove the option")
@@ -122,19 +134,10 @@ def _make_layout(
 
     Options of the training data apply if the file has the same format.
     """
-    corpus, suffix = data.get("corpus"), find_suffix(name)
-    is_like_training = corpus in CORPUS_FORMATS and suffix in _list_suffixes(data)
-    file_format = arguments.format or (corpus if is_like_training else find_format(name, ""))
-    if not file_format and suffix == ".json" and corpus != "jsonl":
-        raise ValueError(
-            f"{name}: predict cannot read a .json file; if it has one JSON object per line, add"
-            " --format jsonl"
-        )
-    is_assumed = not file_format and corpus in CORPUS_FORMATS
-    if not file_format:
-        file_format = str(corpus) if is_assumed else "text"
-    training_options = data if file_format == corpus else {}
-    _refuse_unused(name, file_format, arguments.field, options)
+    file_format = arguments.format or _find_format(name, data)
+    training_options = data if file_format == data.get("corpus") else {}
+    _refuse_unused({name: file_format}, arguments.field, options)
+    is_given = arguments.format or arguments.field is not None or options
     layout_options = {
         key: training_options[key] for key in OPTIONS if training_options.get(key) is not None
     } | options
@@ -143,42 +146,60 @@ def _make_layout(
         file_format,
         field if isinstance(field, str) else None,
         pretokenized=arguments.pretokenized,
-        is_assumed=is_assumed,
+        is_assumed=not is_given and file_format in TABLES and find_format(name) == "text",
         **layout_options,
     )
 
 
+def _find_format(name: str, data: dict[str, Any]) -> str:
+    """Return the format of a file of texts.
+
+    It is that of the training data for a suffix of the training files or an unknown suffix.
+    Sentences of taggers are more often lines of text than CoNLL, so CoNLL needs a suffix that is
+    not `.txt`.
+    """
+    corpus, suffix = data.get("corpus"), find_suffix(name)
+    is_like_training = suffix in _list_suffixes(data)
+    if suffix == ".json" and corpus != "jsonl" and not is_like_training:
+        raise ValueError(
+            f"{name}: predict cannot read a .json file; if it has one JSON object per line, add"
+            " --format jsonl"
+        )
+    if corpus in TABLES and (is_like_training or suffix not in SUFFIXES):
+        return str(corpus)
+    if corpus == "conll" and is_like_training and suffix not in ("", ".txt"):
+        return "conll"
+    return find_format(name)
+
+
 def _list_suffixes(data: dict[str, Any]) -> set[str]:
-    """Return the file suffixes of the run's splits; files without a suffix are ignored."""
+    """Return the file suffixes of the run's splits."""
     values = [data.get(split) for split in ("train", "validation", "test")]
     paths = [path for value in values for path in (value if isinstance(value, list) else [value])]
-    return {find_suffix(path) for path in paths if isinstance(path, str)} - {""}
+    return {find_suffix(path) for path in paths if isinstance(path, str)}
 
 
-def _refuse_unused(name: str, file_format: str, field: str | None, options: dict[str, Any]) -> None:
-    """Raise ValueError for an option that does not apply to a format."""
+def _refuse_unused(formats: Mapping[str, str], field: str | None, options: dict[str, Any]) -> None:
+    """Raise ValueError for an option that applies to no file; `formats` has the format of each."""
+    name, file_format = next(iter(formats.items()))
+    used = set(formats.values())
     for key in options:
-        if file_format not in OPTIONS[key][0]:
+        if not used.intersection(OPTIONS[key][0]):
             raise ValueError(
                 f"data.{key}: has no effect on {name}, which is read as {file_format}; remove it,"
                 f" or name the format ({' or '.join(OPTIONS[key][0])}) with --format"
             )
-    if field is not None and file_format in ("text", "conll"):
-        fix = "set data.words" if file_format == "conll" else "name the format with --format"
+    if field is not None and not used.intersection(FIELD_FORMATS):
+        is_conll = file_format == "conll"
+        fix = "set data.words" if is_conll else "remove it, or name the format with --format"
         raise ValueError(
             f"--field {field} has no effect on {name}: format {file_format} has no named fields;"
             f" {fix}"
         )
 
 
-def _read_images(
-    task: Any,
-    files: Sequence[str],
-    arguments: argparse.Namespace,
-    data: dict[str, Any],
-    options: dict[str, Any],
-) -> Iterator[Item]:
-    """Return the images from the files."""
+def _check_image_options(task: Any, arguments: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Raise ValueError for options that apply to no format of images."""
     if arguments.pretokenized:
         raise ValueError(
             f"--pretokenized: task {task.name} takes images, not words; remove the option"
@@ -186,12 +207,44 @@ def _read_images(
     for key in options:
         if key not in ("header", "delimiter"):
             raise ValueError(f"data.{key}: has no effect on lists of images; remove it")
+
+
+def read_images(
+    files: Sequence[str],
+    data: dict[str, Any],
+    file_format: str = "",
+    field: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Iterator[Item]:
+    """Return the images from files, which are read as in training.
+
+    Args:
+        files: the files; see `list_images`.
+        data: options of the corpus that the run was trained on.
+        file_format, field, options: see `--format`, `--field` and `split_input_options`.
+
+    Raises:
+        ValueError: an option has no effect on the files.
+    """
     training_options = data if data.get("corpus") in ("captions", "coco") else {}
+    options = options or {}
     layout = Layout(
-        arguments.format or "",
-        arguments.field or training_options.get("image"),
+        file_format,
+        field,
         options.get("header"),
         options.get("delimiter") or training_options.get("delimiter") or ",",
     )
-    caption = training_options.get("caption") or "caption"
-    return list_images(files, layout, training_options.get("images"), caption)
+    image, caption = (training_options.get(name) or name for name in ("image", "caption"))
+    folder = training_options.get("images")
+    formats = {name: find_image_format(name, layout, image) for name in files}
+    _refuse_unused(formats, field, options)
+    return chain.from_iterable(
+        list_images(
+            name,
+            replace(layout, format=formats[name]),
+            [os.path.expanduser(folder)] if folder else [],
+            image,
+            caption,
+        )
+        for name in files
+    )

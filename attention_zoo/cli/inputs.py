@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.cli.columns import FIELDS, may_be_table, raise_missing_field, read_column
+from attention_zoo.cli.columns import FIELDS, is_table, raise_missing_field, read_column
 from attention_zoo.cli.items import Item, Layout, Lines, make_item
 from attention_zoo.cli.sentences import read_sentences
 from attention_zoo.registry import did_you_mean
@@ -52,9 +52,21 @@ def read_items(name: str, layout: Layout) -> Iterator[Item]:
     if first is None:
         raise ValueError(f"{display_name}: is empty; give one text per line")
     layout = replace(layout, name=display_name, is_stream=is_stream)
-    if is_stream and layout.is_assumed and not may_be_table(first, layout):
-        layout = replace(layout, format="text")
-    yield from READERS[layout.format](itertools.chain([first], lines), layout)
+    lines = itertools.chain([first], lines)
+    if layout.is_assumed:
+        lines, ahead = itertools.tee(lines)
+        if not _may_have_format(ahead, layout):
+            layout = replace(layout, format="text")
+        del ahead  # so that `tee` keeps no lines
+    yield from READERS[layout.format](lines, layout)
+
+
+def _may_have_format(lines: Lines, layout: Layout) -> bool:
+    """Return whether the first line or row that is not blank is one of a file in this format."""
+    if layout.format != "jsonl":
+        return is_table(lines, layout)
+    first = next((line for _, raw in lines if (line := raw.strip())), b"")
+    return first.startswith((b"{", b"["))
 
 
 def split_batches(items: Iterable[Item], size: int, is_stream: bool) -> Iterator[list[Item]]:
@@ -144,6 +156,8 @@ def _read_jsonl(lines: Lines, layout: Layout) -> Iterator[Item]:
     for location, raw in lines:
 
         def read(location: str = location, raw: bytes = raw) -> Any:
+            if not raw.strip(b" \t"):
+                return layout.split("")  # an empty text, as in other formats
             row = parse_json_object(location, decode_utf8(location, raw))
             value = row[_find_field(location, row, layout.field)]
             if isinstance(value, list) and all(isinstance(part, str) for part in value):

@@ -66,8 +66,8 @@ class Layout:
             stands for 1.
         comment, conllu: see `data.read_conll`.
         pretokenized: whether texts are words separated by spaces.
-        is_assumed: whether the format was inferred from the training data, not from `--format` or
-            the file suffix.
+        is_assumed: whether only the training data suggest the format, so that the file is read as
+            lines of text if its first line does not have it.
         name: the file, for error messages.
         is_stream: whether the input is standard input, processed as it arrives.
     """

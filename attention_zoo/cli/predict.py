@@ -15,8 +15,13 @@ from attention_zoo.cli.arguments import (
     check_picture,
     split_overrides,
 )
-from attention_zoo.cli.image_inputs import find_images, has_many_images, list_images
-from attention_zoo.cli.input_options import read_data_options, read_inputs, split_input_options
+from attention_zoo.cli.image_inputs import BLANK_PATH, find_images, has_many_images
+from attention_zoo.cli.input_options import (
+    read_data_options,
+    read_images,
+    read_inputs,
+    split_input_options,
+)
 from attention_zoo.cli.inputs import READERS, split_batches
 from attention_zoo.cli.items import Item
 from attention_zoo.cli.sentences import format_sentence
@@ -48,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="column or field of the texts, or its number from 0 in a table without a header"
         " (default: data.source of the recipe, or text, source and so on); for images, column or"
-        " field of the paths (default: image), or array of an .npz file",
+        " field of the paths (default: data.image or image), or array of an .npz file",
     )
     parser.add_argument(
         "--pretokenized",
@@ -104,7 +109,8 @@ def run(arguments: argparse.Namespace) -> None:
         )
     _apply_overrides(task, overrides, arguments.n_best)
     task.check_sources([])  # raises if the task cannot predict from lines
-    options, data = _make_options(task, arguments), read_data_options(arguments.run)
+    data = read_data_options(arguments.run)
+    options = _make_options(task, arguments, data)
     items = read_inputs(task, files, arguments, data, input_options)
     if arguments.strict:
         items = _refuse_invalid(task, list(items), arguments.allow_unknown)
@@ -173,7 +179,7 @@ def _apply_overrides(task: Any, overrides: list[str], show_n_best: bool) -> None
         task.search = task.search.override(n_best=task.search.beam_width)
 
 
-def _make_options(task: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+def _make_options(task: Any, arguments: argparse.Namespace, data: dict[str, Any]) -> dict[str, Any]:
     """Return the keyword arguments of `task.predict`."""
     options: dict[str, Any] = {}
     if task.has_attention_option:
@@ -187,17 +193,22 @@ def _make_options(task: Any, arguments: argparse.Namespace) -> dict[str, Any]:
             f"--images {images}: task {task.name} does not search images; remove the option"
         )
     if searched:
-        options |= dict.fromkeys(searched, _build_index(task, images))
+        options |= dict.fromkeys(searched, _build_index(task, images, data))
     return options
 
 
-def _build_index(task: Any, images: str) -> Any:
-    """Return the index of the images in a folder, an image file, a zip file or a list of paths."""
+def _build_index(task: Any, images: str, data: dict[str, Any]) -> Any:
+    """Return the index of the images in a folder, an image file, a zip file or a list of paths.
+
+    A list is read as in training, with the options `data` of the run; blank lines are skipped.
+    """
     if not Path(images).exists():
         raise ValueError(f"--images {images}: no such file or folder")
     if Path(images).is_dir():
         return task.build_index(find_images(images, f"--images {images}"))
-    items = list(list_images([images]))
+    items = [item for item in read_images([images], data) if item.error != BLANK_PATH]
+    if not items:
+        raise ValueError(f"--images {images}: lists no image; pass a folder or a list of images")
     for item in items:
         if item.error:
             raise ValueError(f"--images {item.location}: {item.error}")

@@ -6,14 +6,17 @@ import gzip
 import json
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from attention_zoo.cli.image_inputs import list_images
-from attention_zoo.cli.items import Layout
+from attention_zoo.cli import predict
+from attention_zoo.cli.image_inputs import find_image_format, list_images
+from attention_zoo.cli.items import Item, Layout
 
 COCO_LIST = json.dumps({"images": [{"file_name": "sub/b.png"}]})
 ARRAYS = {"pixels": np.zeros((2, 3, 3), np.uint8), "labels": np.array([1, 0])}
@@ -32,9 +35,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def read(name: str, images: str | None = None, **layout: Any) -> list[tuple[str, Any]]:
-    items = list_images([name], Layout(**{"format": "", **layout}), images)
-    return [(item.location, item.value) for item in items]
+def list_items(name: str, folders: Any = (), image: str = "image", **options: Any) -> list[Item]:
+    layout = Layout(**{"format": "", **options})
+    layout = replace(layout, format=find_image_format(name, layout, image))
+    return list(list_images(name, layout, folders, image))
+
+
+def read(name: str, *options: Any, **layout: Any) -> list[tuple[str, Any]]:
+    return [(item.location, item.value) for item in list_items(name, *options, **layout)]
 
 
 @pytest.mark.parametrize("name", ["all", "all.zip"])
@@ -58,6 +66,12 @@ def test_folders_and_zips(name: str) -> None:
         ("list.tsv", "file\tcaption\n sub/b.png\ta dog\nsub/b.png\ta cat\n", {"field": "file"}),
         ("list.txt", "image;caption\nsub/b.png;a dog\n", {"delimiter": ";"}),
         ("list.txt", '{"image": "sub/b.png", "captions": ["a dog"]}\n', {}),
+        ("list.tsv", "sub/b.png#0\ta dog\n", {}),
+        ("list.csv", "sub/b.png#0\ta dog, or two\n", {}),
+        ("list.tsv", "image,caption\nsub/b.png,a dog\n", {}),
+        ("list.csv", "caption, image \na dog, sub/b.png\na cat, sub/b.png\n", {}),
+        ("list.txt", "caption , file\na dog, sub/b.png\n", {"image": "file"}),
+        ("list.json", '{"image": "sub/b.png", "captions": ["a dog"]}\n', {"image": "file"}),
         ("list", "image\tn\nsub/b.png\t1\n", {"format": "tsv"}),
         ("a.png", "sub/b.png", {"format": "text"}),
     ],
@@ -67,7 +81,7 @@ def test_lists(name: str, content: str | bytes, options: dict[str, Any], beside:
     """Names are relative to the folder of the list, or to that of the images."""
     path = f"all/{name}" if beside else name
     Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
-    ((location, value),) = read(path, **options, images=None if beside else "all")
+    ((location, value),) = read(path, [] if beside else ["all"], **options)
     assert value == os.path.join("all", "sub/b.png")
     assert location.startswith(f"{path}:")
     assert location.endswith(": sub/b.png")
@@ -119,7 +133,7 @@ def test_folders_are_read_as_in_training() -> None:
 
 def test_entries_without_a_name_have_an_error() -> None:
     Path("a.json").write_text(json.dumps(COCO))
-    _, item = list_images(["a.json"])
+    _, item = list_items("a.json")
     assert (item.location, item.value) == ("a.json: images[1]", None)
     assert item.error == "has no field 'file_name' with the name of an image"
 
@@ -137,7 +151,7 @@ def test_arrays() -> None:
 def test_damaged_members_of_a_zip_have_an_error() -> None:
     raw = Path("all.zip").read_bytes().replace(b"sub/b.pngPK", b"sub/c.pngPK", 1)
     Path("all.zip").write_bytes(raw)
-    first, second = list_images(["all.zip"])
+    first, second = list_items("all.zip")
     assert first.value == b"a.png"
     assert (second.location, bool(second.error)) == ("all.zip/sub/b.png", True)
 
@@ -146,3 +160,26 @@ def test_a_zip_without_images_raises() -> None:
     zipfile.ZipFile("none.zip", "w").close()
     with pytest.raises(ValueError, match=r"^none.zip: no file ends in .jpg"):
         read("none.zip")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "data"),
+    [
+        ("c.txt", "b.png#0\ta dog\nb.png#1\tone dog\n", {}),
+        ("c.csv", "file;n\nb.png;a dog\nb.png;one dog\n", {"delimiter": ";", "caption": "n"}),
+        ("c.txt", "file,caption\n\nb.png, a dog\n ,one dog\n", {}),
+        ("c.jsonl", '{"image": "b.png", "captions": ["a dog"]}\n\n', {}),
+        ("c.txt", "all/sub/b.png\n\n", {}),
+    ],
+)
+def test_searched_images_are_listed_as_in_training(name: str, content: str, data: Any) -> None:
+    Path(name).write_text(content)
+    task = SimpleNamespace(build_index=lambda images, names: (images, names))
+    data = {"corpus": "captions", "images": "all/sub", "image": "file", **data}
+    assert predict._build_index(task, name, data) == (["all/sub/b.png"], ["all/sub/b.png"])
+
+
+def test_a_list_of_no_searched_image_raises() -> None:
+    Path("blank.txt").write_text("\n\n")
+    with pytest.raises(ValueError, match=r"^--images blank\.txt: lists no image; pass"):
+        predict._build_index(None, "blank.txt", {})

@@ -220,7 +220,9 @@ def test_conll_files_are_printed_with_all_lines(
     """The options of the recipe apply, and a bad line does not affect other sentences."""
     make_tagger(tmp_path / "task")
     monkeypatch.chdir(tmp_path)
-    Path("task/recipe.yaml").write_text("data: {corpus: conll, words: 1, comment: '%'}")
+    Path("task/recipe.yaml").write_text(
+        "data: {corpus: conll, test: a.testb, words: 1, comment: '%'}"
+    )
     start, sentences = "-DOCSTART- -X- -X- O", ["% x", "1 a O", "2 b O", "", "1 a O", "b", ""]
     Path("eng.testb").write_text("\n".join([start, "", *sentences]))
     words = ["predict", "task", "eng.testb"]

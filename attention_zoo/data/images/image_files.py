@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from attention_zoo.data.images.formats import SIGNATURES
 from attention_zoo.data.images.images import check_bytes, read_bytes
 
-Files = dict[str, Callable[[], bytes]]
-"""Functions that read each file, by its name within the folder or zip."""
+Files = dict[str, Callable[..., bytes]]
+"""Functions that read each file, or its first bytes with `count=`, by its name within the folder or
+zip."""
 
 _SUFFIXES = (
     "apng avif bmp gif heic heif ico j2k jfif jp2 jpe jpeg jpg jxl pbm pgm pjpeg png pnm ppm psd"
@@ -59,9 +60,17 @@ def list_image_files(path: str | Path) -> Iterator[Files]:
 
 
 def is_image(name: str, files: Files) -> bool:
-    """Return whether a file is an image by its suffix or, without a suffix, by its first bytes."""
+    """Return whether a file is an image by its suffix or, without a suffix, by its first bytes.
+
+    A file without a suffix that cannot be read is not an image.
+    """
     suffix = PurePosixPath(name).suffix.lower()
-    return suffix in SUFFIXES or (not suffix and files[name]().startswith(SIGNATURES))
+    if suffix:
+        return suffix in SUFFIXES
+    try:
+        return files[name](count=max(map(len, SIGNATURES))).startswith(SIGNATURES)
+    except ValueError:
+        return False
 
 
 class ImageStack:
@@ -143,14 +152,20 @@ _COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Supported compression methods. Python decompresses others all at once, whatever the size."""
 
 
-def _unzip(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path) -> bytes:
-    """Return the bytes of a file in a zip, without exceeding the size that the zip declares."""
+def _unzip(
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str | Path, count: int | None = None
+) -> bytes:
+    """Return the bytes of a file in a zip, without exceeding the size that the zip declares.
+
+    With `count`, return its first bytes, whatever its size.
+    """
     location = f"{path}/{entry.filename}"
-    check_bytes(location, entry.file_size)
+    if count is None:
+        check_bytes(location, entry.file_size)
     try:
         if entry.compress_type in _COMPRESSION_METHODS:
             with archive.open(entry) as file:
-                return file.read(entry.file_size + 1)
+                return file.read(entry.file_size + 1 if count is None else count)
     except _ZIP_ERRORS:
         raise ValueError(
             f"{location}: the zip data is damaged or truncated; download it again"

@@ -163,12 +163,15 @@ def check_array(where: str, array: NDArray[Any]) -> Image:
     )
 
 
-def read_bytes(path: str | Path, where: str | None = None) -> bytes:
-    """Return the bytes of a file; raise ValueError if it is missing or exceeds `MAX_BYTES`."""
+def read_bytes(path: str | Path, where: str | None = None, count: int | None = None) -> bytes:
+    """Return the bytes of a file, or its first `count` bytes.
+
+    Raises ValueError if it is missing or if all bytes exceed `MAX_BYTES`.
+    """
     where = where or str(path)
     try:
         with open(path, "rb") as file:
-            encoded = file.read(MAX_BYTES + 1)
+            encoded = file.read(MAX_BYTES + 1 if count is None else count)
     except OSError as error:
         raise ValueError(f"{where}: {error.strerror}") from None
     except ValueError:

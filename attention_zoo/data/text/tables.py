@@ -248,11 +248,11 @@ def count_columns(rows: Sequence[Row]) -> int:
 
 def parse_column_number(location: str, name: str, width: int) -> int:
     """Return the index of a column, given by its number; raise ValueError if there is none."""
+    hint = "; set data.header=true if the first line names the columns"
     if not name.isdecimal():
         raise ValueError(
-            f"{location}: without a header, a column is a number from 0, got {name!r}; set"
-            " data.header=true if the first line names the columns"
+            f"{location}: without a header, a column is a number from 0, got {name!r}{hint}"
         )
     if int(name) >= width:
-        raise ValueError(f"{location}: has no column {name}, only {width}, counted from 0")
+        raise ValueError(f"{location}: has no column {name}, only {width}, counted from 0{hint}")
     return int(name)

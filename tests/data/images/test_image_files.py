@@ -170,6 +170,22 @@ def test_is_image_uses_suffix_or_first_bytes(tmp_path: Path) -> None:
         assert {name for name in files if is_image(name, files)} == set(image_files)
 
 
+def test_unreadable_files_without_a_suffix_are_no_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attention_zoo.data.images.images.MAX_BYTES", 20)
+    contents = {"a.png": b"x", "png": b"\x89PNG\r\n\x1a\n" + bytes(20), "LICENSE": b"to all" * 9}
+    folder, path = write_folder(tmp_path / "f", contents), tmp_path / "a.zip"
+    (folder / "latest").symlink_to("gone")
+    write_zip(path, contents, zipfile.ZIP_STORED)
+    path.write_bytes(path.read_bytes().replace(b"LICENSEto", b"LICENCEto"))
+    for source in (folder, path):
+        with list_image_files(source) as files:
+            assert [name for name in sorted(files) if is_image(name, files)] == ["a.png", "png"]
+            with pytest.raises(ValueError, match="more than 20 bytes; make the image smaller"):
+                files["png"]()
+
+
 def test_zip_entry_of_excessive_declared_size_raises(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
