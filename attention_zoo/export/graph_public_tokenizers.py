@@ -25,6 +25,8 @@ from attention_zoo.export.graph_tokenizer import (
 DELIMITER = b"\xff"  # occurs in no UTF-8 text
 CONTINUATION = "##"
 """Prefix of WordPiece tokens that continue a word."""
+CONTINUATION_MARK = "\x01"
+"""Stands for `CONTINUATION` in surfaces, because a token may contain `##` elsewhere."""
 MAX_WORD_LENGTH = 100
 """Longer words are unknown to WordPiece."""
 
@@ -132,7 +134,8 @@ class GraphWordPiece(GraphPublicTokenizer):
         for token_id in range(tokenizer.vocabulary_size):
             pair = tokenizer._engine.decode([first, token_id], skip_special_tokens=False)
             has_no_text = token_id in (tokenizer.pad, tokenizer.start)
-            prefix = CONTINUATION * tokenizer.tokens([token_id])[0].startswith(CONTINUATION)
+            is_continuation = tokenizer.tokens([token_id])[0].startswith(CONTINUATION)
+            prefix = CONTINUATION_MARK * is_continuation
             yield b"" if has_no_text else (prefix + pair.removeprefix(begin)).encode()
 
     def _encode_texts(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -162,7 +165,8 @@ class GraphWordPiece(GraphPublicTokenizer):
     def text(self, surfaces: tf.Tensor) -> tf.Tensor:
         """Join surfaces `(..., L)`; as in `decode`, a first piece keeps its `##`."""
         joined = tf.strings.regex_replace(super().text(surfaces), r"\A ", "")
-        return tf.strings.regex_replace(joined, f"(?s)(.){CONTINUATION}", r"\1")
+        joined = tf.strings.regex_replace(joined, rf"\A{CONTINUATION_MARK}", CONTINUATION)
+        return tf.strings.regex_replace(joined, CONTINUATION_MARK, "")
 
 
 class GraphByteBPE(GraphPublicTokenizer):

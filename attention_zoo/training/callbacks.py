@@ -146,8 +146,8 @@ class Checkpoints(keras.callbacks.Callback):
 
     def _is_better(self, value: float) -> bool:
         best = self.state.best
-        if math.isnan(value) or best is None:
-            return not math.isnan(value)
+        if not math.isfinite(value) or best is None:
+            return math.isfinite(value)
         return value < best if self.options.monitor == "loss" else value > best
 
     def save(self) -> None:

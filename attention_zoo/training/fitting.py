@@ -135,7 +135,7 @@ def fit(
     folder = Path(recipe.run)
     check_allowed(recipe, allow)
     reader = SplitReader(recipe.data)
-    with _show_data_progress():
+    with _show_data_progress(), locate_errors(sources):
         moved = find_moved_data(folder, recipe, reader)
     allow = [*allow, *moved]
     holds_run(folder, recipe, allow)  # raises ValueError if the folder contains another run

@@ -124,6 +124,9 @@ def find_moved_data(folder: Path, recipe: Recipe, reader: SplitReader | None = N
         folder: the run folder.
         recipe: the recipe of the resumed run.
         reader: reader of the splits of `recipe.data`.
+
+    Raises:
+        ValueError: a split that training reads has another path, which is missing or damaged.
     """
     if not (folder / RECIPE).is_file() or not isinstance(recipe.data, FileCorpus):
         return []
@@ -136,9 +139,11 @@ def find_moved_data(folder: Path, recipe: Recipe, reader: SplitReader | None = N
 
     @functools.cache
     def has_same_examples(split: str) -> bool:
-        if split not in known and all(is_same_path(before[name], after[name]) for name in changed):
+        if split in known:
+            return readers[1].read(split)[1] == known[split]
+        if all(is_same_path(before[name], after[name]) for name in changed):
             return True
-        expected = known.get(split) or _read_fingerprint(readers[0], split)
+        expected = _read_fingerprint(readers[0], split)
         return expected is not None and _read_fingerprint(readers[1], split) == expected
 
     moved = []

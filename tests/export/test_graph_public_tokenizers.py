@@ -76,6 +76,22 @@ def test_parts_of_characters(family: str) -> None:
 
 
 @pytest.mark.full
+def test_word_pieces_with_literal_number_signs(tmp_path: Path) -> None:
+    own = ("#", "##", "###", "####", "##b", "b##", "a##b", "##a##", ".")
+    vocabulary = (GOLDEN / "bert" / "vocab.txt").read_text("utf-8").splitlines()
+    (tmp_path / "vocab.txt").write_text("\n".join([*vocabulary, *own]), "utf-8")
+    tokenizer, rng = load_tokenizer(tmp_path), random.Random(0)
+    ids = [0, 1, 2, 3, 5, *range(tokenizer.vocabulary_size - len(own), tokenizer.vocabulary_size)]
+    rows = [[first, second, 5] for first in ids for second in ids]
+    rows += [rng.choices(ids, k=6) for _ in range(200)]
+    graph = make_graph_tokenizer(tokenizer)
+    texts = graph.text(graph.surfaces(tf.ragged.constant(rows)).to_tensor("")).numpy()
+    assert [text.decode() for text in texts] == [
+        tokenizer.decode(row, past_end=True) for row in rows
+    ]
+
+
+@pytest.mark.full
 def test_a_gpt2_is_exported(tmp_path: Path) -> None:
     task = LanguageModeling(
         models.from_preset(GOLDEN / "gpt2"),

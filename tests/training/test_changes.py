@@ -228,7 +228,10 @@ def test_other_paths_of_the_same_examples_are_no_change(
         "data.test",
     ]
     assert moved("data.test=other.tsv") == []
-    assert moved("data.test=nowhere.tsv") == moved("data.train=nowhere.tsv") == []
+    assert moved("data.test=nowhere.tsv") == []  # training does not read it
+    for split in ("train", "validation"):
+        with pytest.raises(ValueError, match=rf"^data\.{split}: nowhere\.tsv: no such file"):
+            moved(f"data.{split}=nowhere.tsv")
 
 
 def test_other_paths_of_images_and_captions(
