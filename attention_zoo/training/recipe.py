@@ -8,24 +8,21 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
 
-from attention_zoo.data.reading import get_first_line
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import did_you_mean
-from attention_zoo.tasks import TASKS, Corpus, FileCorpus, SearchOptions, Task
+from attention_zoo.tasks import Corpus, FileCorpus, SearchOptions, Task
 from attention_zoo.tasks.base import RENAMED_OPTIONS
 from attention_zoo.tasks.building import TokenizerOptions
 from attention_zoo.tasks.text_pair_corpora import Dates
+from attention_zoo.training.recipe_merging import get_task, merge_sources
 from attention_zoo.training.recipe_sources import (
     RecipeSource,
     find_text_keys,
     locate_errors,
     parse_overrides,
     read_recipe_file,
-    restore_string_options,
 )
 
 FORMAT_VERSION = 1
@@ -162,7 +159,7 @@ class Recipe:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.init is None and self.tokenizer is None:
             self.tokenizer = TokenizerOptions()
-        task = _get_task(self.task)
+        task = get_task(self.task)
         corpus = _get_corpus(task, self.data.corpus)
         if not isinstance(self.data, corpus):
             raise ValueError(f"data must be a {corpus.__name__}, got {self.data!r}")
@@ -197,12 +194,11 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     check_format_version(file.locate("format_version"), file.content, FORMAT_VERSION)
     _check_sections(sources)
     corpus = _find_corpus(sources, path)
-    restore_string_options(sources, _find_text_keys(corpus))
     if len({source.get_text("data.corpus") for source in sources} - {None}) > 1:
         _remove_options_of_other_corpora(file.content, corpus)
     schema = OmegaConf.structured(Recipe)
     schema.data = OmegaConf.structured(corpus)
-    recipe: Recipe = _override(schema, sources, f"{path}: ")
+    recipe: Recipe = merge_sources(schema, sources, _find_text_keys(corpus), location=f"{path}: ")
     if recipe.run is None:
         recipe.run = str(Path("runs") / path.stem)
     return recipe
@@ -218,9 +214,8 @@ def read_sources(path: str | Path, overrides: Sequence[str] = ()) -> list[Recipe
 
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """Apply `key.key=value` overrides to a recipe; raise ValueError as `read_recipe` does."""
-    sources = parse_overrides(overrides)
-    restore_string_options(sources, _find_text_keys(type(recipe.data)))
-    changed: Recipe = _override(OmegaConf.structured(recipe), sources)
+    schema, text_keys = OmegaConf.structured(recipe), _find_text_keys(type(recipe.data))
+    changed: Recipe = merge_sources(schema, parse_overrides(overrides), text_keys)
     return changed
 
 
@@ -230,16 +225,12 @@ def override_task(task: Task, overrides: Sequence[str]) -> None:
     Raises:
         ValueError: for another key, or a value of the wrong type or range.
     """
-    if not task.uses_beam_search:  # `n_best` must not exceed `beam_width` in `SearchOptions`
-        best = [text for text in overrides if text.startswith("search.n_best=")]
-        overrides = [*(text.replace("n_best", "beam_width") for text in best), *overrides]
     fields = [(name, type(value), value) for name, value in task.options.items()]
     options = make_dataclass("TaskOptions", fields)
     schema = OmegaConf.create({"data": options, "search": task.search})
     OmegaConf.set_struct(schema, True)
-    sources = parse_overrides(overrides)
-    restore_string_options(sources, [*find_text_keys(SearchOptions, "search.")])
-    changed = _override(schema, sources)
+    text_keys = {*find_text_keys(SearchOptions, "search.")}
+    changed = merge_sources(schema, parse_overrides(overrides), text_keys, type(task))
     task.set_options(search=changed["search"], **vars(changed["data"]))
 
 
@@ -270,7 +261,7 @@ def _find_corpus(sources: Sequence[RecipeSource], path: Path) -> type[Corpus]:
         source.restore_strings(("task", "data.corpus"))
     plain: Any = OmegaConf.merge(*(source.content for source in sources))
     with locate_errors(sources, f"{path}: "):
-        task = _get_task(plain.get("task", Recipe.task))
+        task = get_task(plain.get("task", Recipe.task))
         data = plain.get("data")
         if not isinstance(data, DictConfig) or "corpus" not in data:
             known = ", ".join(task.corpora.names())
@@ -291,82 +282,9 @@ def _remove_options_of_other_corpora(content: DictConfig, corpus: type[Corpus]) 
         del content.data[name]
 
 
-def _get_task(name: str) -> Any:
-    """Return a task class; raise ValueError for an unknown name."""
-    try:
-        return TASKS.get(name)
-    except ValueError as error:
-        raise ValueError(f"task={name}: {error}") from None
-
-
 def _get_corpus(task: type[Task], name: str) -> Any:
     """Return the dataclass of a task's corpus; raise ValueError for an unknown name."""
     try:
         return task.corpora.get(name)
     except ValueError as error:
         raise ValueError(f"data.corpus={name}: task {task.name}: {error}") from None
-
-
-def _override(schema: DictConfig, sources: Sequence[RecipeSource], location: str = "") -> Any:
-    """Merge the sources into the schema in order, and convert the result to dataclasses."""
-    OmegaConf.set_readonly(schema.search, False)  # a frozen dataclass makes it read-only
-    for source in sources:
-        if "training" in schema:
-            _name_optimizer(schema, source)
-            _clear_other_kinds(schema.model, source.as_dict().get("model"))
-        schema = _merge(schema, source)
-    with locate_errors(sources, location):
-        try:
-            return OmegaConf.to_object(schema)
-        except OmegaConfBaseException as error:
-            raise ValueError(get_first_line(error)) from None
-
-
-def _clear_other_kinds(current: DictConfig, given: Any) -> None:
-    """Clear each mapping of options whose `kind` is replaced; they belong to the other kind."""
-    for name, options in given.items() if isinstance(given, Mapping) else ():
-        section = current.get(name)
-        if isinstance(options, Mapping) and isinstance(section, DictConfig):
-            if options.get("kind", section.get("kind")) != section.get("kind"):
-                current[name] = {}
-            else:
-                _clear_other_kinds(section, options)
-
-
-def _name_optimizer(schema: DictConfig, source: RecipeSource) -> None:
-    """Make `training.optimizer` a mapping, so that arguments merge; another name drops them."""
-    key, current = "training.optimizer", schema.training.optimizer
-    optimizer = OmegaConf.select(source.content, key, default={})
-    if not isinstance(optimizer, Mapping | None):
-        optimizer = source.get_text(key)  # YAML reads no as False
-    if isinstance(optimizer, str):
-        optimizer = source.content.training.optimizer = {"name": optimizer}
-    if not isinstance(optimizer, Mapping):
-        location = source.locate(key)
-        raise ValueError(f"{location}: {key} must be a name or a mapping, got {optimizer}")
-    if optimizer.get("name", current.name) != current.name:
-        schema.training.optimizer = {}
-
-
-def _merge(schema: DictConfig, source: RecipeSource) -> DictConfig:
-    """Merge a source into the schema; raise ValueError that locates a bad key."""
-    for key, node in source.nodes.items():
-        is_list = isinstance(OmegaConf.select(schema, key), ListConfig)
-        # Files of a split (data.train and others) are a string or a list of strings.
-        if is_list and isinstance(node, yaml.ScalarNode) and not key.startswith("data."):
-            hint = f"write {key.rpartition('.')[2]}: [{node.value}]"
-            raise ValueError(
-                f"{source.locate(key)}: {key} must be a list, got {node.value}; {hint}"
-            )
-    try:
-        merged: Any = OmegaConf.merge(schema, source.content)
-    except ConfigKeyError as error:
-        key = str(error.full_key)
-        section = OmegaConf.select(schema, key.rpartition(".")[0]) if "." in key else schema
-        hint = did_you_mean(error.key, section)
-        raise ValueError(f"{source.locate(key)}: unknown key {key!r}{hint}") from None
-    except OmegaConfBaseException as error:
-        key = str(error.full_key or "")
-        name = f"{key}: " if key else ""
-        raise ValueError(f"{source.locate(key)}: {name}{get_first_line(error)}") from None
-    return merged

@@ -30,7 +30,7 @@ class RecipeSource:
             quoted scalar, unless it is a list, a mapping, a quoted scalar or null.
         lines: the line of each dotted key; None for an override.
         problem: error message if the value of an override is not valid YAML, which only string
-            options accept; `content` then lacks the key.
+            options accept; the value in `content` is then None.
     """
 
     name: str
@@ -144,7 +144,7 @@ def _parse_override(text: str, key: str, value: str) -> RecipeSource:
     except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
         reason = getattr(error, "problem", None) or get_first_line(error)
         problem = f"{text}: not valid YAML: {reason}; put quotes around the value"
-        node, content = None, OmegaConf.create()
+        node, content = None, OmegaConf.from_dotlist([f"{key}=null"])
     nodes = {inner: value for inner, _, value in _walk(node, f"{key}.")}
     if value not in ("null", "~") and not _is_delimited(node):
         node = yaml.ScalarNode("tag:yaml.org,2002:str", value, style="'")

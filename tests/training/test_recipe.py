@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attention_zoo.tasks import Translation
+from attention_zoo.tasks import Retrieval, SearchOptions, Translation
 from attention_zoo.training import Recipe, override_recipe, override_task, read_recipe
 from attention_zoo.training.recipe import format_recipe
 from tests.refusals import refuses
@@ -226,12 +226,67 @@ def test_bad_file(page: Any, tmp_path: Path) -> None:
         "data.size=[1",
         r"^data\.size=\[1: not valid YAML: expected ',' or '\]', .*; put quotes around the value$",
     ),
+    ("data.sorce=,", r"^data\.sorce=,: unknown key 'data\.sorce'; did you mean 'source'\?"),
+    ("trainng.steps={", r"^trainng\.steps=\{: unknown key 'trainng'; did you mean 'training'\?"),
+    ("training.stepps=[", r"^training\.stepps=\[: unknown key .*; did you mean 'steps'\?"),
+    ("training=,", r"^training=,: not valid YAML: .*; put quotes around the value$"),
+    ("training.optimizer={", r"^training\.optimizer=\{: not valid YAML: "),
+    ("model.units=,", r"^model\.units=,: not valid YAML: "),
     ("data.size=#1", r"^data\.size=#1: not valid YAML: the value is a comment; put quotes"),
     ("run=", r"^run=: the value is empty; give one, or null for none$"),
     ("run=${x", r"^run=\$\{x: "),
 )
 def test_bad_override(override: str, tmp_path: Path) -> None:
     read_recipe(write_recipe(tmp_path), [override])
+
+
+WITHOUT_BEAM_SEARCH = {
+    "tagging": "orders",
+    "masked_language_modeling": "date_lines",
+    "retrieval": "scenes",
+}
+TAGGING = "task: tagging\ndata: {corpus: orders}\n"
+
+
+@pytest.mark.parametrize("task", WITHOUT_BEAM_SEARCH)
+def test_n_best_alone_is_enough_without_beam_search(task: str, tmp_path: Path) -> None:
+    page = f"task: {task}\ndata: {{corpus: {WITHOUT_BEAM_SEARCH[task]}}}\n"
+    recipe = read_recipe(write_recipe(tmp_path, page))
+    searches = [override_recipe(recipe, ["search.n_best=3"]).search]
+    for words in (["search.n_best=3"], ["search={n_best: 3}"]):
+        searches.append(read_recipe(write_recipe(tmp_path, page), words).search)
+    for options in ("{n_best: 3}", "{n_best: 3, beam_width: 3}"):
+        path = write_recipe(tmp_path, f"{page}search: {options}\n")
+        searches.append(read_recipe(path).search)
+    assert searches == [SearchOptions(n_best=3, beam_width=3)] * 5
+
+
+@refuses(
+    (TAGGING, "search.max_length=3", r"^search\.max_length=3: .* max_length has no effect in task"),
+    (TAGGING, "search={beam_width: 2}", r"^search={beam_width: 2}: .* beam_width has no effect"),
+    (
+        f"{TAGGING}search:\n  seed: 1\n",
+        "seed=2",
+        r"small\.yaml:4: .* seed has no effect in task tag",
+    ),
+    (
+        "task: glimpses\ndata: {corpus: digits}\n",
+        "search.n_best=2",
+        r"^search\.n_best=2: .* no effect",
+    ),
+    (TAGGING, "search.beem_width=2", r"^search\.beem_width=2: unknown key"),
+)
+def test_search_options_without_effect(page: Any, override: str, tmp_path: Path) -> None:
+    read_recipe(write_recipe(tmp_path, page), [override])
+
+
+def test_saved_recipes_with_search_options_without_effect_are_read(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path, TAGGING))
+    recipe.search = SearchOptions(max_length=3, beam_width=2)
+    path = write_recipe(tmp_path, format_recipe(recipe))
+    assert read_recipe(path) == recipe
+    with pytest.raises(ValueError, match=r"^search\.max_length=4: .* no effect in task tagging"):
+        read_recipe(path, ["search.max_length=4"])
 
 
 def test_no_file(tmp_path: Path) -> None:
@@ -254,6 +309,18 @@ def test_overrides_of_a_task_are_limited_to_its_options() -> None:
             override_task(task, [override])
     with pytest.raises(ValueError, match=r"data\.max_source_length must be at least 1, got 0"):
         override_task(task, ["data.max_source_length=0"])
+
+
+def test_search_overrides_of_a_task_without_beam_search() -> None:
+    task: Any = object.__new__(Retrieval)
+    task.__dict__.update(dict.fromkeys(Retrieval.limits, 9))
+    for words in (["search.n_best=3"], ["search.beam_width=3", "search.n_best=3"]):
+        task.search = SearchOptions()
+        override_task(task, words)
+        assert task.search == SearchOptions(n_best=3, beam_width=3)
+    for word in ("search.beam_width=2", "search.max_length=2"):
+        with pytest.raises(ValueError, match=f"^{word}: .* has no effect in task retrieval"):
+            override_task(task, [word])
 
 
 def test_earlier_names_of_options_are_read(tmp_path: Path) -> None:
