@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,19 +71,13 @@ def list_images(
         folders: folders of the images, beside the current folder and that of the list.
         image, caption: columns of a table of captions; `layout.field` replaces the first.
     """
-    if layout.format == "folder":
-        yield from (Item(str(path), str(path)) for path in find_images(name))
-    elif layout.format == "image":
-        yield Item(name, name)
-    elif layout.format == "zip":
-        yield from _read_zip(name)
-    elif layout.format == "npz":
-        yield from _read_arrays(name, layout.field)
-    else:
-        is_coco = layout.format == "coco"
-        listed = _read_coco(name) if is_coco else _read_list(name, layout, image, caption)
-        paths = [Path(), Path(name).parent, *map(Path, folders)]
-        yield from (_find_image(item, paths) for item in listed)
+    if layout.format in _READERS:
+        yield from _READERS[layout.format](name, layout)
+        return
+    is_coco = layout.format == "coco"
+    listed = _read_coco(name) if is_coco else _read_list(name, layout, image, caption)
+    paths = [Path(), Path(name).parent, *map(Path, folders)]
+    yield from (_find_image(item, paths) for item in listed)
 
 
 def find_images(folder: str, name: str | None = None) -> list[Path]:
@@ -178,7 +172,17 @@ def _read_header(name: str, layout: Layout) -> list[str]:
     return [column.strip(" ") for column in read_header(read_numbered_lines(name), layout)]
 
 
-def _read_zip(name: str) -> Iterator[Item]:
+def _read_folder(name: str, _: Layout) -> Iterator[Item]:
+    """Yield the images of a folder and its subfolders."""
+    for path in find_images(name):
+        yield Item(str(path), str(path))
+
+
+def _read_image(name: str, _: Layout) -> Iterator[Item]:
+    yield Item(name, name)
+
+
+def _read_zip(name: str, _: Layout) -> Iterator[Item]:
     """Yield the images of a zip, which is not unpacked to disk."""
     from attention_zoo.data.images.image_files import is_image, list_image_files
 
@@ -190,11 +194,11 @@ def _read_zip(name: str) -> Iterator[Item]:
             yield make_item(f"{name}/{image}", files[image])
 
 
-def _read_arrays(name: str, field: str | None) -> Iterator[Item]:
+def _read_arrays(name: str, layout: Layout) -> Iterator[Item]:
     """Yield the images of an array `(N, H, W)` or `(N, H, W, C)` of an npz file."""
     from attention_zoo.data.images.labelled_images import read_npz_pixels
 
-    for number, image in enumerate(read_npz_pixels(name, field), 1):
+    for number, image in enumerate(read_npz_pixels(name, layout.field), 1):
         yield Item(f"{name}: image {number}", image)
 
 
@@ -208,3 +212,12 @@ def _read_coco(name: str) -> Iterator[Item]:
             yield Item(location, value)
         else:
             yield Item(location, error="has no field 'file_name' with the name of an image")
+
+
+_READERS: dict[str, Callable[[str, Layout], Iterator[Item]]] = {
+    "folder": _read_folder,
+    "image": _read_image,
+    "zip": _read_zip,
+    "npz": _read_arrays,
+}
+"""The reader of each format that is not a list."""

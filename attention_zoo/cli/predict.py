@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=sorted(READERS),
-        help="format of the file (default: by its name, otherwise the format of the training data)",
+        help="format of the file (default: by its name, its lines and the training data)",
     )
     parser.add_argument(
         "--field",
@@ -72,6 +72,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="the images to search: a folder with its subfolders, a zip, or a list of paths",
     )
+    _add_output_arguments(parser)
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of what is printed and written."""
     parser.add_argument(
         "--attention",
         metavar="PNG",
