@@ -86,13 +86,16 @@ class RetrievalModule(TaskModule):
             words, mask = self._text_encoder(pad_ragged(kept))
             ranked = self.rank(regions, words, mask)
             by_text = scatter_rows({"similarities": ranked["similarities"]}, has_image)
+            error = _find_nan(words, mask)
             return {
                 **ranked,
                 **self._format_tokens(kept),
+                # NaN scores have a message of their own, which is about logits.
+                "scores": tf.where(error[:, None] == "", ranked["scores"], 0),
                 "similarities": tf.transpose(by_text["similarities"]),
                 "image_indices": tf.gather(numbers, ranked["image_indices"]),
                 "attention": ranked["attention"][:, :, : tf.reduce_max(kept.row_lengths())],
-                "error": _find_nan(words, mask),
+                "error": error,
             }
 
         outputs = serve_valid_rows(errors, match)
