@@ -36,7 +36,7 @@ JAX_EXCEPTIONS = {
     "differs between tests, and `make bench` runs all of them (--whole)",
 }
 
-WIDE, STEP, BOUNDS = ("float32", 1e-2, (2e-2, 2e-3)) if JAX else ("float64", 1e-5, (1e-5, 1e-7))
+WIDE, STEP, BOUNDS = ("float32", 5e-3, (2e-2, 2e-3)) if JAX else ("float64", 1e-5, (1e-5, 1e-7))
 """For finite differences: dtype, step, and relative and absolute bound."""
 
 
