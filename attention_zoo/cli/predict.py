@@ -172,11 +172,8 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
 def _apply_overrides(task: Any, overrides: list[str], show_n_best: bool) -> None:
     """Apply the overrides; `search.n_best` alone raises `search.beam_width` as well."""
     keys = dict(text.partition("=")[::2] for text in overrides)
-    task.refuse_unused_options(
-        key.removeprefix("search.") for key in keys if key.startswith("search.")
-    )
     count, search = keys.get("search.n_best", ""), task.search
-    is_wider = count.isdecimal() and int(count) > search.beam_width
+    is_wider = task.uses_beam_search and count.isdecimal() and int(count) > search.beam_width
     if is_wider and "search.beam_width" not in keys and search.method != "contrastive":
         overrides = [f"search.beam_width={count}", *overrides]
     apply_overrides(task, overrides, "predict")
