@@ -5,6 +5,8 @@
 # make mutants      mutation testing: how many seeded bugs the tests catch
 # make bench        soak tests and comparisons with other libraries
 # make docs         write the attention gallery and the pictures that it lacks
+# make index        write the index of the zoo, which `attention-zoo list` prints
+# make wheel        build the wheels of the package and of the trained models
 # make lint         style, types and import contracts
 # make clean        remove what the others made, but no run
 
@@ -14,13 +16,13 @@ BIN := .venv/bin
 NAME := rnnsearch_small.dates_en_fr
 RECIPE := training/translation/$(NAME).yaml
 RUN := runs/$(NAME)
-PACKAGING := setup.cfg pyproject.toml attention_zoo/version.py
+PACKAGING := setup.cfg setup.py pyproject.toml attention_zoo/version.py
 BACKEND_FREE := $(wildcard tests/ops tests/layers tests/losses tests/decoding tests/models)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export MPLBACKEND ?= Agg
 
-.PHONY: quickstart test test-full test-zoo mutants docs lint bench bench-peers clean
+.PHONY: quickstart test test-full test-zoo mutants docs index wheel lint bench bench-peers clean
 
 quickstart: .venv/user
 	$(BIN)/attention-zoo train $(RECIPE) run=$(RUN)
@@ -65,6 +67,12 @@ mutants: .venv/dev
 docs: .venv/dev
 	$(BIN)/python docs/make_gallery.py
 
+index: .venv/dev
+	$(BIN)/python benchmarks/make_index.py
+
+wheel: .venv/dev
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist . ./models
+
 bench: .venv/dev bench-peers
 	$(BIN)/pytest -q --full -m soak --timeout 0
 	KERAS_BACKEND=jax $(BIN)/pytest -q -n auto --full --whole $(BACKEND_FREE)
@@ -90,11 +98,11 @@ bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctra
 	.venv-transformers/ready .venv-pytorch_crf/ready
 
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info
+	rm -rf .venv .venv-* build dist *.egg-info models/build models/*.egg-info
 
 .venv/user: $(PACKAGING)
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --editable '.[dates,metrics,plots,tensorboard]'
 	touch $@
 
 .venv/dev: $(PACKAGING)

@@ -1,17 +1,30 @@
-"""Download of model folders from the Hugging Face Hub (`hf://owner/name`)."""
+"""Model folders: local ones, entries of the zoo, and the Hugging Face Hub (`hf://owner/name`)."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from attention_zoo import zoo
+from attention_zoo.extras import optional_import
+
 HUB = "hf://"
 
 
 def resolve_folder(folder: str | Path) -> Path:
-    """Return the path of a local folder, or download an `hf://` address and return its path."""
+    """Return the path of a local folder, an entry of the zoo, or an `hf://` address.
+
+    A string without a path separator is the name of an entry; a local folder is `./NAME`, or a
+    `Path`. The content of an `hf://` address is downloaded.
+
+    Raises:
+        ValueError: a name is neither that of an entry nor that of a local folder, the entry has no
+            weights here, or the download fails.
+    """
     if str(folder).startswith(HUB):
         return download(str(folder))
+    if isinstance(folder, str) and zoo.is_name(folder):
+        return zoo.resolve_entry(folder)
     return Path(os.path.expanduser(folder))
 
 
@@ -25,12 +38,8 @@ def download(address: str) -> Path:
     name, _, subfolder = remainder.partition("/")
     if not owner or not name:
         raise ValueError(f"{address}: expected hf://owner/name or hf://owner/name/folder")
-    try:
+    with optional_import():
         from huggingface_hub import snapshot_download
-    except ImportError:
-        raise ValueError(
-            f"{address}: hf:// needs huggingface_hub; run `pip install huggingface_hub`"
-        ) from None
     allowed = [f"{subfolder}/*"] if subfolder else None
     try:
         root = snapshot_download(f"{owner}/{name}", allow_patterns=allowed, ignore_patterns=IGNORED)

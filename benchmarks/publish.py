@@ -1,12 +1,13 @@
-"""Create a zoo entry from a run: results, model card, pictures, and weights if the licence allows.
+"""Create a zoo entry from an evaluated run: results, model card, pictures, and weights.
 
     python benchmarks/publish.py runs/NAME --sentence "an input for the card" [--weights]
     python benchmarks/publish.py runs/NAME [--picture NAME] [--weights]
 
-The first form is for text models, the second for image models. A card of an image model shows an
-image of the test split if the split is generated. Images of real data sets are not shown, because
-of their licences. All numbers of a card come from results.json. The script also rewrites the table
-in models/README.md.
+The first form is for text models, the second for image models. With --weights, the weights are
+stored in float16, and all evaluations of the run are repeated with them. A card of an image model
+shows an image of the test split if the split is generated. Images of real data sets are not shown,
+because of their licences. All numbers of a card come from results.json. The script also rewrites
+the table in models/README.md; `make index` updates the index afterwards.
 """
 
 from __future__ import annotations
@@ -15,22 +16,42 @@ import argparse
 import json
 import re
 import shutil
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import attention_zoo as az
 from attention_zoo.data.tokenizers.vocabulary import START
+from attention_zoo.files import write_manifest
 
 ZOO = Path(__file__).parent.parent / "models"
 ATTENTION, HEADS = "attention.png", "heads.png"
-WEIGHTS_LEFT_OUT = (
-    "The repository does not contain the weights. Run the recipe above to train the model."
-)
-WEIGHTS_NOT_PERMITTED = (
-    "The repository does not contain the weights: the data's licence does not permit it."
-)
+WEIGHTS_DTYPE = "float16"
+
+
+class Dataset(NamedTuple):
+    """A data set that recipes name: title, licence, and whether models may be redistributed."""
+
+    title: str
+    licence: str
+    is_open: bool
+
+
+DATASETS = {
+    "aeslc": Dataset("AESLC", "CC-BY-NC-SA-4.0", False),
+    "flickr8k": Dataset("Flickr8k", "research and education only", False),
+    "mnist": Dataset("MNIST", "not stated", False),
+    "multi30k": Dataset("Multi30k", "not stated (derived from Flickr30k)", False),
+    "scitldr": Dataset("SciTLDR", "Apache-2.0", True),
+    "tatoeba": Dataset("Tatoeba", "CC-BY-2.0-FR", True),
+    "ud_english_ewt": Dataset("UD English EWT", "CC-BY-SA-4.0", True),
+    "wnut17": Dataset("WNUT 2017", "CC-BY-4.0", True),
+}
+"""Data sets by the start of the part after the dot of an entry's name."""
+WITHOUT_ENTRY = {"bilstm_crf.conll2003": "the data needs a licence"}
+"""Recipes without an entry, and the reason."""
 TWO_DECIMALS = {
     "perplexity",
     "bits_per_character",
@@ -47,14 +68,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--sentence", help="input of the prediction on the card")
     parser.add_argument("--picture", help="name of a generated image; default: the first image")
-    parser.add_argument(
-        "--weights", action="store_true", help="include the weights; does not check the licence"
-    )
-    parser.add_argument(
-        "--open",
-        action="store_true",
-        help="without --weights: the licence of the data allows publishing the weights",
-    )
+    parser.add_argument("--weights", action="store_true", help="include the weights")
     options = parser.parse_args()
     results = json.loads((options.run / "results.json").read_text("utf-8"))
     task = az.load(options.run)
@@ -62,26 +76,61 @@ def main() -> None:
         parser.error("--sentence does not apply to an image model; remove it")
     if not options.sentence and not takes_images(task):
         parser.error("--sentence is required for a text model")
+    recipe = az.training.read_recipe(options.run / "recipe.yaml")
+    dataset = None if recipe.data.generated else find_dataset(options.run.name)
+    if options.weights and dataset is not None and not dataset.is_open:
+        parser.error(f"--weights: the licence of {dataset.title} does not permit it")
     entry = ZOO / results["task"] / options.run.name
     entry.mkdir(parents=True, exist_ok=True)
-    shutil.copy(options.run / "results.json", entry)
     if options.weights:
-        task.save(entry)
-    recipe = az.training.read_recipe(options.run / "recipe.yaml")
+        results = save_weights(options.run, results, entry)
+        task = az.load(entry)
+    text = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
+    (entry / "results.json").write_text(text, "utf-8")
     if options.sentence:
         example = show_sentence(task, options.sentence, entry)
     else:
         example = show_image(task, recipe.data, options.picture, entry)
-    lines = [*make_card(entry.name, results), *example]
-    if options.weights:
-        note = f'`attention_zoo.load("models/{results["task"]}/{entry.name}")` loads it.'
-    elif options.open or recipe.data.generated:
-        note = WEIGHTS_LEFT_OUT
-    else:
-        note = WEIGHTS_NOT_PERMITTED
-    lines += [note, ""]
+    lines = [*make_card(entry.name, results), *example, *describe_use(entry.name, results, dataset)]
     (entry / "README.md").write_text("\n".join(lines), "utf-8")
     (ZOO / "README.md").write_text(make_readme(), "utf-8")
+
+
+def find_dataset(name: str) -> Dataset:
+    """Return the data set of a recipe's name."""
+    corpus = name.partition(".")[2]
+    found = (dataset for prefix, dataset in DATASETS.items() if corpus.startswith(prefix))
+    return next(found, Dataset("the data", "unknown", False))
+
+
+def save_weights(run: Path, results: dict[str, Any], entry: Path) -> dict[str, Any]:
+    """Save the task with weights in half precision to the entry; return its own results."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "half"
+        az.load(run).save(folder, weights_dtype=WEIGHTS_DTYPE)
+        write_manifest(folder)
+        shutil.copytree(folder, entry, dirs_exist_ok=True)
+        shutil.copy(run / "recipe.yaml", folder)
+        evaluations = [
+            az.training.evaluate(folder, evaluation["overrides"])
+            for evaluation in results["evaluations"]
+        ]
+    return {**results, "weights_dtype": WEIGHTS_DTYPE, "evaluations": evaluations}
+
+
+def describe_use(name: str, results: dict[str, Any], dataset: Dataset | None) -> list[str]:
+    """Return the card's lines about the licence, and about loading or training the model."""
+    lines = []
+    if dataset is not None:
+        lines += [f"Data: {dataset.title}, licence: {dataset.licence}.", ""]
+    if results.get("weights_dtype"):
+        load = f'`attention_zoo.load("{name}")` and `attention-zoo predict {name}` load it'
+        return [*lines, f"{load}; the weights are stored in {results['weights_dtype']}.", ""]
+    reason = "to keep it small"
+    if dataset is not None and not dataset.is_open:
+        reason = f"because the licence of {dataset.title} does not permit it"
+    train = f"`attention-zoo train {name}` trains the model"
+    return [*lines, f"The repository does not contain the weights, {reason}; {train}.", ""]
 
 
 def takes_images(task: Any) -> bool:
@@ -279,20 +328,35 @@ def make_readme() -> str:
     lines = [
         "# Model zoo",
         "",
-        "Trained models with their metrics. `benchmarks/publish.py` writes this page from the",
-        "results.json of each entry. BLEU, chrF, ROUGE, CIDEr-D, F1 and recall are scaled by 100.",
+        "Trained models with their metrics. `attention-zoo predict NAME` loads an entry with",
+        "weights; `attention-zoo train NAME` trains it. `benchmarks/publish.py` writes this page",
+        "from the results.json of each entry. BLEU, chrF, ROUGE, CIDEr-D, F1 and recall are",
+        "scaled by 100.",
     ]
     for task in az.tasks.TASKS.names():
         entries = sorted((ZOO / task).glob("*/results.json"))
         if entries:
             title = task.replace("_", " ").capitalize()
-            lines += ["", f"## {title}", "", *make_heading(task, "entry", "parameters", "split")]
+            columns = ("entry", "weights", "parameters", "split")
+            lines += ["", f"## {title}", "", *make_heading(task, *columns)]
         for path in entries:
             results = json.loads(path.read_text("utf-8"))
             link = f"[{path.parent.name}]({path.parent.relative_to(ZOO)}/README.md)"
             for each in results["evaluations"]:
-                first = [link, f"{results['parameters']:,}", describe_split(each)]
+                weights = "yes" if (path.parent / "task.json").is_file() else "no"
+                first = [link, weights, f"{results['parameters']:,}", describe_split(each)]
                 lines.append(make_row(first, task, each))
+    lines += [
+        "",
+        "## Recipes without an entry",
+        "",
+        "| recipe | reason | command |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {reason} | `attention-zoo train {name}` |"
+        for name, reason in WITHOUT_ENTRY.items()
+    ]
     return "\n".join([*lines, ""])
 
 

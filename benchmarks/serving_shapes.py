@@ -27,7 +27,7 @@ import tensorflow as tf
 from attention_zoo import load
 from attention_zoo.export import export
 
-TASK = "models/translation/rnnsearch_small.dates_en_fr"
+TASK = "rnnsearch_small.dates_en_fr"
 SENTENCE = "5"
 
 

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 import yaml
 
 import attention_zoo
+from tests.test_readme import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "attention_zoo"
@@ -523,23 +523,6 @@ def test_the_licence_is_the_one_that_the_metadata_names() -> None:
     assert "END OF TERMS AND CONDITIONS" in text
 
 
-@pytest.mark.slow
-def test_a_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path)
-    for name in ("attention_zoo", "models", "training", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, dirs_exist_ok=True)
-    build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist", "."]
-    subprocess.run([sys.executable, "-m", "pip", *build], cwd=tmp_path, check=True)
-    (wheel,) = (tmp_path / "dist").iterdir()
-    names = zipfile.ZipFile(wheel).namelist()
-    folder = f"attention_zoo-{attention_zoo.__version__}.dist-info"
-    assert {name.split("/")[0] for name in names} == {"attention_zoo", folder}
-    packed = {name for name in names if not name.startswith(folder)}
-    files = [path for path in (ROOT / "attention_zoo").rglob("*") if path.is_file()]
-    assert packed == {str(f.relative_to(ROOT)) for f in files if f.parent.name != "__pycache__"}
-
-
 def shell_commands(markdown: str) -> list[str]:
     """Commands in ```sh blocks: comments off, continued lines joined."""
     blocks = re.findall(r"^```(?:sh|bash|console|shell)\n(.*?)^```", markdown, re.M | re.S)
@@ -579,6 +562,7 @@ def test_commands_of_the_pages_are_run_by_make(page: str) -> None:
         text=True,
         check=True,
     )
-    assert (
-        unrun(shell_commands((ROOT / page).read_text(encoding="utf-8")), targets, done.stdout) == []
-    )
+    # tests/test_readme.py runs the other commands of the README.
+    run = "\n".join([done.stdout, *COMMANDS])
+    commands = shell_commands((ROOT / page).read_text(encoding="utf-8"))
+    assert unrun(commands, targets, run) == []

@@ -51,5 +51,5 @@ def test_invalid_addresses_and_failed_downloads_raise(monkeypatch: pytest.Monkey
     with pytest.raises(ValueError, match=r"^hf://someone/dates: no way there$"):
         download("hf://someone/dates")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ValueError, match="pip install huggingface_hub"):
+    with pytest.raises(ValueError, match=r"pip install 'attention-zoo\[hub\]'"):
         download("hf://someone/dates")

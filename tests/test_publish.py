@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import sys
 from dataclasses import asdict, replace
@@ -13,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import attention_zoo as az
 from attention_zoo.data import generate_scenes
+from attention_zoo.files import find_damage
 from attention_zoo.models import RecurrentAttentionModel
 from attention_zoo.tasks import (
     Glimpses,
@@ -24,10 +25,10 @@ from attention_zoo.tasks import (
 )
 from attention_zoo.tasks.glimpses.corpora import GeneratedDigits
 from tests.layers.running import randomise
+from tests.scripts import load_script
 from tests.tasks import captioners, retrievers
 from tests.test_house import unfounded
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "publish.py"
 SCENES = generate_scenes(3, "test").resize(captioners.SIDE)
 DIGITS = GeneratedDigits(image_size=28, test_size=3).read("test")
 
@@ -84,6 +85,7 @@ def measure(make: Any, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
         boxes = dict.fromkeys(answer.tokens, (0.0, 0.0, 0.5, 1.0))
         examples = replace(examples, boxes=[boxes])
     split = {"split": "test", "data": examples.origin, "search": asdict(task.search)}
+    split["overrides"] = ["data.split=test", "data.test_size=1"]
     return {**split, "metrics": task.evaluate(examples)}
 
 
@@ -106,18 +108,15 @@ MAKERS = {
 @pytest.fixture
 def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that publishes a task like a run; it returns the card and the folder."""
-    spec = importlib.util.spec_from_file_location("publish", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("publish")
     monkeypatch.setattr(module, "ZOO", tmp_path / "models")
 
     def publish(
         name: str, *words: str, data: str = "", arguments: Any = (), begin_options: Any = ()
     ) -> tuple[str, Path]:
         task, run = MAKERS[name](*arguments), tmp_path / "small.data"
-        monkeypatch.setattr(module.az, "load", {run: task}.get)
+        load = module.az.load
+        monkeypatch.setattr(module.az, "load", lambda x: task if x == run else load(x))
         run.mkdir(exist_ok=True)
         page = f"task: {name}\n{data or DATA[name]}\nmodel: {{preset: x}}\n"
         (run / "recipe.yaml").write_text(page)
@@ -133,10 +132,11 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             **dict(begin_options),
         }
         (run / "results.json").write_text(json.dumps(results))
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(run), *words])
+        monkeypatch.setattr(sys, "argv", ["publish.py", str(run), *words])
         module.main()
         entry = tmp_path / "models" / name / run.name
         card = (entry / "README.md").read_text("utf-8")
+        results = json.loads((entry / "results.json").read_text("utf-8"))
         for text in (card, (tmp_path / "models" / "README.md").read_text("utf-8")):
             assert unfounded(text, results) == []
         return card, entry
@@ -176,7 +176,7 @@ def test_published_entry(name: str, zoo: Any) -> None:
     assert (entry / "attention.png").read_bytes().startswith(b"\x89PNG")
     assert " -> " in card
     assert f"## {name.capitalize()}" in (entry.parents[1] / "README.md").read_text("utf-8")
-    assert "Run the recipe above" in card
+    assert "to keep it small; `attention-zoo train small.data` trains the model" in card
     assert not (entry / "task.json").exists()
 
 
@@ -188,8 +188,13 @@ def test_requested_picture_is_published(zoo: Any) -> None:
     assert line in card
     first, _ = zoo("captioning", "--weights")
     assert "Image 0 of " in first
-    assert "loads it." in first
-    assert (entry / "task.json").exists()
+    assert "`attention-zoo predict small.data` load it; the weights are stored in float16" in first
+    assert find_damage(entry) is None
+    results = json.loads((entry / "results.json").read_text("utf-8"))
+    assert results["weights_dtype"] == "float16"
+    assert results["evaluations"][0]["metrics"]["images"] == 1
+    weights = az.load(entry).model.get_weights()
+    np.testing.assert_array_equal(weights[0], weights[0].astype("float16"))
     with pytest.raises(SystemExit, match=r"--picture 3: scenes test \(seed 1\) has 0 to 2"):
         zoo("captioning", "--picture", "3")
 
@@ -224,14 +229,13 @@ def test_photographs_are_not_published(name: str, zoo: Any, tmp_path: Path) -> N
     assert sorted(path.name for path in entry.iterdir()) == ["README.md", "results.json"]
     assert "->" not in card
     assert "Image " not in card
-    assert "the data's licence does not permit it" in card
+    assert "because the licence of the data does not permit it" in card
 
 
 def test_generated_digits_replace_handwritten_ones(zoo: Any) -> None:
-    card, entry = zoo("glimpses", "--open", data=WRITTEN)
+    card, entry = zoo("glimpses", data=WRITTEN)
     assert f'Image 1 of {DIGITS.origin}: "{DIGITS.classes[DIGITS.labels[0]]}" -> ' in card
     assert (entry / "attention.png").exists()
-    assert "Run the recipe above" in card
 
 
 @pytest.mark.parametrize(

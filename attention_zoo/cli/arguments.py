@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from attention_zoo.extras import optional_import
+from attention_zoo.zoo import is_name
+
 OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
 
 
@@ -61,9 +64,15 @@ def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
     override_task(task, overrides)
 
 
+def format_folder(folder: Path) -> str:
+    """Return a folder as an argument of a command: `./NAME`, because NAME is a zoo entry."""
+    return f"./{folder}" if is_name(str(folder)) else str(folder)
+
+
 def check_picture(path: Path) -> None:
     """Raise ValueError if no figure can be written to this path."""
-    from matplotlib.backend_bases import FigureCanvasBase
+    with optional_import():
+        from matplotlib.backend_bases import FigureCanvasBase
 
     known = {*FigureCanvasBase.get_supported_filetypes(), "gif"}
     if path.suffix and path.suffix[1:].lower() not in known:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from attention_zoo.cli.arguments import format_folder
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the number of checkpoints and the output folder."""
@@ -22,4 +24,4 @@ def run(arguments: argparse.Namespace) -> None:
 
     folder = training.write_average(arguments.run, arguments.out, arguments.last)
     print(f"{folder}; evaluate it with")
-    print(f"  attention-zoo evaluate {folder}")
+    print(f"  attention-zoo evaluate {format_folder(folder)}")

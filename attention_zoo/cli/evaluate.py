@@ -1,4 +1,7 @@
-"""Evaluate a run's best checkpoint on a split and write the metrics to RUN/results.json."""
+"""Evaluate a run's best checkpoint, or an entry of the zoo, on a split.
+
+The metrics of a run are written to RUN/results.json.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from attention_zoo.cli.arguments import add_overrides
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run and its overrides."""
-    parser.add_argument("run", metavar="RUN", help="a run folder")
+    parser.add_argument("run", metavar="RUN", help="a run folder or a zoo entry")
     add_overrides(parser, "data.* and search.* keys: data.split=validation search.beam_width=5")
 
 

@@ -35,7 +35,7 @@ def read_data_options(run: str) -> dict[str, Any]:
 
     Raises ValueError if the run's recipe is damaged.
     """
-    from attention_zoo.tasks.base import RENAMED_OPTIONS
+    from attention_zoo.tasks.task_file import RENAMED_OPTIONS
     from attention_zoo.training.recipe_sources import read_recipe_file
 
     path = Path(run) / "recipe.yaml"

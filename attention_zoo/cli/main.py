@@ -19,13 +19,16 @@ from attention_zoo.cli.streams import (
 from attention_zoo.registry import check_known
 
 COMMANDS = {
-    "list": "list the model presets, or the tasks with their corpora",
+    "list": "list the presets, recipes and trained entries of the zoo",
     "train": "train the model of a recipe, or resume the run",
     "average": "write the average of a run's newest checkpoints",
     "evaluate": "evaluate a run on a split",
     "predict": "predict for each line of a file or of standard input",
     "export": "export a run to a folder that can be served without this library",
 }
+
+WITHOUT_KERAS = ("list",)
+"""Commands that do not import Keras."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,7 +76,8 @@ def _dispatch(argv: list[str]) -> int:
         arguments = parser.parse_intermixed_args([expand_home(word) for word in argv[1:]])
     except SystemExit as done:  # --help
         return int(done.code or 0)
-    import_keras_quietly()
+    if name not in WITHOUT_KERAS:
+        import_keras_quietly()
     command.run(arguments)
     return 0
 

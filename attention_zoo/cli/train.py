@@ -6,13 +6,17 @@ import argparse
 import sys
 from typing import Any
 
-from attention_zoo.cli.arguments import add_overrides
+from attention_zoo.cli.arguments import add_overrides, format_folder
 from attention_zoo.cli.streams import import_keras_quietly
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the recipe, its overrides and the changes to allow."""
-    parser.add_argument("recipe", metavar="RECIPE", help="a recipe's YAML file")
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        help="a recipe's YAML file, or the name of a recipe of the zoo (see `attention-zoo list`)",
+    )
     add_overrides(parser, "any key of the recipe: run=FOLDER training.steps=100 model.units=64")
     parser.add_argument(
         "--help-keys",
@@ -66,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     else:
         print(f"best checkpoint: step {result.best_step}; evaluate it with")
-    print(f"  attention-zoo evaluate {result.folder}")
+    print(f"  attention-zoo evaluate {format_folder(result.folder)}")
 
 
 def draw_attention(task: Any, result: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attention_zoo.extras import optional_import
 from attention_zoo.inspection.labels import get_max_width
 
 _LETTERS, _LINE = 9.5, 0.22  # characters of a title per inch, and its line height in inches
@@ -17,8 +18,9 @@ OutputPath = str | os.PathLike[str] | None
 
 def make_figure(width: float, height: float) -> Any:
     """Return a matplotlib Figure of this size in inches, with constrained layout."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with optional_import():
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
+from attention_zoo.extras import optional_import
+
 _OWN = "DejaVu Sans"
 _UNUSUAL = re.compile("bold|black|heavy|light|thin|italic|oblique", re.IGNORECASE)
 _LIKELY = re.compile(
@@ -19,7 +21,8 @@ _LIKELY = re.compile(
 
 def list_fonts() -> list[str]:
     """Return installed font files, those with many scripts first, then those of regular style."""
-    from matplotlib import font_manager
+    with optional_import():
+        from matplotlib import font_manager
 
     def rank(path: str) -> tuple[bool, bool, str]:
         name = Path(path).name
@@ -33,7 +36,8 @@ def find_families(labels: Iterable[str]) -> list[str]:
 
     One warning lists the characters that no installed font can draw.
     """
-    from matplotlib import font_manager
+    with optional_import():
+        from matplotlib import font_manager
 
     families = [_OWN]
     missing = {ord(c) for label in labels for c in label if c.isprintable()}
@@ -60,7 +64,8 @@ def find_families(labels: Iterable[str]) -> list[str]:
 @functools.cache
 def _read_characters(path: str) -> frozenset[int]:
     """Return the code points of a font file; none if matplotlib cannot read or scale it."""
-    from matplotlib import font_manager
+    with optional_import():
+        from matplotlib import font_manager
 
     try:
         font = font_manager.get_font(path)

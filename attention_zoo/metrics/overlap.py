@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from attention_zoo.extras import optional_import
 from attention_zoo.metrics.check import check_same_length
 
 
@@ -34,7 +35,8 @@ def bleu(
     Raises:
         ValueError: if the lists are empty or differ in length.
     """
-    from sacrebleu.metrics import BLEU
+    with optional_import():
+        from sacrebleu.metrics import BLEU
 
     check_same_length(hypotheses=hypotheses, references=references)
     metric = BLEU(tokenize=tokenizer or bleu_tokenizer(references), lowercase=False)
@@ -62,7 +64,8 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     Raises:
         ValueError: if the lists are empty or differ in length.
     """
-    from sacrebleu.metrics import CHRF
+    with optional_import():
+        from sacrebleu.metrics import CHRF
 
     check_same_length(hypotheses=hypotheses, references=references)
     metric = CHRF()

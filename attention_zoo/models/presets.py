@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import io
 import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import keras
 import numpy as np
 
+from attention_zoo import zoo
 from attention_zoo.files import (
     MANIFEST,
     HashedFile,
@@ -22,6 +21,7 @@ from attention_zoo.files import (
     write_manifest,
 )
 from attention_zoo.hub import resolve_folder
+from attention_zoo.models.weights_file import WEIGHTS, serialize_weights
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry, check_known
 
@@ -88,12 +88,12 @@ def preset_config(name: str) -> Config:
 
 
 def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
-    """Build a model from a preset name (new weights) or load it from a folder.
+    """Build a model from a preset name (new weights) or load it from an entry or a folder.
 
     Args:
-        name_or_folder: a name of `list_presets()`, a folder written by `save_to_preset`, a folder
-            of a public checkpoint (see `models.from_public`), or `hf://owner/name`, a Hub
-            repository with either content.
+        name_or_folder: a name of `list_presets()`, the name of an entry of the zoo (trained
+            weights), a folder written by `save_to_preset`, a folder of a public checkpoint (see
+            `models.from_public`), or `hf://owner/name`, a Hub repository with either content.
         **overrides: constructor arguments that override the preset's. A dict of options is merged
             into the preset's dict; a dict with another "kind" replaces it.
 
@@ -109,11 +109,7 @@ def _load(expected_class: type | None, name_or_folder: str | Path, overrides: Co
     if str(name_or_folder) in PRESETS:
         cls, config = PRESETS.get(str(name_or_folder))()
         return cls(**merge(cls, config, overrides))
-    folder = resolve_folder(name_or_folder)
-    if not folder.is_dir():
-        if len(folder.parts) > 1:
-            raise ValueError(f"{folder}: no such folder")
-        PRESETS.get(str(name_or_folder))  # raises for an unknown name, with suggestions
+    folder = _find_folder(name_or_folder)
     if not (folder / MANIFEST).exists():
         for load in LOADERS:
             if (loaded := load(folder, expected_class, overrides)) is not None:
@@ -123,8 +119,21 @@ def _load(expected_class: type | None, name_or_folder: str | Path, overrides: Co
     check_format_version(folder / "config.json", saved, FORMAT_VERSION)
     cls = MODELS.get(saved["class"])
     loaded = cls(**merge(cls, saved["config"], overrides))
-    loaded.load_weights(folder / "model.weights.h5")
+    loaded.load_weights(folder / WEIGHTS)
     return loaded
+
+
+def _find_folder(name_or_folder: str | Path) -> Path:
+    """Return the folder of a saved model; raise ValueError for an unknown name or no folder."""
+    is_name = zoo.is_name(name_or_folder)
+    if is_name and not zoo.find_listing(str(name_or_folder), "entry"):
+        if not Path(name_or_folder).is_dir():
+            PRESETS.get(str(name_or_folder))  # raises, with suggestions
+        return Path(name_or_folder)
+    folder = resolve_folder(name_or_folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder")
+    return folder / "model" if is_name else folder
 
 
 def load_preset_as(cls: type, name_or_folder: str | Path, **overrides: Any) -> Any:
@@ -138,20 +147,28 @@ def load_preset_as(cls: type, name_or_folder: str | Path, **overrides: Any) -> A
     return loaded
 
 
-def save_to_preset(instance: Any, folder: str | Path) -> None:
-    """Save config.json, model.weights.h5 and manifest.json (sha256 of both) to a folder."""
+def save_to_preset(instance: Any, folder: str | Path, weights_dtype: str | None = None) -> None:
+    """Save config.json, model.weights.h5 and manifest.json (sha256 of both) to a folder.
+
+    Args:
+        instance: a model with `settings`.
+        folder: the folder to write; it is created if it does not exist.
+        weights_dtype: floating-point type of the weights in the file: "float16", which halves its
+            size, or "float32". None is the type of the variables. Loading converts the weights to
+            the type of the variables.
+
+    Raises:
+        ValueError: another `weights_dtype`, or a weight exceeds its range.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     name, config = type(instance).__name__, instance.settings
     config = {"format_version": FORMAT_VERSION, "class": name, "config": config}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    weights = _WeightsFile()
-    optimizer = getattr(instance, "optimizer", None)
-    # The optimizer's state is not part of a preset.
-    keras.saving.save_weights(instance, weights, objects_to_skip=[optimizer])
-    with HashedFile(folder / "model.weights.h5") as file:
-        file.write(weights.getbuffer())
-    write_manifest(folder, ("config.json", "model.weights.h5"), {"model.weights.h5": file.entry})
+    weights = serialize_weights(instance, weights_dtype)
+    with HashedFile(folder / WEIGHTS) as file:
+        file.write(weights)
+    write_manifest(folder, ("config.json", WEIGHTS), {WEIGHTS: file.entry})
 
 
 class PresetMixin:
@@ -183,16 +200,15 @@ class PresetMixin:
         """Build or load a model of this class; see `models.from_preset`."""
         return load_preset_as(cls, name_or_folder, **overrides)
 
-    def save_to_preset(self, folder: str | Path) -> None:
-        """Save config, weights and their sha256 to a folder that `from_preset` can load."""
-        save_to_preset(self, folder)
+    def save_to_preset(self, folder: str | Path, weights_dtype: str | None = None) -> None:
+        """Save config, weights and their sha256 to a folder that `from_preset` can load.
 
-
-class _WeightsFile(io.BytesIO):
-    """In-memory file for Keras to write to, because HDF5 crashes the process on a full disk."""
-
-    def __str__(self) -> str:
-        return "model.weights.h5"  # Keras infers the format from the suffix
+        Args:
+            folder: the folder to write; it is created if it does not exist.
+            weights_dtype: floating-point type of the weights in the file, "float16" or "float32";
+                None is the type of the variables.
+        """
+        save_to_preset(self, folder, weights_dtype)
 
 
 def collect_arguments(variables: Config) -> Config:

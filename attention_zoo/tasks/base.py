@@ -16,16 +16,12 @@ import keras
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.inputs import Input, refuse_unused
 from attention_zoo.tasks.result import Result, check_plottable
+from attention_zoo.tasks.task_file import FORMAT_VERSION, read_task_file
 
-FORMAT_VERSION = 1  # the format of task.json
 ENTRY_POINTS = "attention_zoo.tasks"
-RENAMED_OPTIONS: dict[str, str] = {"cut_source": "truncate_source"}
-"""New names of options in earlier recipes and `task.json` files."""
-
 
 _PERCENTAGES = (
     *("accuracy", "error", "exact_match", "masked_accuracy", "f1", "precision", "recall"),
@@ -110,6 +106,7 @@ class Task(ABC):
         used_search_options: names of the search options that have an effect; others are rejected.
         evaluation_search_options: the same for `evaluate`; None for `used_search_options`.
         result_class: the class of the results of `predict`.
+        metric_modules: the optional modules that `evaluate` imports, such as "sacrebleu".
         card_metrics: the metrics on a model card, and their column headings.
         metric_units: the units of metrics, for display.
         model: the model.
@@ -131,6 +128,7 @@ class Task(ABC):
     used_search_options: ClassVar[tuple[str, ...]] = SEARCH_OPTIONS
     evaluation_search_options: ClassVar[tuple[str, ...] | None] = None
     result_class: ClassVar[type[Result]] = Result
+    metric_modules: ClassVar[tuple[str, ...]] = ()
     card_metrics: ClassVar[Mapping[str, str]] = {}
     metric_units: ClassVar[Mapping[str, str]] = METRIC_UNITS
     model: Any
@@ -323,13 +321,16 @@ class Task(ABC):
         """Return additional constructor arguments from the content of `task.json`."""
         return {}
 
-    def save(self, folder: str | Path) -> None:
-        """Write model, tokenizers and options to a folder; `task.json` is written last."""
+    def save(self, folder: str | Path, weights_dtype: str | None = None) -> None:
+        """Write model, tokenizers and options to a folder; `task.json` is written last.
+
+        `weights_dtype` is the type of the saved weights, as in `models.save_to_preset`.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name, tokenizer in self.tokenizers.items():
             tokenizer.save(folder / name)
-        self.model.save_to_preset(folder / "model")
+        self.model.save_to_preset(folder / "model", weights_dtype)
         self.write_task_file(folder)
 
     def write_task_file(self, folder: str | Path) -> None:
@@ -380,21 +381,3 @@ def add_locations(
 ) -> zip[tuple[str, T]]:
     """Return pairs `(location, item)`; without locations, "source 0" and so on."""
     return zip(locations or [f"{noun} {row}" for row in range(len(items))], items, strict=True)
-
-
-def read_task_file(folder: str | Path) -> dict[str, Any]:
-    """Read `task.json` of a task folder; raise ValueError if it is missing or damaged."""
-    path = Path(folder) / "task.json"
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; give a folder that `task.save` wrote") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: damaged ({error}); use another checkpoint") from None
-    if not isinstance(content, dict) or not isinstance(content.get("task"), str):
-        raise ValueError(f"{path}: the field 'task' is missing. Use another checkpoint.")
-    check_format_version(path, content, FORMAT_VERSION)
-    for old, new in RENAMED_OPTIONS.items():
-        if old in content:
-            content[new] = content.pop(old)
-    return content

@@ -9,7 +9,8 @@ from attention_zoo import models
 from attention_zoo.checkpoints import find_task_folder
 from attention_zoo.data import load_tokenizer
 from attention_zoo.hub import resolve_folder
-from attention_zoo.tasks.base import TASKS, read_task_file
+from attention_zoo.tasks.base import TASKS
+from attention_zoo.tasks.task_file import read_task_file
 
 PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
 """Task name of a public checkpoint, by its `model_type`."""
@@ -19,12 +20,14 @@ def load(folder: str | Path) -> Any:
     """Load a task that is ready to predict.
 
     Args:
-        folder: a run folder (its best checkpoint is used), an entry of the zoo, a folder written
-            by `task.save`, a public checkpoint with its tokenizer (`models.from_public`), or the
-            Hub address of one of them, `hf://owner/name`, optionally followed by `/folder`.
+        folder: the name of an entry of the zoo, such as "rnnsearch_small.dates_en_fr"; a run folder
+            (its best checkpoint is used); a folder written by `task.save`; a public checkpoint with
+            its tokenizer (`models.from_public`); or the Hub address of one of these,
+            `hf://owner/name`, optionally followed by `/folder`. A folder in the current one is
+            written `./NAME`: a string without a path separator is an entry if one has that name.
 
     Raises:
-        ValueError: if the folder has no task, or its files are damaged.
+        ValueError: if the name is unknown, the folder has no task, or its files are damaged.
     """
     path = resolve_folder(folder)
     public = models.public.read_config(path)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import attention_zoo
-from attention_zoo import tasks
+from attention_zoo import tasks, zoo
 from attention_zoo.checkpoints import STATE
+from attention_zoo.extras import check_installed
 from attention_zoo.files import replace_file
 from attention_zoo.hub import resolve_folder
 from attention_zoo.training.recipe import Recipe, read_recipe
@@ -31,13 +32,13 @@ def evaluate(
     """Evaluate a run's best checkpoint on a split and write the metrics to results.json.
 
     Args:
-        folder: a run folder, or an entry of the zoo with its recipe.
+        folder: a run folder, or the name of an entry of the zoo, whose results.json is not changed.
         overrides: `data.split=validation`, `search.beam_width=5` and the like.
         report: function `(task, result)` that is called with the returned value before it is
             written to results.json.
 
     Returns:
-        `split`, `data`, `search` and `metrics` of this evaluation.
+        `split`, `data`, `overrides`, `search` and `metrics` of this evaluation.
 
     Raises:
         ValueError: the folder holds no run, an override is not in `data` or `search`, or the data
@@ -46,8 +47,9 @@ def evaluate(
     """
     folder = resolve_folder(folder)
     task = tasks.load(folder)
-    page = folder / "recipe.yaml"
-    if not page.is_file():
+    is_entry = zoo.is_entry_folder(folder)
+    path = zoo.find_recipe(folder.name) if is_entry else folder / "recipe.yaml"
+    if not path.is_file():
         raise ValueError(
             f"{folder}: has no recipe.yaml, which names the data to evaluate on; pass a run folder"
         )
@@ -57,18 +59,21 @@ def evaluate(
     keys = [text.partition("=")[0] for text in overrides]
     options = [key.removeprefix("search.") for key in keys if key.startswith("search.")]
     task.refuse_unused_options(options, in_evaluate=True)
-    recipe = read_recipe(page, overrides)
+    check_installed(task.metric_modules)
+    recipe = read_recipe(path, overrides)
     task.set_options(**task.recipe_options(recipe))
     examples = recipe.data.read(recipe.data.split)
     entry = {
         "split": recipe.data.split,
         "data": examples.origin,
+        "overrides": list(overrides),
         "search": asdict(recipe.search),
         "metrics": task.evaluate(examples),
     }
     if report is not None:
         report(task, entry)
-    write_results(folder, recipe, task, entry)
+    if not is_entry:
+        write_results(folder, recipe, task, entry)
     return entry
 
 

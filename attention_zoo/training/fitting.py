@@ -16,6 +16,7 @@ from keras.callbacks import Callback, LambdaCallback
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.data.progress import show_progress
+from attention_zoo.extras import check_installed
 from attention_zoo.registry import did_you_mean
 from attention_zoo.training.callbacks import Checkpoints, Clock, Log
 from attention_zoo.training.changes import (
@@ -258,13 +259,15 @@ def compile_steps(
 
 
 def check_monitor(name: str, task: Any) -> None:
-    """Raise ValueError unless `name` is "loss" or a metric of the task."""
+    """Raise ValueError unless `name` is "loss" or a metric that the task can compute."""
     known = ("loss", *task.metric_names)
     if name not in known:
         raise ValueError(
             f"training.monitor={name}: unknown{did_you_mean(name, known)}"
             f" (known: {', '.join(known)})"
         )
+    if name != "loss":
+        check_installed(task.metric_modules)
 
 
 def describe_job(job: Job) -> str:

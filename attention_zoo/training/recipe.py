@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks import Corpus, FileCorpus, SearchOptions, Task
-from attention_zoo.tasks.base import RENAMED_OPTIONS
 from attention_zoo.tasks.building import TokenizerOptions
+from attention_zoo.tasks.task_file import RENAMED_OPTIONS
 from attention_zoo.tasks.text_pair_corpora import Dates
 from attention_zoo.training.recipe_merging import get_task, merge_sources
 from attention_zoo.training.recipe_sources import (
@@ -24,6 +24,7 @@ from attention_zoo.training.recipe_sources import (
     parse_overrides,
     read_recipe_file,
 )
+from attention_zoo.zoo import resolve_recipe
 
 FORMAT_VERSION = 1
 SECTIONS = ("data", "tokenizer", "model", "training", "search")
@@ -179,7 +180,7 @@ def _expand_home(value: Any) -> Any:
 
 
 def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe from a YAML file and apply `key.key=value` overrides.
+    """Read a recipe, a YAML file or a recipe of the zoo by name, and apply overrides.
 
     String options are read as written, such as `run: 007`. Relative paths start from the current
     folder.
@@ -188,7 +189,7 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         ValueError: the file is missing, the YAML is invalid, a key is unknown (with a suggestion)
             or a value is wrong. The message is one line that names file and line, or the override.
     """
-    path = Path(os.path.expanduser(path))
+    path = resolve_recipe(path)
     sources = read_sources(path, overrides)
     file = sources[0]
     check_format_version(file.locate("format_version"), file.content, FORMAT_VERSION)
@@ -207,7 +208,7 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 def read_sources(path: str | Path, overrides: Sequence[str] = ()) -> list[RecipeSource]:
     """Return the file of a recipe and the overrides as sources, which locate keys in messages."""
     return [
-        read_recipe_file(Path(os.path.expanduser(path)), RENAMED_OPTIONS),
+        read_recipe_file(resolve_recipe(path), RENAMED_OPTIONS),
         *parse_overrides(overrides),
     ]
 

@@ -6,11 +6,14 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.compat.v1 import Event
+
+from attention_zoo.extras import describe_missing
 
 FOLDER = "tensorboard"
 
@@ -18,11 +21,17 @@ FOLDER = "tensorboard"
 class Events:
     """Writer of a new event file; raises OSError if writing fails.
 
+    Without the package tensorboard, nothing is written, and one line says so.
+
     Args:
         folder: the run folder.
     """
 
     def __init__(self, folder: Path) -> None:
+        self.is_available = find_spec("tensorboard") is not None
+        if not self.is_available:
+            print(f"no log for TensorBoard: {describe_missing('tensorboard')}", flush=True)
+            return
         self.folder = folder / FOLDER
         self.folder.mkdir(exist_ok=True)
         with _convert_errors(self.folder):
@@ -30,6 +39,8 @@ class Events:
 
     def write_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write one point of each curve, and flush the file to disk."""
+        if not self.is_available:
+            return
         with _convert_errors(self.folder), self._writer.as_default():
             for name, value in values.items():
                 tf.summary.scalar(name, value, step=step)
@@ -37,6 +48,8 @@ class Events:
 
     def write_image(self, step: int, name: str, pixels: Any) -> None:
         """Write one image `(height, width, channels)`, uint8."""
+        if not self.is_available:
+            return
         with _convert_errors(self.folder), self._writer.as_default():
             tf.summary.image(name, pixels[None], step=step)
 

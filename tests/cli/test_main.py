@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attention_zoo import models, tasks, training
+from attention_zoo import tasks, training
 from attention_zoo.cli import main
 from attention_zoo.cli.main import COMMANDS
 from tests.tasks.captioners import encoded
@@ -76,10 +76,6 @@ def test_process_trains_predicts_and_fails(tmp_path: Path) -> None:
         " did you mean 'steps'?"
     )
     assert "Traceback" not in failed.stderr
-
-
-def test_list(capsys: Capture) -> None:
-    assert output(capsys, "list").split("\n")[:-1] == models.list_presets()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

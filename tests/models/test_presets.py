@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import attention_zoo as az
+from attention_zoo.files import find_damage
 from attention_zoo.models.presets import PRESETS, check_arguments, collect_arguments
+from attention_zoo.models.weights_file import WEIGHTS
 from tests.models.generation_conformance import VOCABULARY
 
 TINY = {**VOCABULARY, "embedding_dim": 4, "units": 6}
@@ -113,6 +115,30 @@ def test_folder_contains_no_optimizer_state(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         az.models.from_preset(tmp_path / "trained").get_weights()[0], model.get_weights()[0]
     )
+
+
+def test_weights_in_half_precision(tmp_path: Path) -> None:
+    model = az.models.from_preset("rnnsearch_small", **TINY)
+    model.save_to_preset(tmp_path / "float32")
+    model.save_to_preset(tmp_path / "float16", weights_dtype="float16")
+    loaded = az.models.from_preset(tmp_path / "float16")
+    assert {weight.dtype for weight in loaded.trainable_weights} == {"float32"}
+    for original, weight in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        expected = original.astype("float16") if original.dtype == "float32" else original
+        np.testing.assert_array_equal(weight, expected)
+    size, half = ((tmp_path / n / WEIGHTS).stat().st_size for n in ("float32", "float16"))
+    assert half < size
+    assert find_damage(tmp_path / "float16") is None
+
+
+def test_weights_beyond_the_range_of_half_precision_are_rejected(tmp_path: Path) -> None:
+    model = az.models.from_preset("rnnsearch_small", **TINY)
+    weight = model.trainable_weights[0]
+    weight.assign(weight + 1e5)
+    with pytest.raises(ValueError, match=r"has a weight of 1e\+05, above the maximum 6.55e\+04"):
+        model.save_to_preset(tmp_path, weights_dtype="float16")
+    with pytest.raises(ValueError, match="must be float16, float32 or None, got 'int8'"):
+        model.save_to_preset(tmp_path, weights_dtype="int8")
 
 
 def test_unknown_names_are_rejected(tmp_path: Path) -> None:

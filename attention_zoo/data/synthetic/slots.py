@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
+from attention_zoo.extras import optional_import
+
 Value = tuple[Any, ...]
 RandomBelow = Callable[[int], int]  # randbelow(n) samples an integer from 0 to n - 1
 
@@ -85,7 +87,8 @@ class RelativeTime(NamedTuple):
 @cache
 def _split_at_year(style: str, weekday: int, month: int, day: int, language: str) -> list[str]:
     """Return the text before and after the year; a single text if the style has no year."""
-    from babel import dates
+    with optional_import():
+        from babel import dates
 
     # Among the leap years of a 28-year cycle, a day has every weekday, and February 29 exists.
     days = (datetime.date(year, month, day) for year in range(2000, 2028, 4))
@@ -99,7 +102,8 @@ def _split_at_year(style: str, weekday: int, month: int, day: int, language: str
 
 @cache
 def _format_time(hour: int, minute: int, language: str) -> str:
-    from babel import dates
+    with optional_import():
+        from babel import dates
 
     time = datetime.time(hour, minute)
     return _normalize_spaces(dates.format_skeleton(_CLOCKS[language], time, locale=language))
@@ -107,7 +111,8 @@ def _format_time(hour: int, minute: int, language: str) -> str:
 
 @cache
 def _format_quantity(unit: str, number: int, language: str) -> str:
-    from babel import units
+    with optional_import():
+        from babel import units
 
     # The CLDR omits the long form of some Chinese units that equal the short form.
     texts = (units.format_unit(number, unit, style, locale=language) for style in ("long", "short"))
@@ -116,7 +121,8 @@ def _format_quantity(unit: str, number: int, language: str) -> str:
 
 @cache
 def _format_relative_time(unit: Any, number: int, language: str) -> str:
-    from babel import dates
+    with optional_import():
+        from babel import dates
 
     seconds = number * _SECONDS[unit]
     # With an infinite threshold, Babel never switches to a unit larger than `unit`.

@@ -10,6 +10,7 @@ from typing import Any
 from attention_zoo.data.reading import BadRowSkipper, decode_utf8, get_first_line
 from attention_zoo.data.text.pairs import TextPairs, collect_pairs
 from attention_zoo.data.text.tagged import TaggedSentences
+from attention_zoo.extras import optional_import
 from attention_zoo.registry import did_you_mean
 
 
@@ -108,12 +109,8 @@ def read_tfds_rows(
         ValueError: TFDS is not installed, the data set is unknown or not prepared, the split or a
             feature is missing. While rows are iterated: a row is damaged.
     """
-    try:
+    with optional_import():
         import tensorflow_datasets as tfds
-    except ImportError:
-        raise ValueError(
-            f"reading {name!r} needs tensorflow_datasets: pip install 'attention-zoo[tfds]'"
-        ) from None
     builder = _make_builder(tfds, name, data_dir)
     features = _flatten_features(tfds, builder.info.features)
     for feature in required:

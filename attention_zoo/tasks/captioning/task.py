@@ -48,6 +48,7 @@ class Captioning(GenerationTask, ImageTextTask):
     result_class = Caption
     used_search_options = tuple(name for name in SEARCH_OPTIONS if name != "replace_unknown")
     max_length_attribute: ClassVar[str | None] = "max_target_length"
+    metric_modules: ClassVar[tuple[str, ...]] = ("sacrebleu",)
     card_metrics: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "images": "images",

@@ -71,6 +71,7 @@ class Summarization(TextPairTask):
     metric_names: ClassVar[tuple[str, ...]] = ("rouge1", "rouge2", "rougeL", "exact_match")
     boolean_options: ClassVar[tuple[str, ...]] = ("truncate_source",)
     tokenizer_kind: ClassVar[str] = "word"
+    metric_modules: ClassVar[tuple[str, ...]] = ("rouge_score",)
     card_metrics: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "sentences": "texts",

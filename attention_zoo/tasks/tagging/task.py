@@ -22,7 +22,7 @@ from attention_zoo.data import (
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS, Locations, add_locations, read_task_file
+from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
 from attention_zoo.tasks.data_paths import find_files
 from attention_zoo.tasks.inputs import (
@@ -54,6 +54,7 @@ from attention_zoo.tasks.tagging.words import (
     mark_words,
     split_source,
 )
+from attention_zoo.tasks.task_file import read_task_file
 from attention_zoo.tasks.text_inputs import (
     BUCKET,
     find_unknown_characters,
@@ -103,8 +104,8 @@ class Tagging(SingleTextTask):
     card_metrics: ClassVar[Mapping[str, str]] = {
         "sentences": "sentences",
         "words": "words",
-        "accuracy": "tag accuracy, %",
         "f1": "span F1",
+        "accuracy": "tag accuracy, %",
         "invalid": "invalid tag sequences",
     }
 
@@ -379,11 +380,11 @@ class Tagging(SingleTextTask):
             tokenizers["characters"] = load_tokenizer(folder / "characters")
         return tokenizers
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, weights_dtype: str | None = None) -> None:
         """Write model, tokenizers and options to a folder; `task.json` is written last."""
         if self.characters is not None:
             self.characters.save(Path(folder) / "characters")
-        super().save(folder)
+        super().save(folder, weights_dtype)
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the tagger as a `tf.Module` that takes strings."""

@@ -71,6 +71,7 @@ class Translation(TextPairTask):
     result_class = TranslationResult
     metric_names: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
     tokenizer_names: ClassVar[tuple[str, ...]] = ("source_tokenizer", "target_tokenizer")
+    metric_modules: ClassVar[tuple[str, ...]] = ("sacrebleu",)
     card_metrics: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "sentences": "sentences",

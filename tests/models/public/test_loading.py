@@ -24,7 +24,7 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_hub_without_its_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ValueError, match="pip install huggingface_hub"):
+    with pytest.raises(ValueError, match=r"pip install 'attention-zoo\[hub\]'"):
         models.from_preset("hf://someone/bert")
 
 

@@ -1,0 +1,46 @@
+"""Optional dependencies: packages that `pip install attention-zoo` leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+EXTRAS = {
+    "babel": "dates",
+    "huggingface_hub": "hub",
+    "matplotlib": "plots",
+    "rouge_score": "metrics",
+    "sacrebleu": "metrics",
+    "tensorboard": "tensorboard",
+    "tensorflow_datasets": "tfds",
+}
+"""The extra of setup.cfg that installs a module."""
+
+
+@contextmanager
+def optional_import() -> Iterator[None]:
+    """Context for imports of optional modules.
+
+    Raises:
+        ValueError: the module is not installed; the message has the command that installs it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in EXTRAS:
+            raise
+        raise ValueError(describe_missing(name)) from None
+
+
+def check_installed(modules: Collection[str]) -> None:
+    """Raise ValueError if one of these modules is not installed."""
+    for name in modules:
+        if find_spec(name) is None:
+            raise ValueError(describe_missing(name))
+
+
+def describe_missing(module: str) -> str:
+    """Return the message for a module that is not installed."""
+    return f"{module} is not installed; run `pip install 'attention-zoo[{EXTRAS[module]}]'`"
