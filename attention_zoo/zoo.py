@@ -120,16 +120,14 @@ def resolve_entry(name: str) -> Path:
             f"{did_you_mean(name, known)}; `attention-zoo list` prints all entries"
         )
     if entry is not None and local.exists():
-        warnings.warn(
-            f"{name}: loading the entry of the zoo, not the local folder; write ./{name} to load"
-            " the folder",
-            stacklevel=3,
-        )
+        _warn_of_local_path(name, "entry")
     return entry or local
 
 
 def resolve_recipe(recipe: str | Path) -> Path:
     """Return the path of a recipe: the file itself, or that of the recipe of the zoo by name.
+
+    Warns if a name is that of a recipe of the zoo and that of a local file.
 
     Raises:
         ValueError: a name without a path separator and without the suffix .yaml or .yml that is
@@ -138,8 +136,11 @@ def resolve_recipe(recipe: str | Path) -> Path:
     path = Path(os.path.expanduser(recipe))
     if not is_name(recipe) or path.suffix.lower() in RECIPE_SUFFIXES:
         return path
-    if find_listing(str(recipe), "recipe") is None and path.exists():
+    is_known = find_listing(str(recipe), "recipe") is not None
+    if path.exists() and not is_known:
         return path
+    if path.exists():
+        _warn_of_local_path(str(recipe), "recipe")
     return find_recipe(str(recipe))
 
 
@@ -151,6 +152,12 @@ def is_entry_folder(folder: Path) -> bool:
         and root is not None
         and folder.resolve() == (root / listing.task / folder.name).resolve()
     )
+
+
+def _warn_of_local_path(name: str, kind: str) -> None:
+    """Warn that a name is also that of a local file or folder, which is not used."""
+    message = f"{name}: using the {kind} of the zoo, not the local path; write ./{name} for that"
+    warnings.warn(message, stacklevel=4)
 
 
 def _find_entries() -> Path | None:

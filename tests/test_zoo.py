@@ -88,7 +88,7 @@ def test_models_of_entries_load_by_name(folder: Path) -> None:
 
 def test_the_entry_goes_before_a_local_folder_of_its_name(folder: Path) -> None:
     (folder / ENTRY).mkdir()
-    with pytest.warns(UserWarning, match=rf"write \./{ENTRY} to load the folder"):
+    with pytest.warns(UserWarning, match=rf"using the entry of the zoo, .*; write \./{ENTRY} for"):
         assert resolve_folder(ENTRY) == ROOT / "models" / "translation" / ENTRY
     for local in (f"./{ENTRY}", folder / ENTRY, Path(ENTRY), str(folder / ENTRY)):
         assert resolve_folder(local).resolve() == folder / ENTRY
@@ -116,9 +116,10 @@ def test_recipes_by_name(folder: Path) -> None:
     with pytest.raises(ValueError, match=f"no recipe .*did you mean '{ENTRY}'"):
         az.training.read_recipe("rnnsearch_small.dates_en_fx")
     (folder / "mine.yaml").write_text("data: {corpus: dates}\nmodel: {preset: luong_small}\n")
-    (folder / ENTRY).write_text("seed: [")  # the recipe of the zoo goes before a file of its name
+    (folder / ENTRY).write_text("seed: [")
+    with pytest.warns(UserWarning, match=rf"{ENTRY}: using the recipe of the zoo"):
+        assert az.training.read_recipe(ENTRY).seed == 1
     assert az.training.read_recipe("mine.yaml").run == "runs/mine"
-    assert az.training.read_recipe(ENTRY).seed == 1
     with pytest.raises(ValueError, match=r"no such recipe"):
         az.training.read_recipe("other.yaml")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -42,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None:
             use_utf8_mode()
             prepare_streams()
+            warnings.formatwarning = _format_warning
             argv = sys.argv[1:]
         code = _dispatch(list(argv))
         sys.stdout.flush()
@@ -96,6 +98,11 @@ def _describe_io_error(error: OSError) -> str:
         return "standard input is closed; name an input file"
     reason = error.strerror or str(error)
     return reason if error.filename is None else f"{error.filename}: {reason}"
+
+
+def _format_warning(message: Warning | str, *_: object, **__: object) -> str:
+    """Return a warning as one line, without its location in the source."""
+    return f"attention-zoo: warning: {' '.join(str(message).split())}\n"
 
 
 def _print_error(message: str) -> int:
