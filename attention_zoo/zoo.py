@@ -35,7 +35,7 @@ class Listing:
             for a recipe.
         metric: the headline metric of an entry, the first of its task; None for other kinds.
         value: its value in the first evaluation of the entry.
-        weights: whether the zoo has weights of that name.
+        weights: whether the zoo has weights of an entry; false for other kinds.
     """
 
     name: str
