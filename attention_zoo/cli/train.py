@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 from attention_zoo.cli.arguments import add_overrides, format_folder
@@ -56,7 +57,8 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo import training
 
     allow = [name for name in arguments.allow.split(",") if name]
-    result = training.fit(arguments.recipe, arguments.overrides, allow=allow, draw=draw_attention)
+    draw = draw_attention if find_spec("matplotlib") else None  # images in TensorBoard's log
+    result = training.fit(arguments.recipe, arguments.overrides, allow=allow, draw=draw)
     if result.diverged:
         print(
             "attention-zoo: warning: the training loss rose far above that of the first step, or a"

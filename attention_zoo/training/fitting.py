@@ -314,6 +314,7 @@ def run(job: Job, request: StopRequest, callbacks: Sequence[Callback], draw: Dra
         events = Events(job.folder)
         log, progress = Log(job.folder, clock, events), Progress(options.steps, clock)
         progress_display = progress.refresh_periodically()
+        draw = draw if events.is_available else None
         watchers[-1:] = [*make_image_callbacks(job, draw, events), log, saving, progress]
     watchers += callbacks
     try:
