@@ -37,6 +37,7 @@ ROOT = Path(__file__).parents[1]
 ENTRY = ROOT / "models/translation/rnnsearch_small.dates_en_fr"
 SENTENCE = "they arrive on Monday, March 3, 2031; dinner is at 5:04 PM."
 MODELS = ("rnnsearch", "transformer")
+MIXED = ("mixed_float16", "mixed_bfloat16")
 SEARCHES = {"greedy": 1, f"beam ({common.BEAM})": common.BEAM}  # beam widths
 ATTENTION = {"blockwise": False, "with all weights": True}  # are the weights returned?
 HEADS, WIDTH = 8, 64  # of this attention
@@ -270,11 +271,10 @@ def describe_run(sizes: Sizes, rounds: int) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=SIZES, default="small", help="presets; smoke: a test")
-    parser.add_argument("--mixed", choices=["mixed_float16", "mixed_bfloat16"], help="dtype policy")
+    parser.add_argument("--mixed", choices=MIXED, default=MIXED[0], help="mixed precision")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--results", type=Path, default=RESULTS, help="file to append to")
     parser.add_argument("--dry-run", action="store_true", help="append nothing")
-    parser.set_defaults(mixed="mixed_float16")
     options = parser.parse_args()
     if not tf.config.list_physical_devices("GPU"):
         print("TensorFlow sees no GPU; measuring on the CPU", file=sys.stderr)

@@ -10,7 +10,7 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -141,8 +141,12 @@ def _filter_stderr(select_text: Callable[[str], str]) -> Iterator[None]:
     """
     log, log_end = os.pipe()
     done, done_end = os.pipe()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # for good in the child process
     if not (collector := os.fork()):
-        _print_selected(log, done, (log_end, done_end), select_text)
+        os.close(log_end)
+        os.close(done_end)
+        _print_selected(log, done, select_text)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     stderr = os.dup(2)
     os.dup2(log_end, 2)
     for descriptor in (log, log_end, done):
@@ -158,17 +162,12 @@ def _filter_stderr(select_text: Callable[[str], str]) -> Iterator[None]:
             os.waitpid(collector, 0)
 
 
-def _print_selected(
-    log: int, done: int, others: Sequence[int], select_text: Callable[[str], str]
-) -> NoReturn:
+def _print_selected(log: int, done: int, select_text: Callable[[str], str]) -> NoReturn:
     """Read `log` until the other end of `done` is closed, print the selected text, and exit.
 
     The end of `log` itself may come later: programs that the import starts inherit descriptor 2.
     """
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for descriptor in others:
-            os.close(descriptor)
         data = b""
         while log in select.select([log, done], [], [])[0] and (part := os.read(log, 2**16)):
             data += part

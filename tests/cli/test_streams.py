@@ -196,7 +196,7 @@ def import_fake_keras(
     prelude = "import os, subprocess, sys\nlog = sys.stderr.write\n"
     (folder / "keras.py").write_text(prelude + code)
     program = (
-        "import sys; sys.argv = ['attention-zoo']\n"
+        "import os, sys; os.setpgrp(); sys.argv = ['attention-zoo']\n"
         "from attention_zoo.cli import streams\n"
         f"streams.NVIDIA_DRIVER = ({str(folder / 'driver')!r},)\n"
         "streams.import_keras_quietly()\n"
@@ -242,11 +242,20 @@ def test_warnings_and_errors_of_the_import_are_printed(
     assert (code, out, err) == expected
 
 
-def test_a_failed_import_prints_its_log_and_traceback(tmp_path: Path) -> None:
-    code, out, err = import_fake_keras(tmp_path, f"log({INFORMATION + ERROR!r}); import tensorflaw")
-    assert (code, out) == (1, "")
-    assert err.startswith(f"{ERROR}Traceback ")
-    assert err.endswith("ModuleNotFoundError: No module named 'tensorflaw'\n")
+@pytest.mark.parametrize(
+    ("code", "status", "error"),
+    [
+        ("import tensorflaw", 1, "ModuleNotFoundError: No module named 'tensorflaw'"),
+        ("os.killpg(0, 2)", -2, "KeyboardInterrupt"),  # Ctrl-C
+    ],
+)
+def test_a_failed_import_prints_its_log_and_traceback(
+    code: str, status: int, error: str, tmp_path: Path
+) -> None:
+    answer = import_fake_keras(tmp_path, f"log({INFORMATION + ERROR!r}); {code}")
+    assert answer[:2] == (status, "")
+    assert answer[2].startswith(f"{ERROR}Traceback ")
+    assert answer[2].endswith(f"{error}\n")
 
 
 @pytest.mark.parametrize(
