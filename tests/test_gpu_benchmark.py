@@ -141,6 +141,15 @@ def test_a_run_with_tiny_sizes_appends_its_table(tmp_path: Path) -> None:
         [*command, "--results", str(path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    text = path.read_text()
-    assert text.startswith("# Results\n\n## On one device: ")
-    assert text in done.stdout
+    head, section = path.read_text().split("\n", 1)
+    assert head == "# Results"
+    assert section.startswith("\n## On one device: ")
+    assert section.strip() in done.stdout
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert {tuple(row[1:3]) for row in rows} == {
+        ("float32", "no"),
+        ("float32", "yes"),
+        ("mixed_float16", "no"),
+    }
+    for row in rows:
+        assert all(float(cell) >= 0 for cell in row[3:5]), row
