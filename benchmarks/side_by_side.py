@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -65,12 +67,40 @@ def report(title: str, rates: dict[str, float], unit: str, rounds: int) -> None:
     write_section(title, lines)
 
 
+def describe_device() -> str:
+    """Return the name of the first GPU that TensorFlow sees, or else of the processor."""
+    import tensorflow as tf  # peers may run without it
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        return str(tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name))
+    cpus = Path("/proc/cpuinfo")  # on Linux, platform.processor() is often empty
+    names = re.findall(
+        r"^model name\s*: (.+)", cpus.read_text("utf-8") if cpus.exists() else "", re.M
+    )
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} CPU cores"
+
+
+def format_section(title: str, lines: list[str]) -> str:
+    return "\n".join([f"## {title}", "", *lines]) + "\n"
+
+
 def write_section(title: str, lines: list[str]) -> None:
     """Print a section, and replace the section with this title in results.md."""
-    section = "\n".join([f"## {title}", "", *lines]) + "\n"
+    section = format_section(title, lines)
     print(section)
     old = RESULTS.read_text("utf-8") if RESULTS.exists() else "# Results\n"
     head, *sections = old.split("\n## ")
     other_sections = [s for s in sections if not s.startswith(title + "\n")]
     parts = [head.rstrip("\n") + "\n", *(f"## {s.rstrip()}\n" for s in other_sections), section]
     RESULTS.write_text("\n".join(parts), "utf-8")
+
+
+def append_section(title: str, lines: list[str], path: Path = RESULTS) -> None:
+    """Print a section, and append it to a file, which keeps other sections of this title."""
+    section = format_section(title, lines)
+    print(section)
+    with path.open("a", encoding="utf-8") as file:
+        if not file.tell():
+            file.write("# Results\n")
+        file.write(f"\n{section}")

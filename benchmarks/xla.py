@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import platform
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from side_by_side import write_section
+from side_by_side import describe_device, write_section
 
 from attention_zoo.training.devices import distribute_batches, make_strategy
 from attention_zoo.training.fitting import prepare
@@ -91,15 +90,12 @@ def make_table(options: argparse.Namespace) -> list[str]:
         for family in options.families:
             lines.append(make_row(family, options, Path(folder)))
             print(lines[-1], flush=True)
-    devices = tf.config.list_physical_devices("GPU")
-    details = [tf.config.experimental.get_device_details(device) for device in devices[:1]]
-    processor = platform.processor() or platform.machine()
     return [
         *lines,
         "",
         f"First {options.batches} batches of each recipe, float32; fastest of {options.rounds}"
         " alternating passes. The first pass includes tracing and, with XLA, the compilation of"
-        f" every shape. {details[0].get('device_name', 'GPU') if details else processor}.",
+        f" every shape. {describe_device()}.",
     ]
 
 
