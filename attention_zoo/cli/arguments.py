@@ -35,6 +35,25 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return overrides, [word for word in words if not OVERRIDE.match(word)]
 
 
+def add_imports(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--import`, a list of module names, which `main` imports."""
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="import a Python module, which registers your own models or tasks; may be repeated",
+    )
+
+
+def format_evaluate_command(run: Path) -> str:
+    """Return the command that evaluates a run, with the modules that it needs."""
+    from attention_zoo.user_modules import format_options, read_imports
+
+    return f"attention-zoo evaluate {run}{format_options(read_imports(run))}"
+
+
 def add_overrides(parser: argparse.ArgumentParser, description: str) -> None:
     """Add the argument `overrides`, a list of `key.key=value`."""
     parser.add_argument(

@@ -74,6 +74,9 @@ def _dispatch(argv: list[str]) -> int:
     except SystemExit as done:  # --help
         return int(done.code or 0)
     import_keras_quietly()
+    from attention_zoo.user_modules import import_user_modules
+
+    import_user_modules(getattr(arguments, "imports", ()), "--import")
     command.run(arguments)
     return 0
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from attention_zoo.cli.arguments import add_overrides
+from attention_zoo.cli.arguments import add_imports, add_overrides, format_evaluate_command
 from attention_zoo.cli.streams import import_keras_quietly
 
 
@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the recipe, its overrides and the changes to allow."""
     parser.add_argument("recipe", metavar="RECIPE", help="a recipe's YAML file")
     add_overrides(parser, "any key of the recipe: run=FOLDER training.steps=100 model.units=64")
+    add_imports(parser)
     parser.add_argument(
         "--help-keys",
         metavar="TASK",
@@ -42,7 +43,9 @@ class HelpKeys(argparse.Action):
     ) -> None:
         import_keras_quietly()
         from attention_zoo.training.keys import format_keys
+        from attention_zoo.user_modules import import_user_modules
 
+        import_user_modules(namespace.imports, "--import")
         print(format_keys(values))
         parser.exit()
 
@@ -52,7 +55,13 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo import training
 
     allow = [name for name in arguments.allow.split(",") if name]
-    result = training.fit(arguments.recipe, arguments.overrides, allow=allow, draw=draw_attention)
+    result = training.fit(
+        arguments.recipe,
+        arguments.overrides,
+        allow=allow,
+        draw=draw_attention,
+        imports=arguments.imports,
+    )
     if result.diverged:
         print(
             "attention-zoo: warning: the training loss rose far above that of the first step, or a"
@@ -66,7 +75,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     else:
         print(f"best checkpoint: step {result.best_step}; evaluate it with")
-    print(f"  attention-zoo evaluate {result.folder}")
+    print(f"  {format_evaluate_command(result.folder)}")
 
 
 def draw_attention(task: Any, result: Any) -> Any:
