@@ -157,7 +157,7 @@ class EncoderDecoder(GenerationMixin, PrebuiltModel):
             record: see `readout`.
             state: final state of the decoder.
             target: `(B, T)`, the tokens before each step.
-            projection: computes the logits `(B, T, V)`.
+            projection: an `ops.Projection`, which computes the logits `(B, T, V)`.
         """
 
     # computation

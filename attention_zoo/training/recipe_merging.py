@@ -19,6 +19,9 @@ from attention_zoo.training.recipe_sources import (
     restore_string_options,
 )
 
+LATER_KEYS = ("format_version", "imports")
+"""Keys that recipes saved by earlier versions lack."""
+
 
 def get_task(name: str) -> Any:
     """Return a task class; raise ValueError for an unknown name."""
@@ -74,7 +77,7 @@ def _refuse_unused_search(
     `beam_width` is accepted together with `n_best`, whose limit it is. Saved recipes, which have
     all sections, are not checked: earlier versions accepted any search option.
     """
-    keys_of_saved = schema.keys() - {"format_version"}
+    keys_of_saved = schema.keys() - LATER_KEYS
     locations = {
         key.removeprefix("search."): source.locate(key)
         for source in sources

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attention_zoo import tasks
+from attention_zoo import models, tasks
 from attention_zoo.models.presets import MODELS
 from tests.cli.test_main import Capture, output, refused
 from tests.tasks import letter_task
@@ -75,6 +75,14 @@ def test_evaluate_and_average_import_the_module(
     assert "bleu          12.5000" in output(capsys, "evaluate", "run", "--import", "my_module")
     lines = output(capsys, "average", "run", "-o", "new", "--import", "my_module").splitlines()
     assert lines[-1] == "  attention-zoo evaluate new --import my_module"
+
+
+def test_evaluate_names_the_module_of_a_corpus(run_folder: Path, capsys: Capture) -> None:
+    MODELS.register("RNNSearch")(models.RNNSearch)
+    path = run_folder / "recipe.yaml"
+    path.write_text(path.read_text().replace("corpus: dates", "corpus: mine"))
+    message = "error: unknown data.corpus 'mine'; this run was trained with imports: [my_module]: "
+    assert message in refused(capsys, "evaluate", "run")
 
 
 def test_python_names_the_module_to_import(run_folder: Path) -> None:

@@ -19,7 +19,7 @@ UNKNOWN = 1
 class DecoderOutput(NamedTuple):
     """Decoder outputs of a target, before the vocabulary projection.
 
-    projection: computes the logits `(B, T, V)`. weights: attention weights of each step,
+    projection: `ops.Projection` to the logits `(B, T, V)`. weights: attention weights of each step,
     `(B, T, S)`. gate: logit of p_gen, `(B, T)`; None if nothing is copied.
     """
 
