@@ -6,10 +6,23 @@ import difflib
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound=Callable[..., Any])
+
+
+class UnknownNameError(ValueError):
+    """Error for a name that is not registered.
+
+    Args:
+        summary: what is unknown, such as "unknown score 'dott'".
+        advice: the rest of the message.
+    """
+
+    def __init__(self, summary: str, advice: str) -> None:
+        super().__init__(summary + advice)
+        self.summary = summary
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
@@ -42,8 +55,12 @@ def check_known(what: str, names: Iterable[object], known: Iterable[str]) -> Non
     known = list(known)
     for name in names:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise ValueError(f"{what} {name!r}{hint} (known: {', '.join(known)})")
+            raise ValueError(f"{what} {name!r}{_list_known(name, known)}")
+
+
+def _list_known(name: object, known: Sequence[str]) -> str:
+    """Return the end of a message about an unknown name: a suggestion, and all known names."""
+    return f"{did_you_mean(name, known)} (known: {', '.join(known)})"
 
 
 def import_modules(package: str) -> None:
@@ -64,14 +81,21 @@ class Registry:
         self._factories: dict[str, Callable[..., Any]] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Return a decorator that registers a factory under `name`.
+        """Return a decorator that registers a factory, a class or a function, under `name`.
 
-        The decorator raises ValueError if the name is registered already.
+        A factory replaces an earlier version of itself, with the same module and qualified name.
+        So a notebook cell can run again, and a module can be reloaded.
+
+        The decorator raises ValueError if another factory is registered under the name.
         """
 
         def decorator(factory: T) -> T:
-            if name in self._factories:
-                raise ValueError(f"{self.kind} {name!r} is registered already")
+            other = self._factories.get(name, factory)
+            if _get_full_name(other) != _get_full_name(factory):
+                raise ValueError(
+                    f"{self.kind} {name!r} is registered already, by {_get_full_name(other)}; use"
+                    " another name"
+                )
             self._factories[name] = factory
             return factory
 
@@ -80,10 +104,11 @@ class Registry:
     def get(self, name: str) -> Callable[..., Any]:
         """Return the factory registered under `name`.
 
-        Raises ValueError, listing the known names, if there is none.
+        Raises UnknownNameError, listing the known names, if there is none.
         """
         if name not in self:
-            check_known(f"unknown {self.kind}", [name], self.names())
+            advice = _list_known(name, self.names())
+            raise UnknownNameError(f"unknown {self.kind} {name!r}", advice)
         return self._factories[name]
 
     def get_name(self, factory: object) -> str | None:
@@ -102,3 +127,9 @@ class Registry:
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._factories
+
+
+def _get_full_name(factory: Callable[..., Any]) -> str:
+    """Return the module and the qualified name of a class or function; else its `repr`."""
+    name = getattr(factory, "__qualname__", None)
+    return repr(factory) if name is None else f"{factory.__module__}.{name}"

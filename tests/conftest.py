@@ -16,7 +16,9 @@ if not FULL:  # halves XLA's compile time; the compiled code is slower
     flags = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
     os.environ.setdefault("XLA_FLAGS", flags)
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -66,6 +68,23 @@ def tfds(request: pytest.FixtureRequest) -> Any:
     """TensorFlow Datasets without its warnings; the test is skipped if it is not installed."""
     request.node.add_marker(pytest.mark.filterwarnings("ignore"))
     return pytest.importorskip("tensorflow_datasets")
+
+
+@pytest.fixture
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Current folder for modules of users; what these register and import is undone."""
+    from attention_zoo.models.presets import MODELS, PRESETS
+    from attention_zoo.tasks import TASKS
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    for registry in (MODELS, PRESETS, TASKS):
+        monkeypatch.setattr(registry, "_factories", {**registry._factories})
+    before = {*sys.modules}
+    yield tmp_path
+    for name in {*sys.modules} - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

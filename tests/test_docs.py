@@ -8,6 +8,7 @@ import json
 import re
 import runpy
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,8 @@ from PIL import Image
 
 import attention_zoo as az
 from attention_zoo.cli import main
+from attention_zoo.user_modules import import_user_modules
+from tests.cli.test_main import attention_zoo
 from tests.layers.running import array
 from tests.models.public.checkpoints import GOLDEN
 from tests.test_hub import mock_hub
@@ -342,6 +345,75 @@ def test_retrieval(run_page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(evaluate) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in ("image_recall1", "text_recall10", "mass_in_boxes"))
+
+
+OWN = "model-of-your-own.md"
+SMALL = {
+    "train": "data.size=300 data.validation_size=40 data.max_phrases=1 model.units=16"
+    " training.steps=10 training.evaluate_every=10",
+    "evaluate": "data.test_size=20",
+}
+"""Overrides of the page's commands, so that they take seconds."""
+
+
+def write_own_model(folder: Path) -> list[str]:
+    """Write module and recipe of the page; return its Python blocks."""
+    text = (DOCS / OWN).read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (recipe,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (folder / "my_module.py").write_text(blocks[0], "utf-8")
+    (folder / "my_recipe.yaml").write_text(recipe, "utf-8")
+    return blocks
+
+
+def test_model_of_your_own_decodes_and_loads(user_folder: Path) -> None:
+    (code, _) = write_own_model(user_folder)
+    lines = [line for line in code.splitlines() if line.strip() and '"""' not in line]
+    assert len(lines) <= 42
+    import_user_modules(["my_module"])
+    model = az.models.from_preset(
+        "coverage_translator", source_vocabulary_size=9, target_vocabulary_size=8, units=4
+    )
+    source, target = np.array([[4, 5, 6, 0]], "int32"), np.array([[2, 5, 6]], "int32")
+    logits = array(model({"source": source, "target": target}))
+    assert logits.shape == (1, 3, 8)
+    model.save_to_preset("saved")
+    again = az.models.from_preset("saved")
+    assert type(again).__name__ == "CoverageTranslator"
+    np.testing.assert_array_equal(array(again({"source": source, "target": target})), logits)
+    padded = np.pad(source, ((0, 0), (0, 3)))
+    np.testing.assert_allclose(
+        array(model({"source": padded, "target": target})), logits, atol=1e-6
+    )
+    assert array(model.search(source, max_length=3).attention).shape == (1, 1, 3, 4)
+
+
+@pytest.mark.slow
+def test_model_of_your_own(user_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = write_own_model(user_folder)
+    texts = Path("texts.txt")
+    texts.write_text("at 5:04 PM.\n", "utf-8")
+    outputs = {}
+    for command, *words in commands_of(OWN, "RUN"):
+        assert main([command, *words, *SMALL.get(command, "").split()]) == 0
+        outputs[command] = capsys.readouterr().out
+        if command == "predict":
+            again = attention_zoo("predict", *words)  # a process that has not trained it
+            assert (again.returncode, again.stdout) == (0, outputs[command])
+    assert "attention-zoo evaluate runs/coverage --import my_module" in outputs["train"]
+    assert "exact_match" in outputs["evaluate"]
+    assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("served/saved_model.pb").is_file()
+    names: dict[str, Any] = {}
+    exec(blocks[1], names)
+    assert names["result"].attention.shape[1] == len(names["result"].source_tokens)
+    resumed = ["my_recipe.yaml", "run=runs/coverage", "--allow", "training.steps"]
+    assert main(["train", *resumed, *SMALL["train"].split(), "training.steps=12"]) == 0
+    assert "step 12/12" in capsys.readouterr().out
+    del sys.modules["my_module"], az.models.MODELS._factories["CoverageTranslator"]
+    assert main(["evaluate", "runs/coverage"]) == 2
+    message = capsys.readouterr().err.removeprefix("attention-zoo: error: ")
+    assert message in (DOCS / OWN).read_text("utf-8")
 
 
 def test_scaling_names_existing_options_and_files() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,9 +50,28 @@ def test_names_are_sorted_and_membership_is_by_name(scores: Registry) -> None:
 
 def test_duplicate_name_raises(scores: Registry) -> None:
     first = scores.get("dot")
-    with pytest.raises(ValueError, match=r"^score 'dot' is registered already$"):
-        scores.register("dot")(lambda: None)
+    by = r"tests\.test_registry\.scores\.<locals>\.dot"
+    message = rf"^score 'dot' is registered already, by {by}; use another name$"
+    for other in (lambda: None, functools.partial(first), scores.get("general")):
+        with pytest.raises(ValueError, match=message):
+            scores.register("dot")(other)
     assert scores.get("dot") is first
+
+
+def test_a_factory_replaces_an_earlier_version_of_itself(scores: Registry) -> None:
+    """The same function is defined again when a notebook cell runs again."""
+    versions: list[Callable[[], int]] = []
+    for number in range(2):
+
+        @scores.register("additive")
+        def additive(number: int = number) -> int:
+            return number
+
+        versions.append(additive)
+    assert scores.get("additive") is versions[1]
+    scores.register("partial")(functools.partial(int, 3))
+    with pytest.raises(ValueError, match=r"registered already, by functools\.partial\("):
+        scores.register("partial")(functools.partial(int, 4))
 
 
 def test_suggestions_ignore_case() -> None:

@@ -38,6 +38,25 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return overrides, [word for word in words if not OVERRIDE.match(word)]
 
 
+def add_imports(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--import`, a list of module names, which `main` imports."""
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="import a Python module, which registers your own models or tasks; may be repeated",
+    )
+
+
+def format_evaluate_command(run: Path) -> str:
+    """Return the command that evaluates a run, with the modules that it needs."""
+    from attention_zoo.user_modules import format_options, read_imports
+
+    return f"attention-zoo evaluate {_format_folder(run)}{format_options(read_imports(run))}"
+
+
 def add_overrides(parser: argparse.ArgumentParser, description: str) -> None:
     """Add the argument `overrides`, a list of `key.key=value`."""
     parser.add_argument(
@@ -64,7 +83,7 @@ def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
     override_task(task, overrides)
 
 
-def format_folder(folder: Path) -> str:
+def _format_folder(folder: Path) -> str:
     """Return a folder as an argument of a command: `./NAME`, because NAME is a zoo entry."""
     return f"./{folder}" if is_name(str(folder)) else str(folder)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from attention_zoo.cli.arguments import format_folder
+from attention_zoo.cli.arguments import add_imports, format_evaluate_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the number of checkpoints and the output folder."""
     parser.add_argument("run", metavar="RUN", help="a run folder")
+    add_imports(parser)
     parser.add_argument(
         "--last", metavar="N", type=int, help="average the newest N, at least 2 (default: all)"
     )
@@ -24,4 +25,4 @@ def run(arguments: argparse.Namespace) -> None:
 
     folder = training.write_average(arguments.run, arguments.out, arguments.last)
     print(f"{folder}; evaluate it with")
-    print(f"  attention-zoo evaluate {format_folder(folder)}")
+    print(f"  {format_evaluate_command(folder)}")

@@ -9,12 +9,13 @@ import argparse
 import sys
 from typing import Any
 
-from attention_zoo.cli.arguments import add_overrides
+from attention_zoo.cli.arguments import add_imports, add_overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run and its overrides."""
     parser.add_argument("run", metavar="RUN", help="a run folder or a zoo entry")
+    add_imports(parser)
     add_overrides(parser, "data.* and search.* keys: data.split=validation search.beam_width=5")
 
 

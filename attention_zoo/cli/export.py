@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import textwrap
 
-from attention_zoo.cli.arguments import apply_overrides, split_overrides
+from attention_zoo.cli.arguments import add_imports, apply_overrides, split_overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the output folder and the search options to export."""
     parser.add_argument("run", metavar="RUN", help="a run folder, a zoo entry or hf://owner/name")
+    add_imports(parser)
     parser.add_argument(
         "words",
         metavar="OUT | key=value",

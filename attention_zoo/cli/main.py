@@ -80,6 +80,9 @@ def _dispatch(argv: list[str]) -> int:
         return int(done.code or 0)
     if name not in WITHOUT_KERAS:
         import_keras_quietly()
+        from attention_zoo.user_modules import import_user_modules
+
+        import_user_modules(arguments.imports, "--import")
     command.run(arguments)
     return 0
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo.cli.arguments import (
+    add_imports,
     apply_overrides,
     check_parent,
     check_picture,
@@ -34,6 +35,7 @@ Prediction = tuple[Item, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the inputs, their format, the search options and the output options."""
     parser.add_argument("run", metavar="RUN", help="a run folder, a zoo entry or hf://owner/name")
+    add_imports(parser)
     parser.add_argument(
         "words",
         metavar="FILE | key=value",

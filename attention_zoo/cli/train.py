@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from attention_zoo.cli.arguments import add_overrides, format_folder
+from attention_zoo.cli.arguments import add_imports, add_overrides, format_evaluate_command
 from attention_zoo.cli.streams import import_keras_quietly
 
 
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a recipe's YAML file, or the name of a recipe of the zoo (see `attention-zoo list`)",
     )
     add_overrides(parser, "any key of the recipe: run=FOLDER training.steps=100 model.units=64")
+    add_imports(parser)
     parser.add_argument(
         "--help-keys",
         metavar="TASK",
@@ -47,7 +48,9 @@ class HelpKeys(argparse.Action):
     ) -> None:
         import_keras_quietly()
         from attention_zoo.training.keys import format_keys
+        from attention_zoo.user_modules import import_user_modules
 
+        import_user_modules(namespace.imports, "--import")
         print(format_keys(values))
         parser.exit()
 
@@ -58,7 +61,13 @@ def run(arguments: argparse.Namespace) -> None:
 
     allow = [name for name in arguments.allow.split(",") if name]
     draw = draw_attention if find_spec("matplotlib") else None  # images in TensorBoard's log
-    result = training.fit(arguments.recipe, arguments.overrides, allow=allow, draw=draw)
+    result = training.fit(
+        arguments.recipe,
+        arguments.overrides,
+        allow=allow,
+        draw=draw,
+        imports=arguments.imports,
+    )
     if result.diverged:
         print(
             "attention-zoo: warning: the training loss rose far above that of the first step, or a"
@@ -72,7 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     else:
         print(f"best checkpoint: step {result.best_step}; evaluate it with")
-    print(f"  attention-zoo evaluate {format_folder(result.folder)}")
+    print(f"  {format_evaluate_command(result.folder)}")
 
 
 def draw_attention(task: Any, result: Any) -> Any:

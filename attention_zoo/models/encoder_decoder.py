@@ -29,13 +29,16 @@ from attention_zoo.typing import Tensor
 
 
 class Encoded(NamedTuple):
-    """Encoder output: memory `(B, S, D)` or None, mask `(B, S)` and the initial state.
+    """Encoder output, which `EncoderDecoder.encode` returns.
 
-    vector: a single vector `(B, D)` for the whole source, if the model uses one.
+    memory: `(B, S, D)`, to which the decoder attends; None without attention. mask: `(B, S)`, True
+    at source tokens; None if no position is padding. initial_state: initial state of the decoder, a
+    list of tensors `(B, H)`, one per state of its cells; with `bridge`, one tensor of any width.
+    vector: a single vector `(B, D)` for the whole source, if `decoder_inputs` or `readout` need it.
     """
 
     memory: Tensor | None
-    mask: Tensor
+    mask: Tensor | None
     initial_state: Any
     vector: Tensor | None = None
 
@@ -43,11 +46,21 @@ class Encoded(NamedTuple):
 class EncoderDecoder(GenerationMixin, PrebuiltModel):
     """Recurrent encoder-decoder: logits of the next token from the source and the prefix.
 
-    A subclass has a Dense layer `vocabulary` without bias and defines `encode` and `readout`. It
-    overrides `decoder_inputs` if the decoder takes more than the last token, and
-    `add_auxiliary_losses` for further training losses. Its constructor ends in
-    `self.set_up(settings)`; see `presets.collect_arguments`. Token ids: 0 is padding, 1 unknown, 2
-    start, 3 end.
+    Base class of translators. The constructor of a subclass takes `source_vocabulary_size` and
+    `target_vocabulary_size`, passes `**kwargs` on to this class, and begins with
+    `settings = collect_arguments(locals())`. It then creates the layers `source_embedding`,
+    `target_embedding`, `decoder` (a `RecurrentDecoder`), `drop` (dropout of the embedded target)
+    and `vocabulary` (a Dense layer with V units, without bias), and ends in
+    `self.set_up(settings)`. A subclass defines
+
+    - `build_layers`, which builds all layers by their input shapes;
+    - `encode`, from the source to an `Encoded`;
+    - `readout`, from the decoder's steps to the inputs of `vocabulary`. `readout_fields` names the
+      fields of `layers.StepRecord` that it needs.
+
+    It overrides `decoder_inputs` if the decoder takes more than the embedded target, and
+    `add_auxiliary_losses` for further training losses. Token ids: 0 is padding, 1 unknown, 2 start,
+    3 end.
 
     Args:
         sampling: a `ScheduledSampling`, or its schedule, which feeds the decoder some of its own
@@ -94,12 +107,16 @@ class EncoderDecoder(GenerationMixin, PrebuiltModel):
 
     # layers
 
+    def build_layers(self) -> None:
+        """Build all layers; called once, by `set_up`."""
+        raise TypeError(f"{type(self).__name__} does not define `build_layers`")
+
     def encode(self, source: Tensor, training: bool) -> Encoded:
-        """Encode the source `(B, S)`."""
+        """Encode the source, token ids `(B, S)`, int32."""
         raise TypeError(f"{type(self).__name__} does not define `encode`")
 
     def decoder_inputs(self, embedded: Tensor, encoded: Encoded) -> Tensor:
-        """Return the decoder's inputs, by default the embedded target `(B, T, E)` alone."""
+        """Return the decoder's inputs `(B, T, E')`, by default the embedded target `(B, T, E)`."""
         return embedded
 
     def make_decoder_input_ids(self, target: Tensor, encoded: Encoded) -> Tensor:
@@ -119,13 +136,29 @@ class EncoderDecoder(GenerationMixin, PrebuiltModel):
     def readout(
         self, record: dict[str, Tensor], embedded: Tensor, encoded: Encoded, training: bool
     ) -> Tensor:
-        """Return the vocabulary layer's inputs `(B, T, R)` from the decoder's steps."""
+        """Return the inputs of the layer `vocabulary`, `(B, T, R)`.
+
+        Args:
+            record: the fields `readout_fields` of the decoder's T steps: "output", "hidden",
+                "query" and "context" are `(B, T, ...)`, "weights" is a tuple of `(B, T, S)`. In a
+                search, T counts the hypotheses of a source instead of the steps.
+            embedded: the embedded target `(B, T, E)`.
+            encoded: the encoder's output.
+            training: enables dropout.
+        """
         raise TypeError(f"{type(self).__name__} does not define `readout`")
 
     def add_auxiliary_losses(
         self, record: dict[str, Any], state: CellState, target: Tensor, projection: Projection
     ) -> None:
-        """Add auxiliary losses over all time steps; by default none."""
+        """Add auxiliary losses over all time steps with `self.add_loss`; by default none.
+
+        Args:
+            record: see `readout`.
+            state: final state of the decoder.
+            target: `(B, T)`, the tokens before each step.
+            projection: an `ops.Projection`, which computes the logits `(B, T, V)`.
+        """
 
     # computation
 

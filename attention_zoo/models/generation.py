@@ -60,9 +60,12 @@ class DecoderStart(NamedTuple):
 
 
 class GenerationMixin:
-    """Mixin for models that generate: with a `target_vocabulary_size` and `start_decoding`.
+    """Mixin for models that generate token sequences.
 
-    Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
+    A model sets `target_vocabulary_size` and defines `start_decoding`, which returns a
+    `DecoderStart`; `search` and `compiled_search` then generate. `source_vocabulary_size`, if set,
+    is the limit of source ids. The default `input_specs` are "source" `(B, S)` and "target"
+    `(B, T)`. Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
     """
 
     target_vocabulary_size: int

@@ -18,8 +18,19 @@ Specs = Any
 class PrebuiltModel(PresetMixin, keras.Model):
     """Base class of the models, built by their constructor; Keras's methods work without a call.
 
-    A model defines `input_specs`, `build_layers` and `call`. Its constructor ends in
-    `self.build()`.
+    The constructor of a model passes `**kwargs` on to this class, sets
+    `self.settings = collect_arguments(locals())`, creates its layers and ends in `self.build()`. A
+    model defines
+
+    - `input_specs`, the specs of the inputs of `call`;
+    - `build_layers`, which builds all layers by their input shapes;
+    - `call(inputs, training=None)`.
+
+    Tasks need more than this class: translation an `EncoderDecoder` (or a model with
+    `GenerationMixin` and the same inputs), summarization a `CopyingMixin`, captioning a
+    `Captioner`, tagging a `Tagger`, language modeling a `GPT`, and masked language modeling a
+    `MaskedLM`. Recipes name a model by its presets: decorate the class with `register_model` and
+    call `add_presets`.
     """
 
     @property

@@ -23,7 +23,7 @@ from attention_zoo.files import (
 from attention_zoo.hub import resolve_folder
 from attention_zoo.models.weights_file import WEIGHTS, serialize_weights
 from attention_zoo.ops import whole_number
-from attention_zoo.registry import Registry, check_known
+from attention_zoo.registry import Registry, UnknownNameError, check_known
 
 Config = dict[str, Any]
 M = TypeVar("M", bound=type)
@@ -39,9 +39,15 @@ least 1."""
 
 
 def register_model(cls: M) -> M:
-    """Register a model class under its own name, which saved configs contain.
+    """Register a model class under its own name; a decorator for the class.
 
-    Its constructor then accepts NumPy numbers, which Keras's layers reject as sizes.
+    Saved models contain the name, so that `from_preset` and `az.load` find the class once its
+    module is imported. Defining the class again in the same module (a notebook cell that runs
+    again, a reloaded module) replaces it. The constructor of the class then accepts NumPy numbers,
+    which Keras's layers reject as sizes.
+
+    Raises:
+        ValueError: another class is registered under the name.
     """
     MODELS.register(cls.__name__)(cls)
     init = cls.__init__  # type: ignore[misc]
@@ -66,10 +72,31 @@ def _to_python_numbers(value: Any) -> Any:
 
 
 def add_presets(cls: type, **configs: Config) -> None:
-    """Register presets of a model class; `configs` maps preset names to constructor arguments."""
+    """Register presets of a model class, which `model.preset` in a recipe can name.
+
+    Presets that are added again, for a class of the same name and module, replace earlier ones.
+
+    Args:
+        cls: a class with the decorator `register_model`.
+        **configs: constructor arguments by preset name, without those that the data determine,
+            such as vocabulary sizes.
+
+    Raises:
+        ValueError: the class is not registered, or another class has a preset of that name.
+    """
+    if MODELS.get_name(cls) is None:
+        raise ValueError(
+            f"{cls.__name__} is not registered, so its saved models cannot be loaded; decorate it"
+            " with @register_model"
+        )
     for name, config in configs.items():
-        # Configs contain nested dicts, so each caller gets a copy.
-        PRESETS.register(name)(functools.partial(copy.deepcopy, (cls, config)))
+        build = functools.partial(_copy_preset, cls.__name__, config)
+        PRESETS.register(name)(functools.update_wrapper(build, cls, updated=()))
+
+
+def _copy_preset(class_name: str, config: Config) -> tuple[Any, Config]:
+    """Return the registered class, which may have been replaced, and a copy of the config."""
+    return MODELS.get(class_name), copy.deepcopy(config)
 
 
 def list_presets() -> list[str]:
@@ -117,7 +144,7 @@ def _load(expected_class: type | None, name_or_folder: str | Path, overrides: Co
     _verify(folder)
     saved = json.loads((folder / "config.json").read_text("utf-8"))
     check_format_version(folder / "config.json", saved, FORMAT_VERSION)
-    cls = MODELS.get(saved["class"])
+    cls = _get_saved_class(saved["class"])
     loaded = cls(**merge(cls, saved["config"], overrides))
     loaded.load_weights(folder / WEIGHTS)
     return loaded
@@ -134,6 +161,17 @@ def _find_folder(name_or_folder: str | Path) -> Path:
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder")
     return folder / "model" if is_name else folder
+
+
+def _get_saved_class(name: str) -> Any:
+    """Return the registered class of a saved model; no file names code to import."""
+    try:
+        return MODELS.get(name)
+    except UnknownNameError as error:
+        advice = (
+            "; import the module that registers it first (on the command line, --import MODULE)"
+        )
+        raise UnknownNameError(error.summary, advice) from None
 
 
 def load_preset_as(cls: type, name_or_folder: str | Path, **overrides: Any) -> Any:
@@ -175,6 +213,7 @@ class PresetMixin:
     """Mixin for models whose `settings` are their constructor arguments."""
 
     settings: Config
+    """The constructor's arguments as JSON types, see `collect_arguments`."""
     free_settings: ClassVar[tuple[str, ...]] = ("dropout", "word_dropout")
     """Constructor arguments that fine-tuning may change.
 

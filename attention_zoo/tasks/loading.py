@@ -11,6 +11,7 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.hub import resolve_folder
 from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.task_file import read_task_file
+from attention_zoo.user_modules import name_missing_modules
 
 PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
 """Task name of a public checkpoint, by its `model_type`."""
@@ -27,13 +28,16 @@ def load(folder: str | Path) -> Any:
             written `./NAME`: a string without a path separator is an entry if one has that name.
 
     Raises:
-        ValueError: if the name is unknown, the folder has no task, or its files are damaged.
+        ValueError: if the name is unknown, the folder has no task, its files are damaged, or the
+            module that registers its model or task is not imported. Loading imports no module that
+            a file names.
     """
     path = resolve_folder(folder)
     public = models.public.read_config(path)
     if public is None:
-        path = find_task_folder(path)
-        return TASKS.get(read_task_file(path)["task"]).load(path)
+        with name_missing_modules(path):
+            path = find_task_folder(path)
+            return TASKS.get(read_task_file(path)["task"]).load(path)
     model = models.from_public(path)
     max_length = model.get_backbone().settings["max_length"]
     task_class = TASKS.get(PUBLIC[public["model_type"]])

@@ -24,6 +24,9 @@ FIXED = ("task", "init", "tokenizer", "model", *(f"training.{name}" for name in 
 PATHS = ("init", "tokenizer.vectors", "model.encoder.weights", "data.data_dir")
 """Keys whose values are paths; another path of the same file or folder is not a change."""
 
+ALWAYS_ALLOWED = ("imports",)
+"""Keys that may change without `allow`, such as the name of a module that was renamed."""
+
 BLOCK = 1000  # examples per hash
 
 Fingerprint = dict[str, Any]
@@ -114,7 +117,7 @@ def refuse_changes(folder: Path, changes: Mapping[str, str], allow: Sequence[str
             f" Use another run=FOLDER (init={folder} starts from the weights of this run),"
             " or resume with the same recipe"
         )
-    left = [key for key in changes if not is_covered(key, allow)]
+    left = [key for key in changes if not is_covered(key, (*allow, *ALWAYS_ALLOWED))]
     if left:
         raise ValueError(
             f"{folder}: the recipe or the data differ from those this run was started with:"

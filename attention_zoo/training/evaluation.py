@@ -19,6 +19,7 @@ from attention_zoo.extras import check_installed
 from attention_zoo.files import replace_file
 from attention_zoo.hub import resolve_folder
 from attention_zoo.training.recipe import Recipe, read_recipe
+from attention_zoo.user_modules import name_missing_modules
 
 SECTIONS = ("data", "search")
 PACKAGES = ("keras", "tensorflow", "numpy", "tokenizers", "sacrebleu", "rouge-score")
@@ -60,7 +61,8 @@ def evaluate(
     options = [key.removeprefix("search.") for key in keys if key.startswith("search.")]
     task.refuse_unused_options(options, in_evaluate=True)
     check_installed(task.metric_modules)
-    recipe = read_recipe(path, overrides)
+    with name_missing_modules(folder):
+        recipe = read_recipe(path, overrides)
     task.set_options(**task.recipe_options(recipe))
     examples = recipe.data.read(recipe.data.split)
     entry = {

@@ -55,6 +55,7 @@ from attention_zoo.training.run_folder import (
 from attention_zoo.training.step import CompiledSteps, check_loss
 from attention_zoo.training.stopping import Stopped, StopRequest, catch_stop_signals
 from attention_zoo.training.tensorboard import Events
+from attention_zoo.user_modules import import_user_modules, name_missing_modules
 
 DRAWN = 3  # validation examples
 
@@ -96,6 +97,7 @@ def fit(
     callbacks: Sequence[Callback] = (),
     allow: Sequence[str] = (),
     draw: Draw | None = None,
+    imports: Sequence[str] = (),
 ) -> RunResult:
     """Train the task of a recipe in its run folder, or resume the run from its last checkpoint.
 
@@ -113,6 +115,8 @@ def fit(
             variables) can never change.
         draw: function `(task, result)` that returns an image `(height, width, channels)`, uint8, or
             None. TensorBoard shows its images of three validation examples at each evaluation.
+        imports: names of modules to import in addition to the recipe's `imports`. The run folder's
+            recipe contains both.
 
     Returns:
         The result of the run. For a finished run, nothing is trained.
@@ -126,11 +130,14 @@ def fit(
             current step was finished and a checkpoint saved.
     """
     sources: list[RecipeSource] = []
+    import_user_modules(imports)
     if isinstance(recipe, Recipe):
         recipe = override_recipe(recipe, overrides)
+        import_user_modules(recipe.imports)
     else:
         sources = read_sources(recipe, overrides)
-        recipe = read_recipe(recipe, overrides)
+        recipe = read_recipe(recipe, overrides, import_modules=True)
+    recipe.imports = [*dict.fromkeys([*recipe.imports, *imports])]
     if recipe.run is None:
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
     folder = Path(recipe.run)
@@ -239,7 +246,11 @@ def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
     task_class = tasks.TASKS.get(recipe.task)
     if checkpoint is None and recipe.init is None:
         return task_class.from_recipe(recipe, examples)
-    task = load_initial_task(recipe) if checkpoint is None else task_class.load(checkpoint)
+    if checkpoint is None:
+        task = load_initial_task(recipe)
+    else:
+        with name_missing_modules(checkpoint):
+            task = task_class.load(checkpoint)
     task.set_options(**task.recipe_options(recipe))
     return task
 

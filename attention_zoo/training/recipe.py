@@ -16,7 +16,7 @@ from attention_zoo.tasks import Corpus, FileCorpus, SearchOptions, Task
 from attention_zoo.tasks.building import TokenizerOptions
 from attention_zoo.tasks.task_file import RENAMED_OPTIONS
 from attention_zoo.tasks.text_pair_corpora import Dates
-from attention_zoo.training.recipe_merging import get_task, merge_sources
+from attention_zoo.training.recipe_merging import check_list, get_task, merge_sources
 from attention_zoo.training.recipe_sources import (
     RecipeSource,
     find_text_keys,
@@ -24,6 +24,7 @@ from attention_zoo.training.recipe_sources import (
     parse_overrides,
     read_recipe_file,
 )
+from attention_zoo.user_modules import import_user_modules
 from attention_zoo.zoo import resolve_recipe
 
 FORMAT_VERSION = 1
@@ -132,6 +133,8 @@ class Recipe:
             best checkpoint; optimizer, schedule, steps and data are this recipe's. It is used
             at the first start only.
         seed: seed of weights, dropout and data order.
+        imports: names of Python modules of your own, which register models, presets or tasks.
+            Training imports them, from the current folder or `sys.path`.
         data: the corpus, one of the task's `corpora`.
         tokenizer: tokenizer options; with `init`, omit them or match its tokenizers.
         model: `preset` and any arguments of the model's constructor; with `init`, omit them or
@@ -145,6 +148,7 @@ class Recipe:
     run: str | None = None
     init: str | None = None
     seed: int = 1
+    imports: list[str] = field(default_factory=list)
     data: Corpus = field(default_factory=Dates)
     tokenizer: TokenizerOptions | None = None
     model: dict[str, Any] = field(default_factory=dict)
@@ -179,21 +183,32 @@ def _expand_home(value: Any) -> Any:
     return os.path.expanduser(value) if is_path else value
 
 
-def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+def read_recipe(
+    path: str | Path, overrides: Sequence[str] = (), import_modules: bool = False
+) -> Recipe:
     """Read a recipe, a YAML file or a recipe of the zoo by name, and apply overrides.
 
     String options are read as written, such as `run: 007`. Relative paths start from the current
     folder.
 
+    Args:
+        path: the YAML file, or the name of a recipe of the zoo.
+        overrides: the overrides.
+        import_modules: whether to import the modules that the key `imports` names, as `fit` does.
+            By default, no code is loaded.
+
     Raises:
-        ValueError: the file is missing, the YAML is invalid, a key is unknown (with a suggestion)
-            or a value is wrong. The message is one line that names file and line, or the override.
+        ValueError: the file is missing, the YAML is invalid, a key is unknown (with a suggestion),
+            a value is wrong or a module cannot be imported. The message is one line that names
+            file and line, or the override.
     """
     path = resolve_recipe(path)
     sources = read_sources(path, overrides)
     file = sources[0]
     check_format_version(file.locate("format_version"), file.content, FORMAT_VERSION)
     _check_sections(sources)
+    if import_modules:
+        _import_modules(sources)
     corpus = _find_corpus(sources, path)
     if len({source.get_text("data.corpus") for source in sources} - {None}) > 1:
         _remove_options_of_other_corpora(file.content, corpus)
@@ -256,6 +271,15 @@ def _check_sections(sources: Sequence[RecipeSource]) -> None:
                 )
 
 
+def _import_modules(sources: Sequence[RecipeSource]) -> None:
+    """Import the modules that `imports` names in the last source with this key."""
+    named = [source for source in sources if source.get_text("imports") is not None]
+    for source in named[-1:]:
+        check_list(source, "imports")
+        with locate_errors(sources):
+            import_user_modules(source.get_text("imports"))
+
+
 def _find_corpus(sources: Sequence[RecipeSource], path: Path) -> type[Corpus]:
     """Return the dataclass of the corpus that a recipe names, among those of its task."""
     for source in sources:
@@ -288,4 +312,4 @@ def _get_corpus(task: type[Task], name: str) -> Any:
     try:
         return task.corpora.get(name)
     except ValueError as error:
-        raise ValueError(f"data.corpus={name}: task {task.name}: {error}") from None
+        raise ValueError(f"data.corpus={name}: task {task.name}: {error}") from error

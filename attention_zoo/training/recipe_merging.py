@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
@@ -19,6 +18,9 @@ from attention_zoo.training.recipe_sources import (
     locate_errors,
     restore_string_options,
 )
+
+LATER_KEYS = ("format_version", "imports")
+"""Keys that recipes saved by earlier versions lack."""
 
 
 def get_task(name: str) -> Any:
@@ -75,7 +77,7 @@ def _refuse_unused_search(
     `beam_width` is accepted together with `n_best`, whose limit it is. Saved recipes, which have
     all sections, are not checked: earlier versions accepted any search option.
     """
-    keys_of_saved = schema.keys() - {"format_version"}
+    keys_of_saved = schema.keys() - LATER_KEYS
     locations = {
         key.removeprefix("search."): source.locate(key)
         for source in sources
@@ -120,20 +122,26 @@ def _name_optimizer(schema: DictConfig, source: RecipeSource) -> None:
 
 def _merge(schema: DictConfig, source: RecipeSource) -> DictConfig:
     """Merge a source into the schema; raise ValueError that locates a bad key."""
-    for key, node in source.nodes.items():
-        is_list = isinstance(OmegaConf.select(schema, key), ListConfig)
+    for key in source.nodes:
         # Files of a split (data.train and others) are a string or a list of strings.
-        if is_list and isinstance(node, yaml.ScalarNode) and not key.startswith("data."):
-            hint = f"write {key.rpartition('.')[2]}: [{node.value}]"
-            raise ValueError(
-                f"{source.locate(key)}: {key} must be a list, got {node.value}; {hint}"
-            )
+        if isinstance(OmegaConf.select(schema, key), ListConfig) and not key.startswith("data."):
+            check_list(source, key)
     try:
         return _merge_known(schema, source)
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
         name = f"{key}: " if key else ""
-        raise ValueError(f"{source.locate(key)}: {name}{get_first_line(error)}") from None
+        location = source.locate(key.partition("[")[0])
+        raise ValueError(f"{location}: {name}{get_first_line(error)}") from None
+
+
+def check_list(source: RecipeSource, key: str) -> None:
+    """Raise ValueError, with the location, unless the value of a list option is a list."""
+    text = source.get_text(key)
+    if not isinstance(text, list):
+        given = OmegaConf.select(source.content, key) if text is None else text
+        hint = f"write {key.rpartition('.')[2]}: [{text or '...'}]"
+        raise ValueError(f"{source.locate(key)}: {key} must be a list, got {given}; {hint}")
 
 
 def _merge_known(schema: DictConfig, source: RecipeSource) -> DictConfig:

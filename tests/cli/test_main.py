@@ -31,7 +31,8 @@ training: {steps: 2, evaluate_every: 2, batch_size: 2, jit: false}
 
 def attention_zoo(*words: object, text: str = "") -> subprocess.CompletedProcess[str]:
     """Run the program in a subprocess."""
-    command = [sys.executable, "-c", PROGRAM, *map(str, words)]
+    # -P: like the installed program, it does not have the current folder on `sys.path`.
+    command = [sys.executable, "-P", "-c", PROGRAM, *map(str, words)]
     streams = {"input": text, "capture_output": True, "encoding": "utf-8", "timeout": 120}
     return subprocess.run(command, **streams, env=ENVIRONMENT, check=False)
 

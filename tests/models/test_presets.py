@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 import attention_zoo as az
-from attention_zoo.files import find_damage
+from attention_zoo.files import find_damage, write_manifest
 from attention_zoo.models.presets import PRESETS, check_arguments, collect_arguments
 from attention_zoo.models.weights_file import WEIGHTS
 from tests.models.generation_conformance import VOCABULARY
@@ -171,6 +173,26 @@ def test_flipped_byte_is_rejected(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(sound[:-1])
     with pytest.raises(ValueError, match=f"{name}: missing or damaged"):
         az.models.from_preset(tmp_path)
+
+
+def test_loading_imports_no_module_that_a_file_names(tmp_path: Path, user_folder: Path) -> None:
+    (user_folder / "my_module.py").write_text("def Thing(): ...")
+    az.models.from_preset("rnnsearch_small", **TINY).save_to_preset(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    thing = {"module": "my_module", "class_name": "Thing", "registered_name": None, "config": {}}
+    messages = {
+        "class": (
+            "my_module.Thing",
+            "^unknown model 'my_module.Thing'; import the module that reg",
+        ),
+        "config": ({**content["config"], "sampling": thing}, "Could not locate class 'Thing'"),
+    }
+    for key, (value, message) in messages.items():
+        (tmp_path / "config.json").write_text(json.dumps({**content, key: value}))
+        write_manifest(tmp_path, ("config.json", "model.weights.h5"))
+        with pytest.raises((TypeError, ValueError), match=message):
+            az.models.from_preset(tmp_path)
+    assert "my_module" not in sys.modules
 
 
 def test_unknown_argument_is_rejected() -> None:

@@ -101,6 +101,7 @@ def test_keys_that_determine_the_weights_cannot_change(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"steps\. .* pass --allow data,training\.steps$"):
         refuse_changes(tmp_path, {"training.steps": "steps"}, ["data"])
     refuse_changes(tmp_path, {"training.steps": "steps"}, ["training"])
+    refuse_changes(tmp_path, {"imports": "imports"}, [])
 
 
 @pytest.mark.usefixtures("no_run_folder")

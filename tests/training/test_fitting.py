@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import tensorflow as tf
 
 from attention_zoo import tasks, training
 from attention_zoo.data import TextPairs
-from attention_zoo.training import devices, read_recipe
+from attention_zoo.training import devices, fitting, read_recipe
 from attention_zoo.training.callbacks import Clock
 from attention_zoo.training.fitting import describe_job, make_metric_callbacks, prepare
 from attention_zoo.training.recipe import TrainingOptions
@@ -26,6 +27,7 @@ from attention_zoo.training.stopping import StopRequest
 from tests.refusals import refuses
 from tests.training import custom_task
 from tests.training.small import (
+    PAGE,
     RESUMED,
     assert_same_run,
     contents,
@@ -48,6 +50,25 @@ class StopAfter(keras.callbacks.Callback):
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
+
+
+def test_modules_are_imported_and_recorded(
+    user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("one", "other")
+    for name in names:
+        (user_folder / f"{name}.py").write_text("")
+    recorded: list[list[str]] = []
+    monkeypatch.setattr(fitting, "check_allowed", lambda recipe, _: recorded.append(recipe.imports))
+    monkeypatch.setattr(fitting, "find_moved_data", lambda *_: 1 / 0)
+    path = write_recipe(user_folder, f"imports: [one]\n{PAGE}")
+    for recipe in (path, read_recipe(path)):
+        with pytest.raises(ZeroDivisionError):
+            training.fit(recipe, imports=["other", "one"])
+        assert {*names} <= {*sys.modules}
+        for name in names:
+            del sys.modules[name]
+    assert recorded == [["one", "other"]] * 2
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import sys
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,16 @@ def test_override_recipe_does_not_change_its_argument(tmp_path: Path) -> None:
     (PAGE + "  label_smoothing: 1\n", r"must be in \[0, 1\), got 1"),
     (PAGE + "  warmup_steps: -1\n", r"must be at least 0, got -1"),
     ("data: {corpus: dates}\nseed: -1\n", r"seed must be at least 0, got -1"),
+    (f"{PAGE}imports: my_module\n", r"small\.yaml:18: imports must be a list, got my_module; wri"),
+    (
+        f"{PAGE}imports: null\n",
+        r"small\.yaml:18: imports must be a list, got None; write imports: \[\.\.\.\]",
+    ),
+    (f"{PAGE}imports: {{a: b}}\n", r"small\.yaml:18: imports must be a list, got {'a': 'b'}; wri"),
+    (f"{PAGE}imports: [[a]]\n", r"small\.yaml:18: imports: expected a module .*, got \['a'\]$"),
+    (f"{PAGE}imports: [null]\n", r"small\.yaml:18: imports: expected a module .*, got None$"),
+    (f"{PAGE}  frozen: {{a: b}}\n", r"small\.yaml:18: training\.frozen must be a list, got {'a': "),
+    (f"{PAGE}  frozen: [null]\n", r"small\.yaml:18: training\.frozen\[0\]: Invalid type"),
     (
         PAGE + "search:\n  n_best: 2\n",
         r"small\.yaml:19: n_best must be at most beam_width, got n_best=2, beam_width=1",
@@ -208,7 +219,7 @@ def test_override_recipe_does_not_change_its_argument(tmp_path: Path) -> None:
     ("data: {corpus: dates, max_source_length: 0}\n", r"max_source_length must be"),
 )
 def test_bad_file(page: Any, tmp_path: Path) -> None:
-    read_recipe(write_recipe(tmp_path, page))
+    read_recipe(write_recipe(tmp_path, page), import_modules=True)
 
 
 @refuses(
@@ -235,9 +246,29 @@ def test_bad_file(page: Any, tmp_path: Path) -> None:
     ("data.size=#1", r"^data\.size=#1: not valid YAML: the value is a comment; put quotes"),
     ("run=", r"^run=: the value is empty; give one, or null for none$"),
     ("run=${x", r"^run=\$\{x: "),
+    (
+        "imports=x.py",
+        r"^imports=x\.py: imports must be a list, got x\.py; write imports: \[x\.py\]$",
+    ),
+    ("imports=[x.py]", r"^imports=\[x\.py\]: imports: expected a module name .*; use x$"),
 )
 def test_bad_override(override: str, tmp_path: Path) -> None:
-    read_recipe(write_recipe(tmp_path), [override])
+    read_recipe(write_recipe(tmp_path), [override], import_modules=True)
+
+
+def test_modules_are_imported_only_on_request(user_folder: Path) -> None:
+    (user_folder / "one.py").write_text("")
+    (user_folder / "other.py").write_text("1 / 0")
+    path = write_recipe(user_folder, f"{PAGE}imports: [other, one]\n")
+    assert read_recipe(path).imports == ["other", "one"]
+    assert not {"one", "other"} & {*sys.modules}
+    with pytest.raises(
+        ValueError, match=r"small\.yaml:18: imports: importing other failed: .*Zero"
+    ):
+        read_recipe(path, import_modules=True)
+    recipe = read_recipe(path, ["imports=[one]"], import_modules=True)
+    assert recipe.imports == ["one"]
+    assert "one" in sys.modules
 
 
 WITHOUT_BEAM_SEARCH = {
@@ -283,8 +314,12 @@ def test_search_options_without_effect(page: Any, override: str, tmp_path: Path)
 def test_saved_recipes_with_search_options_without_effect_are_read(tmp_path: Path) -> None:
     recipe = read_recipe(write_recipe(tmp_path, TAGGING))
     recipe.search = SearchOptions(max_length=3, beam_width=2)
-    path = write_recipe(tmp_path, format_recipe(recipe))
-    assert read_recipe(path) == recipe
+    saved = format_recipe(recipe)
+    earlier = saved.replace("imports: []\n", "").replace("format_version: 1\n", "")
+    assert len(earlier.splitlines()) == len(saved.splitlines()) - 2
+    for text in (earlier, saved):
+        path = write_recipe(tmp_path, text)
+        assert read_recipe(path) == recipe
     with pytest.raises(ValueError, match=r"^search\.max_length=4: .* no effect in task tagging"):
         read_recipe(path, ["search.max_length=4"])
 

@@ -19,7 +19,7 @@ UNKNOWN = 1
 class DecoderOutput(NamedTuple):
     """Decoder outputs of a target, before the vocabulary projection.
 
-    projection: computes the logits `(B, T, V)`. weights: attention weights of each step,
+    projection: `ops.Projection` to the logits `(B, T, V)`. weights: attention weights of each step,
     `(B, T, S)`. gate: logit of p_gen, `(B, T)`; None if nothing is copied.
     """
 
@@ -46,11 +46,17 @@ class CopyingMixin(GenerationMixin):
     source, V + 1 for the next. Only the first C of a source get an id; the others are unknown, 1.
     Sources, targets and labels use these ids. With C = 0 there are none, and nothing is copied.
 
-    The constructor of a model calls `self.init_settings(settings)` first, see
-    `presets.collect_arguments`, and sets `self.head` to `self.make_copy_head()`. A model defines
-    `decode_teacher_forced` and `start_decoding`.
+    A model inherits from `CopyingMixin` and `PrebuiltModel`, in this order. Its constructor takes
+    `vocabulary_size` (V) and, to copy words, `copies` (C). It passes `**kwargs` on, begins with
+    `self.init_settings(collect_arguments(locals()))`, sets `self.head` to `self.make_copy_head()`
+    and ends in `self.build()`. A model defines
 
-    Token ids: 0 is padding, 1 unknown, 2 start, 3 end.
+    - `build_layers`, which builds all layers by their input shapes;
+    - `decode_teacher_forced`, from source and target to a `DecoderOutput`, for training;
+    - `start_decoding`, from the source to a `DecoderStart`, for generation.
+
+    `to_vocabulary_ids` replaces copied words by the unknown token before an embedding. Token ids: 0
+    is padding, 1 unknown, 2 start, 3 end.
     """
 
     settings: dict[str, Any]

@@ -29,8 +29,14 @@ PAD = 0
 class Tagger(PrebuiltModel):
     """Tagger of words: computes potentials of tag sequences.
 
-    A model defines `encode`. Its constructor calls `self.init_settings(settings)` first and
-    `self.build_head(width)` last; `self.features` embeds its tokens.
+    The constructor of a subclass takes `vocabulary_size`, `tags`, `head` (None for a softmax),
+    `marks` and, if it uses characters, `characters`. It passes `**kwargs` on to this class, begins
+    with `self.init_settings(collect_arguments(locals()))`, creates `self.features` (`WordFeatures`,
+    or a layer with the same call and a `token_embedding`) and other layers, and ends in
+    `self.build_head(width)`, where width is D, that of the states. A subclass defines
+
+    - `build_layers`, which builds all layers except the head by their input shapes;
+    - `encode`, from tokens to states `(B, P, D)`.
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding, anywhere. `"starts" (B, W)`, the

@@ -22,12 +22,17 @@ from attention_zoo.typing import Tensor
 class Captioner(GenerationMixin):
     """Mixin for captioners, called with `{"image": (B, H, W, C), "target": (B, T)}`.
 
-    `settings` contains a `vocabulary_size`. The model attends to the positions of the encoder's
-    grid, flattened row by row; `grid_shape` returns the grid's height and width.
+    A model inherits from `Captioner` and `EncoderDecoder`, or `Captioner` and `PrebuiltModel`, in
+    this order. Its `settings` contain a `vocabulary_size`. It sets `encoder`, attends to the
+    positions of the encoder's grid, flattened row by row, and defines `start_decoding`, which
+    returns the result of `make_image_start`. `grid_shape` returns the grid's height and width.
+    With `EncoderDecoder`, `vocabulary_settings` is `("vocabulary_size",)`, and there is no
+    `source_embedding`.
     """
 
     encoder: Any
-    """Image encoder, see `models.image_encoders`."""
+    """Layer from images `(B, H, W, C)`, 0 to 255, to a grid `(B, h, w, D)`, with an attribute
+    `channels`: C."""
 
     source_name = "image"
 
