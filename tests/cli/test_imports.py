@@ -74,7 +74,7 @@ def test_evaluate_and_average_import_the_module(
     monkeypatch.setattr(tasks.Translation, "evaluate", lambda *_, **__: {"bleu": 12.5})
     assert "bleu          12.5000" in output(capsys, "evaluate", "run", "--import", "my_module")
     lines = output(capsys, "average", "run", "-o", "new", "--import", "my_module").splitlines()
-    assert lines[-1] == "  attention-zoo evaluate new --import my_module"
+    assert lines[-1] == "  attention-zoo evaluate ./new --import my_module"
 
 
 def test_evaluate_names_the_module_of_a_corpus(run_folder: Path, capsys: Capture) -> None:
