@@ -37,8 +37,8 @@ PACKAGE = "attention_zoo"
 KEYS_INTRODUCTION = """\
 All keys of a [recipe](training.md), with their Python types and defaults. In a recipe, keys are
 nested; on the command line, a section and its key are joined by a dot: `training.steps=1000`.
-`attention-zoo train --help-keys TASK` prints the keys of a task. `make docs` writes this page from
-the docstrings."""
+For the type `Any`, the meaning lists what is accepted. `attention-zoo train --help-keys TASK`
+prints the keys of a task. `make docs` writes this page from the docstrings."""
 MODEL_INTRODUCTION = """\
 `model.preset` is the name of a preset, which is required, except with `init`. The other keys of the
 section are arguments of the constructor of the preset's class, and replace the values of the

@@ -5,7 +5,8 @@ A block is run by its language:
 - `python`: with the other Python blocks of the page, in one namespace.
 - `sh`: by bash, with `attention-zoo` on the path. A recipe of the repository trains 4 steps.
 - `text`: lines that the block before prints, with any numbers; `...` stands for other lines.
-- `yaml`: a recipe, which is read; if it begins with a comment with its name, it is saved.
+- `yaml`: a recipe, or a part without data, which is read; if it begins with a comment with its
+  name, it is saved.
 - `json`: it is parsed.
 
 A block after `<!-- no-run: REASON -->` is not run.
@@ -116,7 +117,7 @@ def read_yaml(text: str, where: str, names: dict[str, Any], output: str) -> str:
     name = re.match(r"# (\S+\.yaml)\n", text)
     path = Path(name[1] if name else "unnamed.yaml")
     path.write_text(text, "utf-8")
-    read_recipe(path)
+    read_recipe(path, [] if "corpus:" in text else ["data.corpus=dates"])
     return output
 
 
