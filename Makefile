@@ -4,7 +4,7 @@
 # make test-zoo     re-evaluate the zoo entries that ship weights
 # make mutants      mutation testing: how many seeded bugs the tests catch
 # make bench        soak tests and comparisons with other libraries
-# make docs         write the attention gallery and the pictures that it lacks
+# make docs         build the documentation site in docs/_build/site
 # make index        write the index of the zoo, which `attention-zoo list` prints
 # make wheel        build the wheels of the package and of the trained models
 # make lint         style, types and import contracts
@@ -66,6 +66,8 @@ mutants: .venv/dev
 
 docs: .venv/dev
 	$(BIN)/python docs/make_gallery.py
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/sphinx-build -W --keep-going -q -c docs -d docs/_build/cache . docs/_build/site
 
 index: .venv/dev
 	$(BIN)/python benchmarks/make_index.py
@@ -98,7 +100,7 @@ bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctra
 	.venv-transformers/ready .venv-pytorch_crf/ready
 
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info models/build models/*.egg-info
+	rm -rf .venv .venv-* build dist *.egg-info models/build models/*.egg-info docs/_build docs/api
 
 .venv/user: $(PACKAGING)
 	$(PYTHON) -m venv .venv

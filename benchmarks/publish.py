@@ -143,7 +143,8 @@ def show_sentence(task: Any, sentence: str, entry: Path) -> list[str]:
     (result,) = task.predict([sentence])
     plotted = plot(task, sentence, result, entry)
     lines = [f"![attention weights]({ATTENTION})", ""] if plotted else []
-    lines += [f'"{sentence}" -> "{result.text}"', ""]
+    text = result.text.replace("[", r"\[")  # a tagged span is no link
+    lines += [f'"{sentence}" -> "{text}"', ""]
     if (entry / HEADS).exists():
         lines += [f"![heads of the last layer]({HEADS})", ""]
     return lines

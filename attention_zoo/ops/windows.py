@@ -14,10 +14,11 @@ from attention_zoo.typing import Tensor
 class Window(NamedTuple):
     """A window of W consecutive source positions for each step.
 
-    start: `(..., T, 1)` int32, the first position, which may be outside of the memory.
-    inside: boolean, broadcasts against `(..., T, W)`: which of the W positions belong to the
-        window; the last axis is W.
-    centre: `(..., T, 1)`, the centre of the window, in positions; may be fractional.
+    Attributes:
+        start: `(..., T, 1)` int32, the first position, which may be outside of the memory.
+        inside: boolean, broadcasts against `(..., T, W)`: which of the W positions belong to the
+            window; the last axis is W.
+        centre: `(..., T, 1)`, the centre of the window, in positions; may be fractional.
     """
 
     start: Tensor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import MISSING, Field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -19,6 +19,41 @@ _ENTRY = re.compile(r"^([a-z][\w, ]*): (.*(?:\n +.*)*)", re.MULTILINE)
 _LATER_SENTENCES = re.compile(r"(?<! al)\. .*")
 
 
+class Key(NamedTuple):
+    """A key of a recipe.
+
+    Attributes:
+        name: the key without its section.
+        type: the type as annotated, such as `float | None`.
+        default: the default as written in YAML.
+        description: the first sentence of its description, or an empty string.
+    """
+
+    name: str
+    type: str
+    default: str
+    description: str
+
+    def __str__(self) -> str:
+        line = f"{self.name}={self.default}"
+        return f"{line}  # {self.description}" if self.description else line
+
+
+def list_keys(options: Any, omitted: Collection[str] = ()) -> list[Key]:
+    """Return the keys of a section, from the dataclass of its options."""
+    descriptions = find_descriptions(options)
+    return [
+        Key(
+            option.name,
+            option.type if isinstance(option.type, str) else option.type.__name__,
+            _format_default(option),
+            descriptions.get(option.name, ""),
+        )
+        for option in fields(options)
+        if option.name not in omitted
+    ]
+
+
 def format_keys(task: str | None = None) -> str:
     """Return all keys of recipes as text, one per line, with defaults and descriptions.
 
@@ -29,9 +64,7 @@ def format_keys(task: str | None = None) -> str:
         ValueError: an unknown task.
     """
     classes = [TASKS.get(name) for name in ([task] if task else TASKS.names())]
-    lines = [
-        *_format_options(Recipe, "", [name for name in _list_names(Recipe) if name in SECTIONS])
-    ]
+    lines = [str(key) for key in list_keys(Recipe, SECTIONS)]
     lines += ["", "model.preset=NAME  # required, except with init; see `attention-zoo list`"]
     lines += ["model.ARGUMENT=VALUE  # any argument of the constructor of the preset's class"]
     for prefix, options in (
@@ -39,15 +72,15 @@ def format_keys(task: str | None = None) -> str:
         ("tokenizer.", TokenizerOptions),
         ("search.", SearchOptions),
     ):
-        lines += ["", *_format_options(options, prefix)]
+        lines += ["", *(f"{prefix}{key}" for key in list_keys(options))]
     corpora = {
         name: task_class.corpora.get(name)
         for task_class in classes
         for name in task_class.corpora.names()
     }
     for name, corpus in corpora.items():
-        lines += ["", f"data.corpus={name}  # {_shorten(inspect.getdoc(corpus) or '')}"]
-        lines += _format_options(corpus, "data.", ["corpus"])
+        lines += ["", f"data.corpus={name}  # {summarize(corpus)}"]
+        lines += [f"data.{key}" for key in list_keys(corpus, ["corpus"])]
     return "\n".join(lines)
 
 
@@ -62,17 +95,9 @@ def find_descriptions(options: type) -> dict[str, str]:
     return descriptions
 
 
-def _list_names(options: Any) -> list[str]:
-    return [option.name for option in fields(options)]
-
-
-def _format_options(options: Any, prefix: str, omitted: list[str] | None = None) -> Iterator[str]:
-    descriptions = find_descriptions(options)
-    for option in fields(options):
-        if option.name not in (omitted or ()):
-            line = f"{prefix}{option.name}={_format_default(option)}"
-            description = descriptions.get(option.name)
-            yield f"{line}  # {description}" if description else line
+def summarize(options: type) -> str:
+    """Return the first sentence of a dataclass's docstring."""
+    return _shorten(inspect.getdoc(options) or "")
 
 
 def _format_default(option: Field[Any]) -> str:

@@ -26,9 +26,9 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
     `z = c + feed_forward(norm(c))`; without `norm_first`, the sums are normalized instead
 
     Args:
-        units, num_heads, attention, activation, norm, norm_first, epsilon, dropout,
-            stochastic_depth, seed: as in `TransformerEncoderLayer`; `attention` is the
-            self-attention.
+        units, num_heads, activation, norm, norm_first, epsilon: as in `TransformerEncoderLayer`.
+        attention: the self-attention, as in `TransformerEncoderLayer`.
+        dropout, stochastic_depth, seed: as in `TransformerEncoderLayer`.
 
     Call arguments:
         inputs: `(B, T, D)`.

@@ -41,7 +41,8 @@ class TaggingResult(Result):
     """A sentence and the tags of its words.
 
     Args:
-        text: printable line: the sentence with `[span](label)`, or `word/tag`s without a scheme.
+        text: printable line: the sentence with `[span](label)`, or `word/tag` for each word without
+            a scheme.
         score: joint log probability of the tags.
         words: the words of the sentence.
         tags: one tag for each word.
