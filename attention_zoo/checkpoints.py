@@ -8,7 +8,6 @@ checkpoints/step-00000300/
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,9 +16,18 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from attention_zoo.files import MANIFEST, Entry, find_damage, flush_to_disk, write_manifest
+from attention_zoo.files import (
+    MANIFEST,
+    Entry,
+    explain_outdated,
+    find_damage,
+    flush_to_disk,
+    read_json,
+    write_manifest,
+)
 
 STATE = "training.json"
+STATE_VERSION = 1
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})|\.step-(\d{8,})\.old")
 
 
@@ -96,7 +104,9 @@ class CheckpointFolder:
         newest = self.find_newest()
         if newest is None:
             return None
-        best = self.get_path(json.loads((newest / STATE).read_text("utf-8"))["best_step"])
+        state = read_json(newest / STATE, STATE_VERSION, "use another checkpoint")
+        with explain_outdated(newest / STATE):
+            best = self.get_path(state["best_step"])
         damage = find_damage(best)
         if damage is None:
             return best
@@ -170,6 +180,8 @@ def find_task_folder(folder: Path) -> Path:
     best = CheckpointFolder(folder / "checkpoints").find_best()
     if best is not None:
         return best
+    if (folder / "checkpoints" / "best" / "task.json").is_file():  # of an outdated run
+        return folder / "checkpoints" / "best"
     if not folder.exists():
         problem = "no such folder; train a model with `attention-zoo train RECIPE`"
     elif (folder / "results.json").is_file() and (folder / "README.md").is_file():

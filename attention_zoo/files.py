@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 2  # 2: entries under "files"; 1: entries at top level; 0: only hashes
 
+RETRAIN = "train again, or use the version of attention_zoo that wrote it"
+
 Entry = dict[str, Any]
 """Manifest entry of a file: its size and SHA-256."""
 
@@ -146,6 +148,47 @@ def check_format_version(path: Path | str, content: Mapping[str, Any], newest: i
         raise ValueError(f"{path} {_describe_newer_version(version, newest)}")
 
 
+def read_json(path: Path, newest: int, fix: str) -> dict[str, Any]:
+    """Return the fields of a JSON file, without its `format_version`.
+
+    Args:
+        path: the file.
+        newest: newest version of its format that can be read.
+        fix: what to do with a damaged file, for error messages.
+
+    Raises:
+        ValueError: the file is damaged, or it has a newer format.
+        OSError: the file cannot be read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError(f"expected a JSON object, got {type(content).__name__}")
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged ({error}); {fix}") from None
+    check_format_version(path, content, newest)
+    content.pop("format_version", None)
+    return content
+
+
+@contextmanager
+def explain_outdated(path: Path, fix: str = RETRAIN) -> Iterator[None]:
+    """Call a file outdated or edited if reading its fields raises an error.
+
+    Args:
+        path: the file.
+        fix: what to do, for the error message.
+
+    Raises:
+        ValueError: a field is missing, unknown or invalid.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path}: outdated or edited ({reason}); {fix}") from error
+
+
 def replace_file(path: Path, text: str) -> None:
     """Replace a file atomically.
 
@@ -205,7 +248,11 @@ def create_folder(folder: str | Path) -> Iterator[Path]:
         raise ValueError(f"{folder}: already exists; choose another folder")
     check_can_create(folder)
     existing_parent = next(parent for parent in folder.absolute().parents if parent.is_dir())
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=existing_parent))
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=existing_parent))
+    except OSError as error:
+        reason = f"{error.strerror}; use another folder"
+        raise OSError(error.errno, reason, str(existing_parent)) from None
     try:
         yield temporary
         os.chmod(temporary, 0o755)  # mkdtemp's folders are private to the owner

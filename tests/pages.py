@@ -32,7 +32,8 @@ COMMAND = f"""\
 #!/bin/bash
 case "$1 $2 $*" in
   *training.steps=*) ;;
-  "train training/"* | "train rnnsearch_small."*) set -- "$@" training.steps=4 training.evaluate_every=4 ;;
+  "train training/"* | "train rnnsearch_small."*)
+    set -- "$@" training.steps=4 training.evaluate_every=4 ;;
 esac
 exec {sys.executable} -m attention_zoo "$@"
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,19 @@ def test_create_folder_checks_the_parents_first(parent: str, tmp_path: Path) -> 
         create_folder(tmp_path / parent / "new"),
     ):
         pytest.fail("the content must not be computed")
+
+
+def test_create_folder_names_the_folder_without_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(prefix: str, dir: Path) -> None:
+        raise PermissionError(13, "Permission denied", f"{dir}/{prefix}xyz")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", deny)
+    with pytest.raises(PermissionError) as caught, create_folder(tmp_path / "new"):
+        pytest.fail("the content must not be computed")
+    assert caught.value.filename == str(tmp_path)
+    assert caught.value.strerror == "Permission denied; use another folder"
 
 
 def test_create_folder_is_atomic(tmp_path: Path) -> None:

@@ -104,5 +104,7 @@ def check_picture(path: Path) -> None:
 
 def check_parent(path: Path) -> None:
     """Raise ValueError if the folder of a file to write does not exist."""
+    if path.parent.is_file():
+        raise ValueError(f"{path}: {path.parent} is a file; use another folder")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: folder {path.parent} does not exist; create it first")

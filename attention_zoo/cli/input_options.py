@@ -35,13 +35,12 @@ def read_data_options(run: str) -> dict[str, Any]:
 
     Raises ValueError if the run's recipe is damaged.
     """
-    from attention_zoo.tasks.task_file import RENAMED_OPTIONS
     from attention_zoo.training.recipe_sources import read_recipe_file
 
     path = Path(run) / "recipe.yaml"
     if not path.is_file():
         return {}
-    source = read_recipe_file(path, RENAMED_OPTIONS)
+    source = read_recipe_file(path)
     data = source.as_dict().get("data")
     if not isinstance(data, dict):
         return {}

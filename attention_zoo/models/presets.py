@@ -7,6 +7,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -15,13 +16,15 @@ import numpy as np
 from attention_zoo import zoo
 from attention_zoo.files import (
     MANIFEST,
+    RETRAIN,
     HashedFile,
-    check_format_version,
+    explain_outdated,
     find_damage,
+    read_json,
     write_manifest,
 )
 from attention_zoo.hub import resolve_folder
-from attention_zoo.models.weights_file import WEIGHTS, serialize_weights
+from attention_zoo.models.weights_file import WEIGHTS, load_weights, serialize_weights
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry, UnknownNameError, check_known
 
@@ -33,6 +36,8 @@ PRESETS = Registry("preset")
 LOADERS: list[Callable[[Path, type | None, Config], Any]] = []
 """Loaders of folders in other formats; each returns a model, or None for an unknown format."""
 FORMAT_VERSION = 1
+RENAMED_SETTINGS = {"ShowAttendTell": {"look": "attention"}}
+"""Present names of constructor arguments, by class, by the names in earlier configs."""
 ZERO_ALLOWED = ("copies", "window")
 """Integer arguments of models for which 0 is valid (no copying, no window); all others must be at
 least 1."""
@@ -126,7 +131,7 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
 
     Raises:
         ValueError: an unknown name, an unknown argument, a folder without a model, a file whose
-            sha256 differs from the manifest.
+            sha256 differs from the manifest, an outdated file.
     """
     return _load(None, name_or_folder, overrides)
 
@@ -142,12 +147,25 @@ def _load(expected_class: type | None, name_or_folder: str | Path, overrides: Co
             if (loaded := load(folder, expected_class, overrides)) is not None:
                 return loaded
     _verify(folder)
-    saved = json.loads((folder / "config.json").read_text("utf-8"))
-    check_format_version(folder / "config.json", saved, FORMAT_VERSION)
-    cls = _get_saved_class(saved["class"])
-    loaded = cls(**merge(cls, saved["config"], overrides))
-    loaded.load_weights(folder / WEIGHTS)
+    path = folder / "config.json"
+    cls, config = _read_config(path)
+    # Errors of overrides are errors of the caller.
+    with nullcontext() if overrides else explain_outdated(path):
+        loaded = cls(**merge(cls, config, overrides))
+    load_weights(loaded, folder / WEIGHTS)
     return loaded
+
+
+def _read_config(path: Path) -> tuple[Any, Config]:
+    """Return the model class in a `config.json`, and the arguments of its constructor."""
+    saved = read_json(path, FORMAT_VERSION, RETRAIN)
+    with explain_outdated(path):
+        name, config = saved["class"], dict(saved["config"])
+    cls, renamed = _get_saved_class(name), RENAMED_SETTINGS.get(name, {})
+    config = {renamed.get(argument, argument): value for argument, value in config.items()}
+    with explain_outdated(path):
+        check_arguments(cls, config)
+    return cls, config
 
 
 def _find_folder(name_or_folder: str | Path) -> Path:

@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 from typing import Any
 
 import h5py
 import keras
 import numpy as np
 
+from attention_zoo.files import RETRAIN
+
 WEIGHTS = "model.weights.h5"
+RENAMED_LAYERS = {
+    "around_attention": "attention_residual",
+    "around_feed_forward": "feed_forward_residual",
+    "around_memory": "memory_residual",
+    "around_sublayer": "sublayer_residual",
+    "characters/reader": "characters/encoder",
+    "closing_norm": "final_norm",
+    "enter": "input_projection",
+    "head/energies": "head/scores",
+    "sublayer/reader": "sublayer/lstm",
+}
+"""Present names of layers by their earlier names: regular expressions of the end of a path."""
+RENAMED_LAYERS_OF = {
+    "RecurrentTagger": {
+        "around": "attention_residual",
+        "heads": "layers/multi_head_attention",
+        r"layers/(recurrent_encoder(_\d+)?)": r"encoders/\1",
+    },
+    "ShowAttendTell": {
+        "layers/dense_1": "context_projection",
+        "layers/hard_look": "attention",
+    },
+}
+"""The same for one class of models."""
 
 
 class _WeightsFile(io.BytesIO):
@@ -36,6 +64,44 @@ def serialize_weights(model: keras.Model, dtype: str | None = None) -> memoryvie
     optimizer = getattr(model, "optimizer", None)
     keras.saving.save_weights(model, file, objects_to_skip=[optimizer])
     return file.getbuffer() if dtype is None else _convert(file, dtype).getbuffer()
+
+
+def load_weights(model: keras.Model, path: Path) -> None:
+    """Load a `.weights.h5` file, also one with earlier names of layers.
+
+    Raises:
+        ValueError: the file does not fit the layers of the model.
+    """
+    try:
+        keras.saving.load_weights(model, path)
+    except ValueError as error:
+        name = type(model).__name__
+        try:
+            keras.saving.load_weights(model, _rename_layers(path, name))
+        except ValueError:
+            raise ValueError(
+                f"{path}: does not fit the layers of this {name} (outdated, or saved with other"
+                f" arguments); {RETRAIN}"
+            ) from error
+
+
+def _rename_layers(path: Path, model: str) -> _WeightsFile:
+    """Return a copy in memory of a file, with the present names of layers.
+
+    Args:
+        path: the file.
+        model: name of the class of the model.
+    """
+    renamed = {**RENAMED_LAYERS, **RENAMED_LAYERS_OF.get(model, {})}
+    copy, groups = _WeightsFile(path.read_bytes()), list[str]()
+    with h5py.File(copy, "r+") as file:
+        file.visit(groups.append)
+        for group in sorted(groups, reverse=True):  # inner groups first
+            for old, new in renamed.items():
+                name, count = re.subn(rf"(?<![^/]){old}$", new, group)
+                if count:
+                    file.move(group, name)
+    return copy
 
 
 def _convert(file: io.BytesIO, dtype: str) -> io.BytesIO:

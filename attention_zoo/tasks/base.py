@@ -16,6 +16,7 @@ import keras
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.files import explain_outdated
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.inputs import Input, refuse_unused
 from attention_zoo.tasks.result import Result, check_plottable
@@ -356,16 +357,12 @@ class Task(ABC):
     @classmethod
     def read_options(cls, folder: str | Path) -> dict[str, Any]:
         """Return the constructor arguments in a folder's `task.json`, without the tokenizers."""
-        folder = Path(folder)
         content = read_task_file(folder)
-        try:
+        with explain_outdated(Path(folder) / "task.json"):
             options: dict[str, Any] = {name: int(content[name]) for name in cls.limits}
             options |= {name: bool(content[name]) for name in cls.boolean_options}
             options["search"] = SearchOptions(**content["search"])
             return options | cls.load_fields(content)
-        except (KeyError, TypeError, ValueError) as error:
-            path = folder / "task.json"
-            raise ValueError(f"{path}: damaged ({error}); use another checkpoint") from None
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return a `tf.Module` whose `serve` computes `predict` in TensorFlow operations.

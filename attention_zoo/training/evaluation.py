@@ -14,14 +14,15 @@ from typing import Any
 
 import attention_zoo
 from attention_zoo import tasks, zoo
-from attention_zoo.checkpoints import STATE
+from attention_zoo.checkpoints import STATE, STATE_VERSION
 from attention_zoo.extras import check_installed
-from attention_zoo.files import replace_file
+from attention_zoo.files import explain_outdated, read_json, replace_file
 from attention_zoo.hub import resolve_folder
 from attention_zoo.training.recipe import Recipe, read_recipe
 from attention_zoo.user_modules import name_missing_modules
 
 SECTIONS = ("data", "search")
+RESULTS_VERSION = 1
 PACKAGES = ("keras", "tensorflow", "numpy", "tokenizers", "sacrebleu", "rouge-score")
 
 
@@ -86,22 +87,19 @@ def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]
     step are removed.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is damaged or outdated.
         OSError: the file cannot be written.
     """
     path = folder / "results.json"
     head = describe_run(folder, recipe, task)
     kept = []
-    try:
-        if path.is_file():
-            previous = json.loads(path.read_text(encoding="utf-8"))
+    if path.is_file():
+        fix = "this evaluation was not written to it; remove it"
+        previous = read_json(path, RESULTS_VERSION, fix)
+        with explain_outdated(path, fix):
             if previous.get("step") == head["step"]:
                 kept = [old for old in previous["evaluations"] if _get_key(old) != _get_key(entry)]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path}: is damaged ({error}), so this evaluation was not written to it; remove it"
-        ) from None
-    content = {**head, "evaluations": [*kept, entry]}
+    content = {"format_version": RESULTS_VERSION, **head, "evaluations": [*kept, entry]}
     try:
         replace_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
@@ -112,7 +110,7 @@ def write_results(folder: Path, recipe: Recipe, task: Any, entry: dict[str, Any]
 def describe_run(folder: Path, recipe: Recipe, task: Any) -> dict[str, Any]:
     """Return the task, model, training, commit, machine and versions of a run."""
     path = tasks.find_task_folder(folder) / STATE
-    state = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    state = read_json(path, STATE_VERSION, "use another checkpoint") if path.is_file() else {}
     return {
         "task": recipe.task,
         "preset": recipe.model.get("preset"),

@@ -14,7 +14,6 @@ from attention_zoo.files import check_format_version
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks import Corpus, FileCorpus, SearchOptions, Task
 from attention_zoo.tasks.building import TokenizerOptions
-from attention_zoo.tasks.task_file import RENAMED_OPTIONS
 from attention_zoo.tasks.text_pair_corpora import Dates
 from attention_zoo.training.recipe_merging import check_list, get_task, merge_sources
 from attention_zoo.training.recipe_sources import (
@@ -222,10 +221,7 @@ def read_recipe(
 
 def read_sources(path: str | Path, overrides: Sequence[str] = ()) -> list[RecipeSource]:
     """Return the file of a recipe and the overrides as sources, which locate keys in messages."""
-    return [
-        read_recipe_file(resolve_recipe(path), RENAMED_OPTIONS),
-        *parse_overrides(overrides),
-    ]
+    return [read_recipe_file(resolve_recipe(path)), *parse_overrides(overrides)]
 
 
 def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:

@@ -16,6 +16,13 @@ from omegaconf.errors import OmegaConfBaseException
 from attention_zoo.data.reading import get_first_line
 from attention_zoo.registry import did_you_mean
 
+RENAMED_KEYS = {
+    ("data", "cut_source"): "truncate_source",
+    ("data", "told"): "max_captions",
+    ("model", "look"): "attention",
+}
+"""Present names of keys by the section and the name in earlier recipes."""
+
 _KEY = re.compile(r"\w+(?:\.\w+)*(?=[:= ])")
 
 
@@ -85,13 +92,8 @@ def restore_string_options(sources: Sequence[RecipeSource], keys: Collection[str
         source.restore_strings(keys)
 
 
-def read_recipe_file(path: Path, renamed: Mapping[str, str]) -> RecipeSource:
-    """Read a recipe's file; raise ValueError, with the line, unless it is a YAML mapping.
-
-    Args:
-        path: path of the file.
-        renamed: new names of options of `data`.
-    """
+def read_recipe_file(path: Path) -> RecipeSource:
+    """Read a recipe's file; raise ValueError, with the line, unless it is a YAML mapping."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -112,9 +114,9 @@ def read_recipe_file(path: Path, renamed: Mapping[str, str]) -> RecipeSource:
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         raise ValueError(f"{path}: not valid YAML: {get_first_line(error)}") from None
     found = {key: (name, value) for key, name, value in _walk(node)}
-    for old, new in renamed.items():
-        if isinstance(content.get("data"), DictConfig) and old in content.data:
-            content.data[new] = content.data.pop(old)
+    for (section, old), new in RENAMED_KEYS.items():
+        if isinstance(content.get(section), DictConfig) and old in content[section]:
+            content[section][new] = content[section].pop(old)
     lines = {key: name.start_mark.line + 1 for key, (name, _) in found.items()}
     return RecipeSource(
         str(path), content, {key: value for key, (_, value) in found.items()}, lines

@@ -16,8 +16,7 @@ import functools
 import json
 import math
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from attention_zoo.checkpoints import STATE, CheckpointFolder
-from attention_zoo.files import Entry, HashedFile, check_format_version, replace_file
+from attention_zoo.checkpoints import STATE, STATE_VERSION, CheckpointFolder
+from attention_zoo.files import Entry, HashedFile, explain_outdated, read_json, replace_file
 from attention_zoo.tasks import FileCorpus
 from attention_zoo.training import tensorboard
 from attention_zoo.training.changes import (
@@ -41,7 +40,7 @@ from attention_zoo.training.lock import LOCK
 from attention_zoo.training.recipe import Recipe, TrainingOptions, format_recipe, read_recipe
 
 RECIPE, DATA, LOG, VARIABLES = "recipe.yaml", "data.json", "log.jsonl", "training.npz"
-FORMAT_VERSION = 1  # of training.json
+DATA_VERSION = 1
 LEFTOVERS = {LOCK, DATA, f"{DATA}.new", f"{RECIPE}.new"}
 """Files that an interrupted start may leave in a folder before `recipe.yaml` exists."""
 SHARED_PATHS = ("images", "captions")
@@ -110,6 +109,11 @@ def holds_run(folder: Path, recipe: Recipe, allow: Sequence[str] = ()) -> bool:
         return False
     if not (folder / RECIPE).is_file():
         raise ValueError(f"{folder}: exists but holds no run; use another run=FOLDER")
+    if (folder / "checkpoints" / "last").is_dir():
+        raise ValueError(
+            f"{folder}: an outdated run (it has checkpoints/last) cannot be resumed; use another"
+            f" run=FOLDER (init={folder} starts from the weights of this run)"
+        )
     refuse_changes(folder, find_recipe_changes(read_recipe(folder / RECIPE), recipe), allow)
     return True
 
@@ -195,9 +199,12 @@ def read_data(folder: Path) -> dict[str, Fingerprint]:
     path = folder / DATA
     if not path.exists():
         return {}
-    with _name_damaged_file(path):
-        content: dict[str, Fingerprint] = json.loads(path.read_text(encoding="utf-8"))
-    return content
+    splits = read_json(path, DATA_VERSION, "start a new run")
+    with explain_outdated(path):
+        return {
+            name: {"examples": int(split["examples"]), "sha256": list(split["sha256"])}
+            for name, split in splits.items()
+        }
 
 
 def prepare_run_folder(
@@ -209,7 +216,8 @@ def prepare_run_folder(
     """
     folder.mkdir(parents=True, exist_ok=True)
     if not state.step or read_data(folder) != data:
-        _replace_and_keep(folder / DATA, json.dumps(data, indent=1) + "\n", state.step)
+        text = json.dumps({"format_version": DATA_VERSION, **data}, indent=1) + "\n"
+        _replace_and_keep(folder / DATA, text, state.step)
     if not (folder / RECIPE).exists() or find_recipe_changes(read_recipe(folder / RECIPE), recipe):
         _replace_and_keep(folder / RECIPE, format_recipe(recipe), state.step)
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -241,29 +249,16 @@ def trim_log(path: Path, step: int) -> None:
 
 def write_state(folder: Path, state: RunState) -> None:
     """Write the run's state to the folder of a checkpoint."""
-    text = json.dumps({"format_version": FORMAT_VERSION, **asdict(state)}, indent=2) + "\n"
+    text = json.dumps({"format_version": STATE_VERSION, **asdict(state)}, indent=2) + "\n"
     (folder / STATE).write_text(text, encoding="utf-8")
 
 
 def read_state(folder: Path) -> RunState:
-    """Read what `write_state` wrote; raise ValueError if it is damaged."""
+    """Read what `write_state` wrote; raise ValueError if it is damaged or outdated."""
     path = folder / STATE
-    with _name_damaged_file(path):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        version = {"format_version": content.pop("format_version", 1)}
-    check_format_version(path, version, FORMAT_VERSION)
-    with _name_damaged_file(path):
+    content = read_json(path, STATE_VERSION, "start a new run")
+    with explain_outdated(path):
         return RunState(**content)
-
-
-@contextmanager
-def _name_damaged_file(path: Path, *errors: type[Exception]) -> Iterator[None]:
-    """Raise ValueError that names a file whose content is invalid."""
-    handled: tuple[type[Exception], ...] = (AttributeError, TypeError, ValueError, *errors)
-    try:
-        yield
-    except handled as error:
-        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
 
 
 def convert_to_arrays(groups: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
@@ -288,8 +283,11 @@ def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
     Raises:
         ValueError: the file is damaged or lacks a variable of that shape.
     """
-    with _name_damaged_file(path, OSError, EOFError, zipfile.BadZipFile), np.load(path) as file:
-        arrays = {name: file[name] for name in file.files}
+    try:
+        with np.load(path) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (AttributeError, EOFError, OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
     for group, variables in groups.items():
         for number, variable in enumerate(variables):
             array = arrays.get(f"{group}.{number}")

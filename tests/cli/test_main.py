@@ -161,6 +161,10 @@ def test_evaluate_writes_results(tmp_path: Path, capsys: Capture) -> None:
             marks=pytest.mark.full,
         ),
         ("export RUN deep/new --format onnx", "unknown export format 'onnx'"),
+        ("export RUN there.txt/new", "there.txt: is a file; use another folder"),
+        ("average RUN -o there.txt/new", "there.txt: is a file; use another folder"),
+        ("train recipe.yaml run=there.txt/new", "there.txt: is a file; use another folder"),
+        ("predict RUN --attention there.txt/a.png", "there.txt is a file; use another folder"),
     ],
 )
 def test_errors_are_one_line_and_leave_nothing(
@@ -169,8 +173,11 @@ def test_errors_are_one_line_and_leave_nothing(
     run_folder = str(small_run().resolve())
     monkeypatch.chdir(tmp_path)
     Path("there").mkdir()
+    Path("there.txt").touch()
+    write_recipe(tmp_path).rename("recipe.yaml")
+    before = sorted(tmp_path.iterdir())
     assert message in refused(capsys, *words.replace("RUN", run_folder).split())
-    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_keys_are_listed_with_defaults_and_descriptions(capsys: Capture) -> None:
@@ -197,31 +204,43 @@ def quick_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_evaluation")
-@pytest.mark.parametrize("content", ["{", "[]", '{"step": 40}', '{"step": 40, "evaluations": [3]}'])
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{", ": damaged (Expecting property name"),
+        ("[]", ": damaged (expected a JSON object, got list)"),
+        ('{"step": 40}', ": outdated or edited ('evaluations' is missing)"),
+        ('{"step": 40, "evaluations": [3]}', ": outdated or edited ("),
+        ('{"format_version": 2}', " has format_version 2, but this version of attention_zoo reads"),
+    ],
+)
 def test_figures_are_printed_before_a_damaged_file_is_reported(
-    content: str, tmp_path: Path, capsys: Capture
+    content: str, problem: str, tmp_path: Path, capsys: Capture
 ) -> None:
     folder = copy_of_small_run(tmp_path)
     (folder / "results.json").write_text(content)
     code, out, err = run(capsys, "evaluate", folder)
     assert (code, err.count("\n"), "bleu          12.5000" in out) == (2, 1, True)
-    assert f"{folder}/results.json: is damaged" in err
-    assert "this evaluation was not written to it" in err
+    assert f"{folder}/results.json{problem}" in err
+    assert ("this evaluation was not written to it" in err) == ("has format" not in problem)
     assert (folder / "results.json").read_text() == content
 
 
 @pytest.mark.usefixtures("quick_evaluation")
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), PermissionError(13, "Permission denied")]
+)
 def test_figures_are_printed_before_a_failed_write(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    error: OSError, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr("attention_zoo.training.evaluation.replace_file", fail)
     folder = copy_of_small_run(tmp_path)
     code, out, err = run(capsys, "evaluate", folder)
     assert (code, "bleu          12.5000" in out) == (2, True)
-    message = "No space left on device, so this evaluation was not written to it"
+    message = f"{error.strerror}, so this evaluation was not written to it"
     assert err == f"attention-zoo: error: {folder}/results.json: {message}\n"
 
 

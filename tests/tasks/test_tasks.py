@@ -183,11 +183,16 @@ def test_damaged_task_file_raises(name: str, tmp_path: Path) -> None:
     path = tmp_path / "task.json"
     good = json.loads(path.read_text())
     bad = [good | {"search": {"beam": 3}}] if "search" in good else []
-    contents = [[], {}, {"task": name}, {"task": name, "max_length": 3}, *bad]
-    for text in (*map(json.dumps, contents), "{"):
-        path.write_text(text)
-        with pytest.raises(ValueError, match=r"task\.json: .*[Uu]se another checkpoint"):
-            type(task).load(tmp_path)
+    damaged = (([], {}), r".*[Uu]se another checkpoint")
+    outdated = (({"task": name}, {"task": name, "max_length": 3}, *bad), "outdated or edited")
+    for contents, problem in (damaged, outdated):
+        for text in map(json.dumps, contents):
+            path.write_text(text)
+            with pytest.raises(ValueError, match=rf"task\.json: {problem}"):
+                type(task).load(tmp_path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"task\.json: damaged .*; use another checkpoint"):
+        type(task).load(tmp_path)
     path.unlink()
     with pytest.raises(ValueError, match=r"task\.json: no such file"):
         type(task).load(tmp_path)

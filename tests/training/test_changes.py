@@ -320,9 +320,23 @@ def test_run_resumes_from_another_path_of_the_same_data(
         training.fit(path, ["run=run", "data.train=train.tsv", "training.steps=4"])
 
 
-def test_damaged_fingerprint_raises(tmp_path: Path) -> None:
-    (tmp_path / "data.json").write_text("{")
-    with pytest.raises(ValueError, match=r"data\.json: damaged .*; start a new run"):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", r": damaged .*; start a new run"),
+        ("{", r": damaged .*; start a new run"),
+        ("[]", r": damaged .*; start a new run"),
+        ('{"train": 3}', r": outdated or edited \(.*; train again"),
+        (
+            '{"train": {"examples": 3}}',
+            r": outdated or edited \('sha256' is missing\); train again",
+        ),
+        ('{"format_version": 2}', r" has format_version 2, .*; upgrade attention_zoo"),
+    ],
+)
+def test_damaged_fingerprint_raises(content: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text(content)
+    with pytest.raises(ValueError, match=rf"data\.json{problem}"):
         read_data(tmp_path)
 
 

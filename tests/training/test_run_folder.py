@@ -30,9 +30,13 @@ def test_state_round_trip_and_damage(tmp_path: Path) -> None:
     state = RunState(step=3, best=0.5, best_step=2, waited=1, seconds=9.5)
     write_state(tmp_path, state)
     assert read_state(tmp_path) == state
-    for text in ("", '{"stepp": 3}'):
+    for text, problem in (
+        ("", r"damaged .* start a new run"),
+        ("[]", r"damaged \(expected a JSON object, got list\); start a new run"),
+        ('{"stepp": 3}', r"outdated or edited \(.*'stepp'\); train again, or use the version"),
+    ):
         (tmp_path / "training.json").write_text(text)
-        with pytest.raises(ValueError, match=r"training\.json: damaged .* start a new run"):
+        with pytest.raises(ValueError, match=rf"training\.json: {problem}"):
             read_state(tmp_path)
     (tmp_path / "training.json").write_text('{"format_version": 2}')
     with pytest.raises(ValueError, match=r"training\.json has format_version 2, .* upgrade"):

@@ -47,6 +47,7 @@ from attention_zoo.data.tokenizers.vocabulary import (
     read_vocabulary,
     write_vocabulary,
 )
+from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
 
 MAX_RUN = 64
@@ -58,6 +59,8 @@ NOT_IN_WORDS = rf"{MARK}{CJK}\p{{P}}\p{{S}}\p{{N}}\p{{Cc}}\p{{Cf}}\p{{Co}}"
 WORD_PATTERN = f"{MARK}?(?:[^{NOT_IN_WORDS}]{{1,{MAX_RUN}}}|.)"
 CHARACTER_PATTERN = "."
 WHITESPACE_PATTERN = f"{MARK}?[^{MARK}]+"
+
+FORMAT_VERSION = 1
 
 TOKENIZERS = Registry("tokenizer")
 
@@ -140,12 +143,18 @@ class Tokenizer(EngineTokenizer):
         return surfaces
 
     def save(self, folder: str | Path) -> None:
-        """Write `vocabulary.txt` (one token a line) and `tokenizer.json` (kind, lowercase)."""
+        """Write `vocabulary.txt` (one token a line) and `tokenizer.json` (the settings)."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_vocabulary(folder / "vocabulary.txt", self.vocabulary)
-        settings = json.dumps({"kind": self.kind, "lowercase": self.lowercase}, indent=2)
-        (folder / "tokenizer.json").write_text(settings + "\n", encoding="utf-8")
+        settings = {
+            "format_version": FORMAT_VERSION,
+            "kind": self.kind,
+            "lowercase": self.lowercase,
+            "vocabulary_size": len(self.vocabulary),
+        }
+        text = json.dumps(settings, indent=2) + "\n"
+        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
 
     @classmethod
     def make_pipeline(cls, lowercase: bool) -> tokenizers.Tokenizer:
@@ -293,12 +302,19 @@ def load_tokenizer(folder: str | Path) -> Any:
             f"{path}: not the settings of a tokenizer; expected"
             ' {"kind": "word", "lowercase": false}'
         ) from None
+    check_format_version(path, settings, FORMAT_VERSION)
     if kind not in TOKENIZERS or not isinstance(lowercase, bool):
         raise ValueError(
             f"{path}: kind={kind!r}, lowercase={lowercase!r}; expected one of"
             f" {', '.join(TOKENIZERS.names())} and true or false"
         )
     vocabulary = read_vocabulary(Path(folder) / "vocabulary.txt")
+    size = settings.get("vocabulary_size", len(vocabulary))  # missing in earlier files
+    if len(vocabulary) != size:
+        raise ValueError(
+            f"{Path(folder) / 'vocabulary.txt'}: expected {size} tokens, found {len(vocabulary)};"
+            " restore the file"
+        )
     return TOKENIZERS.get(kind)(vocabulary, lowercase)
 
 

@@ -201,8 +201,10 @@ def test_saved_tokenizer_is_equal(tokenizer, tmp_path):
 def test_settings_survive_saving(tmp_path):
     train_tokenizer("word", ["A b"], lowercase=True).save(tmp_path)
     assert json.loads((tmp_path / "tokenizer.json").read_text()) == {
+        "format_version": 1,
         "kind": "word",
         "lowercase": True,
+        "vocabulary_size": 6,
     }
     assert load_tokenizer(tmp_path).decode(load_tokenizer(tmp_path).encode(["A B"])[0]) == "a b"
 
