@@ -19,12 +19,8 @@ EXTRAS = {
 
 
 @contextmanager
-def optional_import() -> Iterator[None]:
-    """Context for imports of optional modules.
-
-    Raises:
-        ValueError: the module is not installed; the message has the command that installs it.
-    """
+def explain_missing_package() -> Iterator[None]:
+    """Raise ValueError with the install command if an optional import in the context fails."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -173,7 +173,7 @@ def read_json(path: Path, newest: int, fix: str) -> dict[str, Any]:
 
 @contextmanager
 def explain_outdated(path: Path, fix: str = RETRAIN) -> Iterator[None]:
-    """Call a file outdated or edited if reading its fields raises an error.
+    """Raise ValueError that names a file as outdated or edited if reading its fields fails.
 
     Args:
         path: the file.

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from attention_zoo import zoo
-from attention_zoo.extras import optional_import
+from attention_zoo.extras import explain_missing_package
 
 HUB = "hf://"
 
@@ -38,7 +38,7 @@ def download(address: str) -> Path:
     name, _, subfolder = remainder.partition("/")
     if not owner or not name:
         raise ValueError(f"{address}: expected hf://owner/name or hf://owner/name/folder")
-    with optional_import():
+    with explain_missing_package():
         from huggingface_hub import snapshot_download
     allowed = [f"{subfolder}/*"] if subfolder else None
     try:

@@ -96,7 +96,7 @@ def find_recipe(name: str) -> Path:
         known = (row.name for row in read_index() if row.kind == "recipe")
         raise ValueError(
             f"{name}: no such file, and no recipe of the zoo has this name"
-            f"{did_you_mean(name, known)}; `attention-zoo list` prints all recipes"
+            f"{did_you_mean(name, known)} (`attention-zoo list` prints all recipes)"
         )
     installed = PACKAGE / "recipes"
     root = installed if installed.is_dir() else PACKAGE.parent / "training"
@@ -117,7 +117,7 @@ def resolve_entry(name: str) -> Path:
         known = (row.name for row in read_index() if row.kind == "entry")
         raise ValueError(
             f"{name}: no such folder, and no entry of the zoo has this name"
-            f"{did_you_mean(name, known)}; `attention-zoo list` prints all entries"
+            f"{did_you_mean(name, known)} (`attention-zoo list` prints all entries)"
         )
     if entry is not None and local.exists():
         _warn_of_local_path(name, "entry")

@@ -79,7 +79,7 @@ def main() -> None:
     recipe = az.training.read_recipe(options.run / "recipe.yaml")
     dataset = None if recipe.data.generated else find_dataset(options.run.name)
     if options.weights and dataset is not None and not dataset.is_open:
-        parser.error(f"--weights: the licence of {dataset.title} does not permit it")
+        parser.error(f"--weights: no licence of {dataset.title} permits it; see DATASETS")
     entry = ZOO / results["task"] / options.run.name
     entry.mkdir(parents=True, exist_ok=True)
     if options.weights:
@@ -128,7 +128,7 @@ def describe_use(name: str, results: dict[str, Any], dataset: Dataset | None) ->
         return [*lines, f"{load}; the weights are stored in {results['weights_dtype']}.", ""]
     reason = "to keep it small"
     if dataset is not None and not dataset.is_open:
-        reason = f"because the licence of {dataset.title} does not permit it"
+        reason = f"because no licence of {dataset.title} permits it"
     train = f"`attention-zoo train {name}` trains the model"
     return [*lines, f"The repository does not contain the weights, {reason}; {train}.", ""]
 

@@ -12,7 +12,7 @@ import pytest
 
 import attention_zoo as az
 from attention_zoo.data.synthetic import slots
-from attention_zoo.extras import EXTRAS, check_installed, optional_import
+from attention_zoo.extras import EXTRAS, check_installed, explain_missing_package
 from tests.training.small import fit
 
 USES: dict[str, Callable[[], Any]] = {
@@ -34,7 +34,7 @@ def test_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_other_import_errors_are_not_hidden() -> None:
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"), optional_import():
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), explain_missing_package():
         import no_such_module  # noqa: F401
 
 

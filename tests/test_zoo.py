@@ -100,7 +100,7 @@ def test_the_entry_goes_before_a_local_folder_of_its_name(folder: Path) -> None:
     ("name", "message"),
     [
         ("rnnsearch_small.dates_en_fx", f"no such folder, and no entry .*; did you mean '{ENTRY}'"),
-        ("qqq", "^qqq: no such folder, and no entry of the zoo has this name; `attention-zoo list"),
+        ("qqq", "^qqq: no such folder, and no entry of the zoo has this name .`attention-zoo list"),
         (WITHOUT_WEIGHTS, f"no weights of this entry; .*`attention-zoo train {WITHOUT_WEIGHTS}`"),
     ],
 )
@@ -199,15 +199,15 @@ def test_score_equals_that_of_the_card(name: str, monkeypatch: pytest.MonkeyPatc
     """The score of 200 examples, with the options of the card's first evaluation.
 
     The 200 examples form ten groups. The mean score of the groups may differ from the card's by
-    four standard errors (their standard deviation / sqrt(10)), and by 1.5 % more: if all 200 are
-    right, up to 3 / 200 of the whole split may be wrong (rule of three). Retrieval depends on the
+    four standard errors (their standard deviation / sqrt(10)), and by 1.5 points more (perplexity:
+    1.5 %): if all 200 are right, up to 3 / 200 of the split may be wrong. Retrieval depends on the
     number of candidates; its score is that of the whole split, and may differ by 0.5 points.
     """
     monkeypatch.chdir(ROOT)
     listing = zoo.find_listing(name, "entry")
     results = json.loads((zoo.find_entry(name) / "results.json").read_text("utf-8"))
     (first, *_) = results["evaluations"]
-    recipe = az.training.read_recipe(name, first["overrides"])
+    recipe = az.training.read_recipe(name, first.get("overrides", []))
     task = az.load(name)
     task.set_options(**task.recipe_options(recipe))
     try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from attention_zoo.extras import optional_import
+from attention_zoo.extras import explain_missing_package
 from attention_zoo.zoo import is_name
 
 OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
@@ -84,13 +84,13 @@ def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
 
 
 def _format_folder(folder: Path) -> str:
-    """Return a folder as an argument of a command: `./NAME`, because NAME is a zoo entry."""
+    """Return a folder as a command-line argument: `./NAME` for a bare name, as of a zoo entry."""
     return f"./{folder}" if is_name(str(folder)) else str(folder)
 
 
 def check_picture(path: Path) -> None:
     """Raise ValueError if no figure can be written to this path."""
-    with optional_import():
+    with explain_missing_package():
         from matplotlib.backend_bases import FigureCanvasBase
 
     known = {*FigureCanvasBase.get_supported_filetypes(), "gif"}

@@ -32,9 +32,10 @@ def run(arguments: argparse.Namespace) -> None:
         return
     print("\n\n".join(format_task(task, rows) for task in sorted({row.task for row in rows})))
     print(
-        "\nAn entry is a trained model; the recipe of the same name trains it:"
-        "\n  attention-zoo predict ENTRY        attention-zoo train RECIPE"
-        "\nParameters of presets are for vocabularies of 8,000 tokens."
+        "\nAn entry is a trained model; `attention-zoo predict NAME` loads one with weights. The"
+        "\nrecipe of the same name trains it: `attention-zoo train NAME`. The metric is that of"
+        "\nthe first evaluation on the entry's card, which names the split: 0 to 100, except"
+        "\nperplexity. Parameters of presets are for vocabularies of 8,000 tokens."
     )
 
 
@@ -59,4 +60,4 @@ def format_cells(row: Listing) -> Iterator[str]:
     yield row.kind
     yield "" if row.parameters is None else f"{row.parameters:,}"
     yield "" if row.metric is None else f"{row.metric} {row.value:.2f}"
-    yield {True: "yes", False: "no"}[row.weights] if row.kind == "entry" else ""
+    yield ("yes" if row.weights else "no") if row.kind == "entry" else ""

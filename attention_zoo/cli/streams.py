@@ -87,11 +87,11 @@ def prepare_streams() -> None:
 
 
 def import_keras_quietly() -> None:
-    """Import Keras; of what is written to standard error meanwhile, print what matters.
+    """Import Keras, and print only warnings and errors of TensorFlow's log.
 
-    TF_CPP_MIN_LOG_LEVEL does not apply to the first messages of TensorFlow; here it does. If it is
-    not set, warnings and errors are printed, and messages after the import are off, or warnings and
-    errors too if there is an NVIDIA GPU.
+    TensorFlow ignores TF_CPP_MIN_LOG_LEVEL for its first messages; here it applies to them too. If
+    it is not set, it becomes 1 (warnings and errors) on a machine with an NVIDIA GPU, and otherwise
+    3 (fatal errors only), for the messages after the import.
     """
     level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1")
     severities = "IWEF"[int(level) :] if level.isdigit() else "IWEF"

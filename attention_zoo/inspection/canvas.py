@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.extras import optional_import
+from attention_zoo.extras import explain_missing_package
 from attention_zoo.inspection.labels import get_max_width
 
 _LETTERS, _LINE = 9.5, 0.22  # characters of a title per inch, and its line height in inches
@@ -18,7 +18,7 @@ OutputPath = str | os.PathLike[str] | None
 
 def make_figure(width: float, height: float) -> Any:
     """Return a matplotlib Figure of this size in inches, with constrained layout."""
-    with optional_import():
+    with explain_missing_package():
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from attention_zoo.extras import optional_import
+from attention_zoo.extras import explain_missing_package
 
 _OWN = "DejaVu Sans"
 _UNUSUAL = re.compile("bold|black|heavy|light|thin|italic|oblique", re.IGNORECASE)
@@ -21,7 +21,7 @@ _LIKELY = re.compile(
 
 def list_fonts() -> list[str]:
     """Return installed font files, those with many scripts first, then those of regular style."""
-    with optional_import():
+    with explain_missing_package():
         from matplotlib import font_manager
 
     def rank(path: str) -> tuple[bool, bool, str]:
@@ -36,7 +36,7 @@ def find_families(labels: Iterable[str]) -> list[str]:
 
     One warning lists the characters that no installed font can draw.
     """
-    with optional_import():
+    with explain_missing_package():
         from matplotlib import font_manager
 
     families = [_OWN]
@@ -64,7 +64,7 @@ def find_families(labels: Iterable[str]) -> list[str]:
 @functools.cache
 def _read_characters(path: str) -> frozenset[int]:
     """Return the code points of a font file; none if matplotlib cannot read or scale it."""
-    with optional_import():
+    with explain_missing_package():
         from matplotlib import font_manager
 
     try:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from statistics import fmean
 from typing import NamedTuple
 
-from attention_zoo.extras import optional_import
+from attention_zoo.extras import explain_missing_package
 from attention_zoo.metrics.check import as_reference_lists, check_same_length
 from attention_zoo.metrics.cider import MAX_NGRAM, cider
 from attention_zoo.metrics.summarization import caption_words
@@ -88,7 +88,7 @@ def _compute_bleu(
     captions: list[list[str]], references: list[list[list[str]]]
 ) -> tuple[list[float], str]:
     """Return BLEU-1 to 4, and the signature."""
-    with optional_import():
+    with explain_missing_package():
         from sacrebleu.metrics import BLEU
 
     metric = BLEU(lowercase=True, tokenize="none", smooth_method="none", max_ngram_order=MAX_NGRAM)

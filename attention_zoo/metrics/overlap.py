@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from attention_zoo.extras import optional_import
+from attention_zoo.extras import explain_missing_package
 from attention_zoo.metrics.check import check_same_length
 
 
@@ -35,7 +35,7 @@ def bleu(
     Raises:
         ValueError: if the lists are empty or differ in length.
     """
-    with optional_import():
+    with explain_missing_package():
         from sacrebleu.metrics import BLEU
 
     check_same_length(hypotheses=hypotheses, references=references)
@@ -64,7 +64,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     Raises:
         ValueError: if the lists are empty or differ in length.
     """
-    with optional_import():
+    with explain_missing_package():
         from sacrebleu.metrics import CHRF
 
     check_same_length(hypotheses=hypotheses, references=references)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attention_zoo.extras import optional_import
+from attention_zoo.extras import explain_missing_package
 from attention_zoo.metrics.check import as_reference_lists, check_same_length
 
 ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
@@ -54,7 +54,7 @@ def rouge(
         ValueError: if the lists are empty or differ in length, a text has no reference, or
             `samples` is below 1.
     """
-    with optional_import():
+    with explain_missing_package():
         from rouge_score.rouge_scorer import RougeScorer
 
     check_same_length(hypotheses=hypotheses, references=references)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from attention_zoo.extras import optional_import
+from attention_zoo.extras import explain_missing_package
 
 Value = tuple[Any, ...]
 RandomBelow = Callable[[int], int]  # randbelow(n) samples an integer from 0 to n - 1
@@ -87,7 +87,7 @@ class RelativeTime(NamedTuple):
 @cache
 def _split_at_year(style: str, weekday: int, month: int, day: int, language: str) -> list[str]:
     """Return the text before and after the year; a single text if the style has no year."""
-    with optional_import():
+    with explain_missing_package():
         from babel import dates
 
     # Among the leap years of a 28-year cycle, a day has every weekday, and February 29 exists.
@@ -102,7 +102,7 @@ def _split_at_year(style: str, weekday: int, month: int, day: int, language: str
 
 @cache
 def _format_time(hour: int, minute: int, language: str) -> str:
-    with optional_import():
+    with explain_missing_package():
         from babel import dates
 
     time = datetime.time(hour, minute)
@@ -111,7 +111,7 @@ def _format_time(hour: int, minute: int, language: str) -> str:
 
 @cache
 def _format_quantity(unit: str, number: int, language: str) -> str:
-    with optional_import():
+    with explain_missing_package():
         from babel import units
 
     # The CLDR omits the long form of some Chinese units that equal the short form.
@@ -121,7 +121,7 @@ def _format_quantity(unit: str, number: int, language: str) -> str:
 
 @cache
 def _format_relative_time(unit: Any, number: int, language: str) -> str:
-    with optional_import():
+    with explain_missing_package():
         from babel import dates
 
     seconds = number * _SECONDS[unit]

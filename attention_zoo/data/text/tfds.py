@@ -10,7 +10,7 @@ from typing import Any
 from attention_zoo.data.reading import BadRowSkipper, decode_utf8, get_first_line
 from attention_zoo.data.text.pairs import TextPairs, collect_pairs
 from attention_zoo.data.text.tagged import TaggedSentences
-from attention_zoo.extras import optional_import
+from attention_zoo.extras import explain_missing_package
 from attention_zoo.registry import did_you_mean
 
 
@@ -109,7 +109,7 @@ def read_tfds_rows(
         ValueError: TFDS is not installed, the data set is unknown or not prepared, the split or a
             feature is missing. While rows are iterated: a row is damaged.
     """
-    with optional_import():
+    with explain_missing_package():
         import tensorflow_datasets as tfds
     builder = _make_builder(tfds, name, data_dir)
     features = _flatten_features(tfds, builder.info.features)
