@@ -196,7 +196,8 @@ def import_fake_keras(
     prelude = "import os, subprocess, sys\nlog = sys.stderr.write\n"
     (folder / "keras.py").write_text(prelude + code)
     program = (
-        "import os, sys; os.setpgrp(); sys.argv = ['attention-zoo']\n"
+        "import os, signal, sys; os.setpgrp(); sys.argv = ['attention-zoo']\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job may ignore it\n"
         "from attention_zoo.cli import streams\n"
         f"streams.NVIDIA_DRIVER = ({str(folder / 'driver')!r},)\n"
         "streams.import_keras_quietly()\n"

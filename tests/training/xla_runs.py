@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 import yaml
 
+from attention_zoo.models import BERT
 from attention_zoo.models.presets import merge, preset_class, preset_config
 from attention_zoo.training.devices import distribute_batches, make_strategy
 from attention_zoo.training.fitting import prepare
@@ -80,6 +81,10 @@ def make_small_recipe(path: Path) -> dict[str, Any]:
     recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     options = dict(recipe["model"])
     preset = options.pop("preset")
+    # A BERT as a tagger gets a head; the recipe's option is not one of BERT.
+    head = (
+        {"head": options.pop("head")} if preset_class(preset) is BERT and "head" in options else {}
+    )
     config = merge(preset_class(preset), preset_config(preset), options)
     data, training = recipe["data"], recipe["training"]
     placement = {name: data[name] for name in ("scattered", "image_size") if "scattered" in data}
@@ -93,7 +98,7 @@ def make_small_recipe(path: Path) -> dict[str, Any]:
             "vocabulary_size": 100,  # some words are unknown, and can be copied
             "shared": recipe.get("tokenizer", {}).get("shared", False),
         },
-        "model": {"preset": preset, **shrink("", config)},
+        "model": {"preset": preset, **shrink("", config), **head},
         "training": {**training, **SHORT, "learning_rate": rate},
     }
 

@@ -9,20 +9,22 @@ import keras
 
 import attention_zoo as az
 from attention_zoo.layers import ALIGNMENTS, SCORES, Alignment, RelativePositions, Score
-from attention_zoo.models import MODELS, EncoderDecoder, Tagger
+from attention_zoo.models import MODELS, EncoderDecoder, PrebuiltModel, Tagger, WordFeatures
 from attention_zoo.registry import Registry
 from tests.layers.cases import cases, missing
 from tests.layers.conformance import AlignmentConformance, ScoreConformance
 
-BASES = {Alignment, Score, RelativePositions, EncoderDecoder, Tagger}
+BASES = {Alignment, Score, RelativePositions, EncoderDecoder, PrebuiltModel, Tagger}
 """Base classes without a computation."""
+PARTS = {WordFeatures}
+"""Layers that are tested in every model that contains them (`TaggerConformance`)."""
 KINDS = (keras.layers.Layer, keras.losses.Loss)
 
 
 def public(module: ModuleType) -> set[type]:
     """Return layers, losses and models that a module exports."""
     exported = (getattr(module, name) for name in module.__all__)
-    return {x for x in exported if inspect.isclass(x) and issubclass(x, KINDS)} - BASES
+    return {x for x in exported if inspect.isclass(x) and issubclass(x, KINDS)} - BASES - PARTS
 
 
 def registered(registry: Registry) -> set[type]:
