@@ -73,6 +73,7 @@ index: .venv/dev
 	$(BIN)/python benchmarks/make_index.py
 
 wheel: .venv/dev
+	rm -rf build models/build
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist . ./models
 
 bench: .venv/dev bench-peers

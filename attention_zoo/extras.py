@@ -39,4 +39,5 @@ def check_installed(modules: Collection[str]) -> None:
 
 def describe_missing(module: str) -> str:
     """Return the message for a module that is not installed."""
-    return f"{module} is not installed; run `pip install 'attention-zoo[{EXTRAS[module]}]'`"
+    package = f"'attention-zoo[{EXTRAS[module]}]'" if module in EXTRAS else module
+    return f"{module} is not installed; run `pip install {package}`"

@@ -80,9 +80,9 @@ def find_entry(name: str) -> Path | None:
             f"{name}: the zoo has no weights of this entry; train it with `attention-zoo train"
             f" {name}`"
         )
-    root = _find_entries()
-    folder = None if root is None else root / listing.task / name
-    if folder is None or not folder.is_dir():
+    folders = [root / listing.task / name for root in _find_entries()]
+    folder = next(filter(Path.is_dir, folders), None)
+    if folder is None:
         raise ValueError(
             f"{name}: its weights are not installed; run `pip install attention-zoo-models`"
         )
@@ -103,6 +103,11 @@ def find_recipe(name: str) -> Path:
     return root / listing.task / f"{name}.yaml"
 
 
+def find_recipe_of(folder: Path) -> Path:
+    """Return the path of the recipe of a run folder, which may not exist, or of an entry."""
+    return find_recipe(folder.name) if is_entry_folder(folder) else folder / "recipe.yaml"
+
+
 def resolve_entry(name: str) -> Path:
     """Return the folder of an entry, or the local folder of this name if there is no such entry.
 
@@ -112,8 +117,18 @@ def resolve_entry(name: str) -> Path:
         ValueError: neither exists, or the entry has no weights here.
     """
     local = Path(name)
-    entry = find_entry(name)
+    try:
+        entry = find_entry(name)
+    except ValueError as error:
+        if local.exists():
+            raise ValueError(f"{error}; write ./{name} for the local path") from None
+        raise
     if entry is None and not local.exists():
+        if find_listing(name, "recipe") is not None:
+            raise ValueError(
+                f"{name}: the zoo has its recipe but no weights; train it with `attention-zoo train"
+                f" {name}`"
+            )
         known = (row.name for row in read_index() if row.kind == "entry")
         raise ValueError(
             f"{name}: no such folder, and no entry of the zoo has this name"
@@ -146,12 +161,11 @@ def resolve_recipe(recipe: str | Path) -> Path:
 
 def is_entry_folder(folder: Path) -> bool:
     """Return whether a folder is that of an entry of the zoo."""
-    listing, root = find_listing(folder.name, "entry"), _find_entries()
-    return (
-        listing is not None
-        and root is not None
-        and folder.resolve() == (root / listing.task / folder.name).resolve()
-    )
+    listing = find_listing(folder.name, "entry")
+    if listing is None:
+        return False
+    entries = ((root / listing.task / folder.name).resolve() for root in _find_entries())
+    return folder.resolve() in entries
 
 
 def _warn_of_local_path(name: str, kind: str) -> None:
@@ -160,10 +174,9 @@ def _warn_of_local_path(name: str, kind: str) -> None:
     warnings.warn(message, stacklevel=4)
 
 
-def _find_entries() -> Path | None:
-    """Return the folder of the entries; None if attention-zoo-models is not installed."""
+def _find_entries() -> list[Path]:
+    """Return the folders of entries; none if attention-zoo-models is not installed."""
     if not (PACKAGE / "recipes").is_dir():  # a source checkout
-        return PACKAGE.parent / "models"
-    spec = importlib.util.find_spec(MODELS_PACKAGE)
-    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return Path(folders[0]) if folders else None
+        return [PACKAGE.parent / "models"]
+    spec = importlib.util.find_spec(MODELS_PACKAGE)  # a namespace package
+    return [] if spec is None else [*map(Path, spec.submodule_search_locations or ())]

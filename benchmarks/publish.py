@@ -24,7 +24,7 @@ import numpy as np
 
 import attention_zoo as az
 from attention_zoo.data.tokenizers.vocabulary import START
-from attention_zoo.files import write_manifest
+from attention_zoo.files import MANIFEST, write_manifest
 
 ZOO = Path(__file__).parent.parent / "models"
 ATTENTION, HEADS = "attention.png", "heads.png"
@@ -82,6 +82,7 @@ def main() -> None:
         parser.error(f"--weights: no licence of {dataset.title} permits it; see DATASETS")
     entry = ZOO / results["task"] / options.run.name
     entry.mkdir(parents=True, exist_ok=True)
+    remove_task(entry)
     if options.weights:
         results = save_weights(options.run, results, entry)
         task = az.load(entry)
@@ -103,18 +104,28 @@ def find_dataset(name: str) -> Dataset:
     return next(found, Dataset("the data", "unknown", False))
 
 
+def remove_task(entry: Path) -> None:
+    """Remove the task of an earlier publication, but not the card, results and pictures."""
+    for path in entry.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+    for name in ("task.json", MANIFEST):
+        (entry / name).unlink(missing_ok=True)
+
+
 def save_weights(run: Path, results: dict[str, Any], entry: Path) -> dict[str, Any]:
     """Save the task with weights in half precision to the entry; return its own results."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "half"
         az.load(run).save(folder, weights_dtype=WEIGHTS_DTYPE)
         write_manifest(folder)
-        shutil.copytree(folder, entry, dirs_exist_ok=True)
-        shutil.copy(run / "recipe.yaml", folder)
+        scored = shutil.copytree(folder, Path(temporary) / "scored")
+        shutil.copy(run / "recipe.yaml", scored)
         evaluations = [
-            az.training.evaluate(folder, evaluation["overrides"])
+            az.training.evaluate(scored, evaluation["overrides"])
             for evaluation in results["evaluations"]
         ]
+        shutil.copytree(folder, entry, dirs_exist_ok=True)
     return {**results, "weights_dtype": WEIGHTS_DTYPE, "evaluations": evaluations}
 
 

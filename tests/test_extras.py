@@ -18,19 +18,28 @@ from tests.training.small import fit
 USES: dict[str, Callable[[], Any]] = {
     "babel": lambda: slots._format_time.__wrapped__(1, 2, "en"),
     "matplotlib": lambda: az.inspection.plot_alignment([[1.0]], ["a"], ["b"]),
+    "matplotlib.glimpses": lambda: az.inspection.plot_glimpse_path(
+        [[[0.0]] * 4] * 4, [(0.0, 0.0)], glimpse_size=2
+    ),
     "rouge_score": lambda: az.metrics.rouge(["a"], [["a"]]),
     "sacrebleu": lambda: az.metrics.bleu(["a"], ["a"]),
 }
 
 
-@pytest.mark.parametrize("name", USES)
-def test_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("use", USES)
+def test_missing_package_is_named(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = use.partition(".")[0]
     for module in [module for module in sys.modules if module.partition(".")[0] == name]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
     message = rf"^{name} is not installed; run `pip install 'attention-zoo\[{EXTRAS[name]}\]'`$"
     with pytest.raises(ValueError, match=message):
-        USES[name]()
+        USES[use]()
+
+
+def test_a_missing_package_of_no_extra_is_named() -> None:
+    with pytest.raises(ValueError, match="no_such_module is not installed; run `pip install no_s"):
+        check_installed(["no_such_module"])
 
 
 def test_other_import_errors_are_not_hidden() -> None:

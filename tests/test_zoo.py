@@ -23,6 +23,7 @@ from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 ENTRY, WITHOUT_WEIGHTS = "rnnsearch_small.dates_en_fr", "rnnsearch_small.multi30k_de_en"
+ONLY_RECIPE = "bilstm_crf.conll2003"
 TRAINED = [row for row in zoo.read_index() if row.kind == "entry" and row.weights]
 SENTENCE = "they arrive on Monday, March 3, 2031; dinner is at 5:04 PM."
 TEXTS = {"masked_language_modeling": "the bus left on [MASK], March 3, 2031."}
@@ -94,6 +95,20 @@ def test_the_entry_goes_before_a_local_folder_of_its_name(folder: Path) -> None:
         assert resolve_folder(local).resolve() == folder / ENTRY
     (folder / "mine").mkdir()
     assert resolve_folder("mine") == Path("mine")
+    (folder / WITHOUT_WEIGHTS).mkdir()
+    with pytest.raises(ValueError, match=rf"no weights .*; write \./{WITHOUT_WEIGHTS} for the"):
+        resolve_folder(WITHOUT_WEIGHTS)
+
+
+def test_predict_reads_the_recipe_of_the_entry(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / ENTRY).mkdir()
+    (folder / ENTRY / "recipe.yaml").write_text("data: {corpus: tsv, source: 1}")
+    (folder / "in.txt").write_text("dinner is at 5:04 PM.\n")
+    with pytest.warns(UserWarning, match="using the entry"):
+        assert main(["predict", ENTRY, "in.txt"]) == 0
+    assert capsys.readouterr().out == "le dîner est à 17:04.\n"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +117,7 @@ def test_the_entry_goes_before_a_local_folder_of_its_name(folder: Path) -> None:
         ("rnnsearch_small.dates_en_fx", f"no such folder, and no entry .*; did you mean '{ENTRY}'"),
         ("qqq", "^qqq: no such folder, and no entry of the zoo has this name .`attention-zoo list"),
         (WITHOUT_WEIGHTS, f"no weights of this entry; .*`attention-zoo train {WITHOUT_WEIGHTS}`"),
+        (ONLY_RECIPE, f"has its recipe but no weights; .*`attention-zoo train {ONLY_RECIPE}`"),
     ],
 )
 def test_names_without_weights_are_rejected(folder: Path, name: str, message: str) -> None:
@@ -153,9 +169,11 @@ class TestWheels:
             zoo.find_entry(ENTRY)
         assert not zoo.is_entry_folder(folder)
 
-    def test_with_the_models(self, folder: Path) -> None:
+    def test_with_the_models(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         entry = folder / zoo.MODELS_PACKAGE / "translation" / ENTRY
         entry.mkdir(parents=True)
+        (folder / "first" / zoo.MODELS_PACKAGE).mkdir(parents=True)  # empty
+        monkeypatch.syspath_prepend(folder / "first")
         importlib.invalidate_caches()
         assert zoo.find_entry(ENTRY) == entry
         assert zoo.is_entry_folder(entry)

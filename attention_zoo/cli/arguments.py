@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -85,7 +86,7 @@ def apply_overrides(task: Any, overrides: Sequence[str], command: str) -> None:
 
 def _format_folder(folder: Path) -> str:
     """Return a folder as a command-line argument: `./NAME` for a bare name, as of a zoo entry."""
-    return f"./{folder}" if is_name(str(folder)) else str(folder)
+    return shlex.quote(f"./{folder}" if is_name(str(folder)) else str(folder))
 
 
 def check_picture(path: Path) -> None:

@@ -30,14 +30,13 @@ _STRING_OPTIONS = ("source", "text", "delimiter", "comment", "image", "caption")
 """Options of `data` whose text is kept, for example 01."""
 
 
-def read_data_options(run: str) -> dict[str, Any]:
-    """Return the options of the corpus that a run was trained on; empty if they are not known.
+def read_data_options(path: Path) -> dict[str, Any]:
+    """Return the options of the corpus in the recipe of a run; empty if the file does not exist.
 
-    Raises ValueError if the run's recipe is damaged.
+    Raises ValueError if the recipe is damaged.
     """
     from attention_zoo.training.recipe_sources import read_recipe_file
 
-    path = Path(run) / "recipe.yaml"
     if not path.is_file():
         return {}
     source = read_recipe_file(path)

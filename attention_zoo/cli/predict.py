@@ -108,15 +108,18 @@ def run(arguments: argparse.Namespace) -> None:
     input_options, overrides = split_input_options(overrides)
     _check_arguments(arguments)
     from attention_zoo import tasks
+    from attention_zoo.hub import resolve_folder
+    from attention_zoo.zoo import find_recipe_of
 
-    task = tasks.load(arguments.run)
+    folder = resolve_folder(arguments.run)
+    task = tasks.load(folder)
     if arguments.html and not task.has_report():
         raise ValueError(
             f"--html {arguments.html}: task {task.name} has no HTML page; remove --html"
         )
     _apply_overrides(task, overrides, arguments.n_best)
     task.check_sources([])  # raises if the task cannot predict from lines
-    data = read_data_options(arguments.run)
+    data = read_data_options(find_recipe_of(folder))
     options = _make_options(task, arguments, data)
     items = read_inputs(task, files, arguments, data, input_options)
     if arguments.strict:

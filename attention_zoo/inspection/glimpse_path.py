@@ -125,10 +125,10 @@ def _check_glimpses(
 
 def _plot(glimpses: _Glimpses, shown: int, path: OutputPath, title: str | None) -> Any:
     """Plot the first `shown` glimpses of a path, with space for the later ones."""
-    import matplotlib
-
     count, scales = glimpses.patches.shape[:2]
     figure = make_figure(_IMAGE + count * _PATCH, max(_IMAGE, scales * _PATCH) + _MARGIN)
+    import matplotlib
+
     grid = figure.add_gridspec(scales, count + 1, width_ratios=[_IMAGE / _PATCH] + [1.0] * count)
     family = find_families([*glimpses.answers, title or ""])
     axes = figure.add_subplot(grid[:, 0])

@@ -24,6 +24,7 @@ from attention_zoo.files import (
     write_manifest,
 )
 from attention_zoo.hub import resolve_folder
+from attention_zoo.models.serialized_objects import refuse_imports
 from attention_zoo.models.weights_file import WEIGHTS, load_weights, serialize_weights
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry, UnknownNameError, check_known
@@ -119,6 +120,11 @@ def preset_config(name: str) -> Config:
     return dict(PRESETS.get(name)()[1])
 
 
+def is_preset(name_or_folder: str | Path) -> bool:
+    """Return whether a string is the name of a preset; a `Path` is a folder."""
+    return isinstance(name_or_folder, str) and name_or_folder in PRESETS
+
+
 def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
     """Build a model from a preset name (new weights) or load it from an entry or a folder.
 
@@ -138,7 +144,7 @@ def from_preset(name_or_folder: str | Path, **overrides: Any) -> Any:
 
 def _load(expected_class: type | None, name_or_folder: str | Path, overrides: Config) -> Any:
     """Implement `from_preset`; a public checkpoint is loaded as the class `expected_class`."""
-    if str(name_or_folder) in PRESETS:
+    if is_preset(name_or_folder):
         cls, config = PRESETS.get(str(name_or_folder))()
         return cls(**merge(cls, config, overrides))
     folder = _find_folder(name_or_folder)
@@ -165,6 +171,7 @@ def _read_config(path: Path) -> tuple[Any, Config]:
     config = {renamed.get(argument, argument): value for argument, value in config.items()}
     with explain_outdated(path):
         check_arguments(cls, config)
+        refuse_imports(config)
     return cls, config
 
 

@@ -49,8 +49,7 @@ def evaluate(
     """
     folder = resolve_folder(folder)
     task = tasks.load(folder)
-    is_entry = zoo.is_entry_folder(folder)
-    path = zoo.find_recipe(folder.name) if is_entry else folder / "recipe.yaml"
+    path = zoo.find_recipe_of(folder)
     if not path.is_file():
         raise ValueError(
             f"{folder}: has no recipe.yaml, which names the data to evaluate on; pass a run folder"
@@ -75,7 +74,7 @@ def evaluate(
     }
     if report is not None:
         report(task, entry)
-    if not is_entry:
+    if not zoo.is_entry_folder(folder):
         write_results(folder, recipe, task, entry)
     return entry
 

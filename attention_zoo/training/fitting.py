@@ -56,6 +56,7 @@ from attention_zoo.training.step import CompiledSteps, check_loss
 from attention_zoo.training.stopping import Stopped, StopRequest, catch_stop_signals
 from attention_zoo.training.tensorboard import Events
 from attention_zoo.user_modules import import_user_modules, name_missing_modules
+from attention_zoo.zoo import resolve_recipe
 
 DRAWN = 3  # validation examples
 
@@ -135,6 +136,7 @@ def fit(
         recipe = override_recipe(recipe, overrides)
         import_user_modules(recipe.imports)
     else:
+        recipe = resolve_recipe(recipe)
         sources = read_sources(recipe, overrides)
         recipe = read_recipe(recipe, overrides, import_modules=True)
     recipe.imports = [*dict.fromkeys([*recipe.imports, *imports])]

@@ -115,7 +115,8 @@ def read_recipe_file(path: Path) -> RecipeSource:
         raise ValueError(f"{path}: not valid YAML: {get_first_line(error)}") from None
     found = {key: (name, value) for key, name, value in _walk(node)}
     for (section, old), new in RENAMED_KEYS.items():
-        if isinstance(content.get(section), DictConfig) and old in content[section]:
+        options = content.get(section)
+        if isinstance(options, DictConfig) and old in options and new not in options:
             content[section][new] = content[section].pop(old)
     lines = {key: name.start_mark.line + 1 for key, (name, _) in found.items()}
     return RecipeSource(

@@ -183,13 +183,17 @@ def test_special_characters_of_yaml(text: str, value: str) -> None:
 def test_damaged_recipes(content: bytes) -> None:
     Path("run").mkdir()
     Path("run/recipe.yaml").write_bytes(content)
-    read_data_options("run")
+    read_data_options(Path("run", "recipe.yaml"))
 
 
 def test_texts_of_a_recipe_are_kept() -> None:
     Path("run").mkdir()
-    assert read_data_options("run") == {}
+    assert read_data_options(Path("run", "recipe.yaml")) == {}
     Path("run/recipe.yaml").write_text("data: {corpus: tsv, source: 01, header: false}\n")
-    assert read_data_options("run") == {"corpus": "tsv", "source": "01", "header": False}
+    assert read_data_options(Path("run", "recipe.yaml")) == {
+        "corpus": "tsv",
+        "source": "01",
+        "header": False,
+    }
     Path("run/recipe.yaml").write_text("data:\n")
-    assert read_data_options("run") == {}
+    assert read_data_options(Path("run", "recipe.yaml")) == {}

@@ -195,6 +195,32 @@ def test_loading_imports_no_module_that_a_file_names(tmp_path: Path, user_folder
     assert "my_module" not in sys.modules
 
 
+def test_loading_imports_no_package_of_keras(tmp_path: Path, user_folder: Path) -> None:
+    """Keras imports modules of keras_hub that a serialized object names."""
+    (user_folder / "keras_hub").mkdir()
+    (user_folder / "keras_hub" / "__init__.py").write_text("raise SystemExit('imported')")
+    az.models.from_preset("rnnsearch_small", **TINY).save_to_preset(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    thing = {"module": "keras_hub.evil", "class_name": "X", "registered_name": "X", "config": {}}
+    content["config"]["sampling"] = thing
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    write_manifest(tmp_path, ("config.json", "model.weights.h5"))
+    with pytest.raises(
+        ValueError, match=r"names the module keras_hub\.evil, which is not imported"
+    ):
+        az.models.from_preset(tmp_path)
+
+
+def test_a_path_is_not_the_name_of_a_preset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = az.models.from_preset("rnnsearch_small", **TINY)
+    model.save_to_preset("rnnsearch_small")
+    loaded = az.models.from_preset(Path("rnnsearch_small"))
+    np.testing.assert_array_equal(loaded.get_weights()[0], model.get_weights()[0])
+
+
 def test_unknown_argument_is_rejected() -> None:
     with pytest.raises(ValueError, match="no argument 'unit'; did you mean 'units'"):
         az.models.from_preset("rnnsearch_small", **VOCABULARY, unit=3)

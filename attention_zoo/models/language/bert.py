@@ -16,11 +16,11 @@ from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.transformer.residual import make_final_norm
 from attention_zoo.models.prebuilt import PrebuiltModel, make_token_spec
 from attention_zoo.models.presets import (
-    PRESETS,
     Config,
     PresetMixin,
     add_presets,
     collect_arguments,
+    is_preset,
     load_preset_as,
     register_model,
 )
@@ -201,7 +201,7 @@ class BERTBackboneMixin(PresetMixin):
                 `dtype` applies to the whole model.
         """
         own = {key: overrides.pop(key) for key in cls.own_arguments if key in overrides}
-        if str(name_or_folder) in PRESETS:
+        if is_preset(name_or_folder):
             common = {"dtype": own["dtype"]} if "dtype" in own else {}
             bert = BERT.from_preset(name_or_folder, **{"use_pooler": False, **overrides}, **common)
             return cls(bert, **own)  # type: ignore[call-arg]
