@@ -183,8 +183,8 @@ def test_the_command_line_requests_attention_only_to_show_it(
 
     monkeypatch.setattr(task, "predict", predict)
     monkeypatch.setattr(tasks, "load", lambda folder: task)
-    output(capsys, "predict", "run", file)
-    output(capsys, "predict", "run", file, "--html", tmp_path / "page.html")
+    output(capsys, "predict", "./run", file)
+    output(capsys, "predict", "./run", file, "--html", tmp_path / "page.html")
     assert [one["attention"] for one in requests] == [False, True]
 
 
