@@ -64,7 +64,8 @@ def test_commands(
     outputs = {}
     for line in COMMANDS:
         text, _, command = line.rpartition("| ")
-        monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(shlex.split(text)[1:])))
+        lines = "\n".join(shlex.split(text)[1:])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
         _, name, *words = shlex.split(command)
         assert main([name, *words, *(SMALL if name == "train" else ())]) == 0
         outputs[name] = capsys.readouterr().out
