@@ -46,11 +46,25 @@ def import_user_modules(names: Sequence[str], option: str = "imports") -> None:
         if not {"", os.getcwd()} & {*sys.path}:
             sys.path.insert(0, os.getcwd())
         importlib.invalidate_caches()
+        _refuse_shadowed(name, option)
         try:
             if name not in sys.modules and not _is_program(name):
                 importlib.import_module(name)
         except (Exception, SystemExit) as error:
             raise ValueError(f"{option}: {_explain(name, error)}") from error
+
+
+def _refuse_shadowed(name: str, option: str) -> None:
+    """Raise ValueError if another module of this name than the local file is imported already."""
+    local, loaded = Path(*name.split(".")).with_suffix(".py"), sys.modules.get(name)
+    if loaded is None or not local.is_file():
+        return
+    path = getattr(loaded, "__file__", None) or "built into Python"
+    if os.path.realpath(path) != os.path.realpath(local):
+        raise ValueError(
+            f"{option}: {local} is not imported, because the module {name} is already imported"
+            f" ({path}); rename the file"
+        )
 
 
 def _hint(name: object) -> str:

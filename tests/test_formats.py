@@ -176,6 +176,12 @@ def test_recipes_of_earlier_versions_are_read() -> None:
     assert recipe.model["attention"] == {"kind": "hard", "coefficient": 0.2}
 
 
+def test_keys_of_other_tasks_are_not_renamed(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("data: {corpus: dates}\nmodel: {preset: mine, look: 4}\n")
+    assert read_recipe(path).model == {"preset": "mine", "look": 4}
+
+
 def test_results_of_earlier_versions_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,15 @@ def test_modules_that_cannot_be_imported(content: Any, name: str, user_folder: P
     import_user_modules([name])
 
 
+@pytest.mark.parametrize("name", ["copy", "time"])
+def test_a_file_with_the_name_of_an_imported_module_is_reported(
+    name: str, user_folder: Path
+) -> None:
+    (user_folder / f"{name}.py").write_text("")
+    with pytest.raises(ValueError, match=f"^imports: {name}.py is not imported, because the mod"):
+        import_user_modules([name])
+
+
 def test_names_must_be_a_list() -> None:
     with pytest.raises(ValueError, match=r"^--import must be a list of .* pass \['my_module'\]$"):
         import_user_modules("my_module", "--import")

@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from attention_zoo.cli.arguments import add_imports, add_overrides, format_evaluate_command
-from attention_zoo.cli.streams import import_keras_quietly
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe",
         metavar="RECIPE",
+        nargs="?",
         help="a recipe's YAML file, or the name of a recipe of the zoo (see `attention-zoo list`)",
     )
     add_overrides(parser, "any key of the recipe: run=FOLDER training.steps=100 model.units=64")
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--help-keys",
         metavar="TASK",
         nargs="?",
-        action=HelpKeys,
+        const="",
         help="list all keys with their defaults and descriptions; with TASK, only its corpora",
     )
     parser.add_argument(
@@ -36,29 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class HelpKeys(argparse.Action):
-    """Option that prints the keys of recipes and ends the program."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: Any,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        import_keras_quietly()
-        from attention_zoo.training.keys import format_keys
-        from attention_zoo.user_modules import import_user_modules
-
-        import_user_modules(namespace.imports, "--import")
-        print(format_keys(values))
-        parser.exit()
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Train, then print the best step, if any, and the command that evaluates the run."""
     from attention_zoo import training
+    from attention_zoo.training.keys import format_keys
 
+    if arguments.help_keys is not None:
+        print(format_keys(arguments.help_keys or None))
+        return
+    if arguments.recipe is None:
+        raise ValueError(
+            "the following arguments are required: RECIPE; see `attention-zoo train --help`"
+        )
     allow = [name for name in arguments.allow.split(",") if name]
     draw = draw_attention if find_spec("matplotlib") else None  # images in TensorBoard's log
     result = training.fit(

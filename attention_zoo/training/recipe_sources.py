@@ -16,12 +16,12 @@ from omegaconf.errors import OmegaConfBaseException
 from attention_zoo.data.reading import get_first_line
 from attention_zoo.registry import did_you_mean
 
-RENAMED_KEYS = {
-    ("data", "cut_source"): "truncate_source",
-    ("data", "told"): "max_captions",
-    ("model", "look"): "attention",
-}
+RENAMED_KEYS = {("data", "cut_source"): "truncate_source"}
 """Present names of keys by the section and the name in earlier recipes."""
+RENAMED_KEYS_OF = {
+    "captioning": {("data", "told"): "max_captions", ("model", "look"): "attention"},
+}
+"""The same for one task."""
 
 _KEY = re.compile(r"\w+(?:\.\w+)*(?=[:= ])")
 
@@ -114,7 +114,8 @@ def read_recipe_file(path: Path) -> RecipeSource:
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         raise ValueError(f"{path}: not valid YAML: {get_first_line(error)}") from None
     found = {key: (name, value) for key, name, value in _walk(node)}
-    for (section, old), new in RENAMED_KEYS.items():
+    renamed = {**RENAMED_KEYS, **RENAMED_KEYS_OF.get(content.get("task"), {})}
+    for (section, old), new in renamed.items():
         options = content.get(section)
         if isinstance(options, DictConfig) and old in options and new not in options:
             content[section][new] = content[section].pop(old)

@@ -96,7 +96,7 @@ def test_python_names_the_module_to_import(run_folder: Path) -> None:
 
 @pytest.mark.usefixtures("task_folder")
 def test_keys_of_a_task_of_a_module(capsys: Capture) -> None:
-    keys = output(capsys, "train", "--import", "letter_task", "--help-keys", "letters")
+    keys = output(capsys, "train", "--help-keys", "letters", "--import", "letter_task")
     assert "data.corpus=random_letters  # Random strings of the letters a and b" in keys
 
 
