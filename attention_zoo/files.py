@@ -15,6 +15,8 @@ from errno import ELOOP, ENOENT, ENOTDIR
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from attention_zoo.registry import UnknownNameError
+
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 2  # 2: entries under "files"; 1: entries at top level; 0: only hashes
 
@@ -184,6 +186,11 @@ def explain_outdated(path: Path, fix: str = RETRAIN) -> Iterator[None]:
     """
     try:
         yield
+    except UnknownNameError as error:
+        raise ValueError(
+            f"{path}: {error.summary}; import the module that registers it first (on the command"
+            f" line, --import MODULE); without such a module the file is outdated or edited: {fix}"
+        ) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path}: outdated or edited ({reason}); {fix}") from error

@@ -12,6 +12,8 @@ from attention_zoo.layers.alignments.monotonic import MonotonicAlignment
 from attention_zoo.layers.scores.additive import AdditiveScore
 from attention_zoo.layers.scores.general import GeneralScore
 
+__all__ = ["set_tfa_weights"]
+
 Arrays = Sequence[np.ndarray]
 Slot = tuple[str, Any]
 """Name of a weight in TensorFlow Addons, and the variable that it is assigned to."""

@@ -3,7 +3,7 @@
     python benchmarks/xla.py
 
 It times the training loop's step on the first batches of the recipe, which have several shapes.
-Every shape is compiled before the timed steps; the table has the seconds of that first pass too.
+Warm-up steps trace every shape, and compile it with XLA; the table has their seconds too.
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ def measure(run: Callable[[], Any]) -> float:
 
 
 def make_row(family: str, options: argparse.Namespace, folder: Path) -> str:
-    """Return a row of the table; passes over the batches with and without XLA alternate."""
+    """Return a row of the table; runs over the batches with and without XLA alternate."""
     trainers = {jit: make_trainer(family, jit, options.batches, folder) for jit in (False, True)}
-    first = {jit: measure(train) for jit, train in trainers.items()}
+    warm_up = {jit: measure(train) for jit, train in trainers.items()}
     best = dict.fromkeys(trainers, float("inf"))
     for _, (jit, train) in itertools.product(range(options.rounds), trainers.items()):
         best[jit] = min(best[jit], measure(train))
     rates = [f"{options.batches / best[jit]:.2f}" for jit in (False, True)]
-    passes = [f"{first[jit]:.0f}" for jit in (False, True)]
+    seconds = [f"{warm_up[jit]:.0f}" for jit in (False, True)]
     ratio = f"{best[False] / best[True]:.2f}"
-    return f"| {' | '.join([family, FAMILIES[family], *rates, ratio, *passes])} |"
+    return f"| {' | '.join([family, FAMILIES[family], *rates, ratio, *seconds])} |"
 
 
 def make_table(options: argparse.Namespace) -> list[str]:
-    """Return a table of steps per second and their ratio, and of the seconds of the first pass."""
+    """Return a table of steps per second and their ratio, and of the seconds of the warm-up."""
     lines = [
         "| family | recipe | without XLA, steps/s | with XLA, steps/s | ratio"
-        " | first pass without XLA, s | first pass with XLA, s |",
+        " | warm-up without XLA, s | warm-up with XLA, s |",
         "|---|---|---|---|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -94,8 +94,8 @@ def make_table(options: argparse.Namespace) -> list[str]:
         *lines,
         "",
         f"First {options.batches} batches of each recipe, float32; fastest of {options.rounds}"
-        " alternating passes. The first pass includes tracing and, with XLA, the compilation of"
-        f" every shape. {describe_device()}.",
+        " alternating runs. The warm-up includes tracing and, with XLA, the compilation of every"
+        f" shape. {describe_device()}.",
     ]
 
 

@@ -120,7 +120,7 @@ def describe(one: Name) -> Iterator[str]:
     yield ""
 
 
-def api_page(module: ModuleType, names: list[Name]) -> str:
+def format_api_page(module: ModuleType, names: list[Name]) -> str:
     """Return the page of a module."""
     lines = [f"# {module.__name__}", "", inspect.getdoc(module) or "", ""]
     pages = [one for one in names if inspect.ismodule(one.item) and hasattr(one.item, "__all__")]
@@ -130,11 +130,11 @@ def api_page(module: ModuleType, names: list[Name]) -> str:
     return "\n".join([*lines, "```", ""])
 
 
-def api_pages() -> dict[str, str]:
+def format_api_pages() -> dict[str, str]:
     """Return the pages of the API reference by file name."""
     modules = {module.__name__: module for module in list_modules()}
     pages = {
-        f"{name.removeprefix(f'{PACKAGE}.')}.md": api_page(modules[name], names)
+        f"{name.removeprefix(f'{PACKAGE}.')}.md": format_api_page(modules[name], names)
         for name, names in list_names().items()
     }
     index = ["# API reference", "", "Every public name, from its docstring. The letters of shapes"]
@@ -144,7 +144,7 @@ def api_pages() -> dict[str, str]:
 
 def write_api() -> None:
     """Write the pages of the API reference to docs/api/; unchanged ones are left as they are."""
-    folder, pages = HERE / "api", api_pages()
+    folder, pages = HERE / "api", format_api_pages()
     folder.mkdir(exist_ok=True)
     for path in folder.iterdir():
         if path.name not in pages:
@@ -154,7 +154,7 @@ def write_api() -> None:
             (folder / name).write_text(text, encoding="utf-8")
 
 
-def table(keys: list[Key]) -> list[str]:
+def format_table(keys: list[Key]) -> list[str]:
     """Return the lines of a table of keys."""
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for key in keys:
@@ -163,13 +163,13 @@ def table(keys: list[Key]) -> list[str]:
     return [*rows, ""]
 
 
-def keys_page() -> str:
+def format_keys_page() -> str:
     """Return the page of all keys of recipes."""
     lines = ["# Recipe keys", "", *KEYS_INTRODUCTION.splitlines(), ""]
-    lines += ["## Top level", "", *table(list_keys(Recipe, SECTIONS))]
+    lines += ["## Top level", "", *format_table(list_keys(Recipe, SECTIONS))]
     sections = {"training": TrainingOptions, "tokenizer": TokenizerOptions, "search": SearchOptions}
     for name, options in sections.items():
-        lines += [f"## {name}", "", *table(list_keys(options))]
+        lines += [f"## {name}", "", *format_table(list_keys(options))]
     lines += [
         "## model",
         "",
@@ -188,18 +188,18 @@ def keys_page() -> str:
             tasks.setdefault((corpus, options), []).append(f"`{task}`")
     for (corpus, options), names in sorted(tasks.items(), key=lambda item: item[0][0]):
         lines += [f"### {corpus}: {', '.join(names).replace('`', '').replace('_', ' ')}", ""]
-        lines += [f"{summarize(options)}.", "", *table(list_keys(options, ["corpus"]))]
+        lines += [f"{summarize(options)}.", "", *format_table(list_keys(options, ["corpus"]))]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def best_value(evaluations: list[dict[str, Any]], split: str, metric: str) -> str:
+def find_best_value(evaluations: list[dict[str, Any]], split: str, metric: str) -> str:
     """Return the best value on a split, over search options, or a dash."""
     of_split = [one for one in evaluations if one["split"] == split]
     values = [one["metrics"][metric] for one in of_split if one["data"] == of_split[0]["data"]]
     return f"{max(values):.1f}" if values else "-"
 
 
-def results_table(patterns: str, metric: str, splits: list[str]) -> Iterator[str]:
+def format_results_table(patterns: str, metric: str, splits: list[str]) -> Iterator[str]:
     """Yield the lines of a table of entries of the zoo: for each split, the best value."""
     yield f"| entry | parameters | training, minutes | {' | '.join(f'`{s}`' for s in splits)} |"
     yield f"|---|---|---|{'---|' * len(splits)}"
@@ -207,34 +207,36 @@ def results_table(patterns: str, metric: str, splits: list[str]) -> Iterator[str
     for path in sorted(f for p in patterns.split(",") for f in zoo.glob(f"{p}/results.json")):
         results = json.loads(path.read_text("utf-8"))
         cells = [f"{results['parameters']:,}", f"{results['training_seconds'] / 60:.0f}"]
-        cells += [best_value(results["evaluations"], split, metric) for split in splits]
+        cells += [find_best_value(results["evaluations"], split, metric) for split in splits]
         folder = path.parent.relative_to(HERE.parent).as_posix()
         yield f"| [{path.parent.name}](../{folder}/README.md) | {' | '.join(cells)} |"
 
 
-def presets_page(text: str) -> str:
+def format_presets_page(text: str) -> str:
     """Return choose-a-preset.md with the tables of results brought up to date."""
 
     def fill(match: re.Match[str]) -> str:
         patterns, metric, splits = match[2].split()
-        return "\n".join([match[1], "", *results_table(patterns, metric, splits.split(",")), ""])
+        return "\n".join(
+            [match[1], "", *format_results_table(patterns, metric, splits.split(",")), ""]
+        )
 
     return re.sub(r"(<!-- results: (.+) -->)\n(\n(?:\|.*\n)+)?", fill, text)
 
 
-def committed_pages() -> dict[Path, str]:
+def format_committed_pages() -> dict[Path, str]:
     """Return the generated pages that are committed."""
     presets = HERE / "choose-a-preset.md"
     return {
-        HERE / "recipe-keys.md": keys_page(),
-        presets: presets_page(presets.read_text("utf-8")),
+        HERE / "recipe-keys.md": format_keys_page(),
+        presets: format_presets_page(presets.read_text("utf-8")),
     }
 
 
 def main() -> None:
     """Write all pages."""
     write_api()
-    for path, text in committed_pages().items():
+    for path, text in format_committed_pages().items():
         path.write_text(text, encoding="utf-8")
 
 

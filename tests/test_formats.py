@@ -164,9 +164,12 @@ def test_runs_of_earlier_versions_are_opened(name: str, tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("name", RUNS[1:])
 def test_runs_of_earlier_versions_are_resumed(name: str, tmp_path: Path) -> None:
-    run = unpack(name, tmp_path) / "run"
-    changes = [f"run={run}", "training.steps=5"]
-    assert training.fit(run / "recipe.yaml", changes, allow=["training.steps"]).step == 5
+    """With a learning rate near zero, one more step leaves the stored predictions as they are."""
+    folder = unpack(name, tmp_path)
+    run, changed = folder / "run", ["training.steps", "training.learning_rate"]
+    changes = [f"run={run}", "training.steps=5", "training.learning_rate=1e-12"]
+    assert training.fit(run / "recipe.yaml", changes, allow=changed).step == 5
+    assert_stored_predictions(tasks.load(run), folder, ["May 3"])
 
 
 def test_recipes_of_earlier_versions_are_read() -> None:

@@ -34,7 +34,7 @@ def reference() -> Any:
 
 
 def test_every_public_name_is_in_the_api_reference(reference: Any) -> None:
-    pages = reference.api_pages()
+    pages = reference.format_api_pages()
     documented = {
         f"attention_zoo.{name.removesuffix('.md')}".replace("zoo.attention_zoo", "zoo")
         + f".{item.rpartition('.')[2]}"
@@ -50,14 +50,14 @@ def test_every_public_name_is_in_the_api_reference(reference: Any) -> None:
 
 def test_constants_are_documented(reference: Any) -> None:
     entry = re.compile(r"^\.\. py:data:: METHODS\n\n(.*?)^\.\. ", re.M | re.S)
-    (text,) = entry.findall(reference.api_pages()["decoding.md"])
+    (text,) = entry.findall(reference.format_api_pages()["decoding.md"])
     assert "Search methods by name" in text
     assert "- `sampling`" in text
 
 
 @pytest.mark.full
 def test_generated_pages_are_up_to_date(reference: Any) -> None:
-    for path, text in reference.committed_pages().items():
+    for path, text in reference.format_committed_pages().items():
         assert path.read_text("utf-8") == text, f"{path.name} is out of date: run `make docs`"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import attention_zoo as az
+from attention_zoo.files import MANIFEST, write_manifest
 from attention_zoo.models.presets import MODELS
 from attention_zoo.registry import UnknownNameError
 from attention_zoo.user_modules import import_user_modules, name_missing_modules
@@ -168,6 +169,20 @@ def test_missing_modules_of_a_run_are_named(wrapped: bool, tmp_path: Path) -> No
     recipe.write_text("imports: [mine.a, mine.b]")
     options = "--import mine.a --import mine.b"
     assert fail(tmp_path) == f"{begin}[mine.a, mine.b]: pass {options}, or import them {end}"
+
+
+def test_a_saved_name_without_a_recipe_is_not_only_called_outdated(tmp_path: Path) -> None:
+    az.models.LuongTranslator(9, 9, units=4, embedding_dim=4).save_to_preset(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace('"general"', '"mine"'))
+    (tmp_path / MANIFEST).unlink()
+    write_manifest(tmp_path)
+    message = (
+        r"config\.json: unknown score 'mine'; import the module that registers it first \(on the"
+        r" command line, --import MODULE\); without such a module the file is outdated or edited"
+    )
+    with pytest.raises(ValueError, match=message):
+        az.models.from_preset(tmp_path)
 
 
 def test_other_errors_are_not_changed(tmp_path: Path) -> None:
