@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +79,13 @@ def compute_fingerprint(examples: Iterable[Any]) -> Fingerprint:
     Args:
         examples: each consists of strings, numbers, arrays, or lists of these.
     """
-    counted = log_progress(examples, "comparing with the data of the run", "examples")
-    lines = [json.dumps(example, default=lambda array: array.tolist()) for example in counted]
-    blocks = ["\n".join(lines[start : start + BLOCK]) for start in range(0, len(lines), BLOCK)]
-    return {
-        "examples": len(lines),
-        "sha256": [hashlib.sha256(block.encode()).hexdigest() for block in blocks],
-    }
+    counted = iter(log_progress(examples, "comparing with the data of the run", "examples"))
+    count, hashes = 0, []
+    while block := list(islice(counted, BLOCK)):
+        lines = [json.dumps(example, default=lambda array: array.tolist()) for example in block]
+        hashes.append(hashlib.sha256("\n".join(lines).encode()).hexdigest())
+        count += len(block)
+    return {"examples": count, "sha256": hashes}
 
 
 def find_data_changes(

@@ -93,10 +93,13 @@ def _extend_ids(
     """
     if UNKNOWN not in ids or not (copies or indices):
         return ids
-    extended = []
-    for token, word in zip(ids, tokenizer.surfaces(text), strict=False):
-        if token == UNKNOWN and word not in indices and len(indices) < copies:
-            indices[word] = len(indices)
-        is_plain = token != UNKNOWN or word not in indices
-        extended.append(token if is_plain else tokenizer.vocabulary_size + indices[word])
+    extended, words = [], iter(tokenizer.unknown_surfaces(text))
+    for token in ids:
+        if token == UNKNOWN:
+            word = next(words)
+            if word not in indices and len(indices) < copies:
+                indices[word] = len(indices)
+            if word in indices:
+                token = tokenizer.vocabulary_size + indices[word]
+        extended.append(token)
     return extended

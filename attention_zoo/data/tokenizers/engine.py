@@ -38,9 +38,13 @@ class EngineTokenizer:
                 check_unicode(text, f"text {i}")
         counted, ids = log_progress(texts, "encoding", "texts"), list[list[int]]()
         while chunk := list(islice(counted, CHUNK)):
-            rows = self._engine.encode_batch_fast(chunk, add_special_tokens=False)
-            ids += [row.ids for row in rows]
+            ids += self._encode_chunk(chunk)
         return ids
+
+    def _encode_chunk(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text."""
+        rows = self._engine.encode_batch_fast(texts, add_special_tokens=False)
+        return [row.ids for row in rows]
 
     def _check_id(self, token_id: int) -> int:
         if not 0 <= token_id < self.vocabulary_size:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,6 +48,7 @@ from attention_zoo.data.tokenizers.vocabulary import (
     read_vocabulary,
     write_vocabulary,
 )
+from attention_zoo.data.tokenizers.word_cache import WordCache
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
 
@@ -86,10 +88,23 @@ class Tokenizer(EngineTokenizer):
         self.vocabulary = check_vocabulary(list(vocabulary), "vocabulary")
         self.lowercase = lowercase
         self._engine = self.make_pipeline(lowercase)
-        self._engine.model = self.make_model({token: i for i, token in enumerate(self.vocabulary)})
+        self._later_engine = self.make_later_pipeline(lowercase)
+        model = self.make_model({token: i for i, token in enumerate(self.vocabulary)})
+        self._engine.model = self._later_engine.model = model
+        self._first_words = WordCache(self._engine)
+        self._later_words = WordCache(self._later_engine, MARK)
         self._surfaces = list(self.vocabulary)
         self._surfaces[PAD] = self._surfaces[START] = self._surfaces[END] = ""
         self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
+
+    def _encode_chunk(self, texts: Sequence[str]) -> list[list[int]]:
+        rows = [split_words(text) for text in texts]
+        first = self._first_words.look_up({row[0] for row in rows if row})
+        later = self._later_words.look_up({*chain.from_iterable(row[1:] for row in rows)})
+        return [
+            [*first[row[0]], *chain.from_iterable(map(later.__getitem__, row[1:]))] if row else []
+            for row in rows
+        ]
 
     def decode(
         self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
@@ -130,17 +145,33 @@ class Tokenizer(EngineTokenizer):
 
         This is the token itself, or the whole piece if it is unknown.
         """
-        normal = self._engine.normalizer.normalize_str(text)
         (ids,) = self.encode([text])
+        unknown = iter(self.unknown_surfaces(text))
+        return [next(unknown) if one == UNKNOWN else self.vocabulary[one] for one in ids]
+
+    def unknown_surfaces(self, text: str) -> list[str]:
+        """Return the pieces of the unknown tokens of `encode`, in order, including their marks."""
+        words = split_words(text)
         surfaces: list[str] = []
-        remaining = iter(ids)
-        for piece, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal):
+        for cache, part in ((self._first_words, words[:1]), (self._later_words, words[1:])):
+            ids = cache.look_up(part)
+            for word in part:
+                if UNKNOWN in ids[word]:
+                    surfaces += self._list_unknown_pieces(cache.split(word), ids[word])
+        return surfaces
+
+    def _list_unknown_pieces(self, pieces: Sequence[str], ids: Iterable[int]) -> list[str]:
+        """Return those pieces of a word that are unknown, given all its ids."""
+        remaining, unknown = iter(ids), []
+        for piece in pieces:
             size = 0
             while size < len(piece):
                 token_id = next(remaining)
-                surfaces.append(piece if token_id == UNKNOWN else self.vocabulary[token_id])
-                size += len(surfaces[-1])
-        return surfaces
+                if token_id == UNKNOWN:
+                    unknown.append(piece)
+                surface = piece if token_id == UNKNOWN else self.vocabulary[token_id]
+                size += len(surface)
+        return unknown
 
     def save(self, folder: str | Path) -> None:
         """Write `vocabulary.txt` (one token a line) and `tokenizer.json` (the settings)."""
@@ -176,6 +207,14 @@ class Tokenizer(EngineTokenizer):
         return engine
 
     @classmethod
+    def make_later_pipeline(cls, lowercase: bool) -> tokenizers.Tokenizer:
+        """Return the engine of a word, with the mark before it, that is not the first of a text."""
+        engine = cls.make_pipeline(lowercase)
+        steps = [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
+        engine.normalizer = normalizers.Sequence(steps)
+        return engine
+
+    @classmethod
     def make_model(cls, ids: dict[str, int]) -> models.Model:
         """Return the model of step 5, which maps a piece to ids."""
         return models.WordLevel(ids, SPECIAL_TOKENS[UNKNOWN])
@@ -183,11 +222,31 @@ class Tokenizer(EngineTokenizer):
     @classmethod
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
         """Return at most `size` tokens: the most frequent ones, ties in code point order."""
-        engine, counts = cls.make_pipeline(lowercase), Counter[str]()
-        for text in log_progress(texts, "learning the vocabulary", "texts"):
-            normal = engine.normalizer.normalize_str(text)
-            counts.update(piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal))
+        pre_tokenizer, counts = cls.make_pipeline(lowercase).pre_tokenizer, Counter[str]()
+        for word, count in cls.count_words(texts, lowercase, "learning the vocabulary").items():
+            for piece, _ in pre_tokenizer.pre_tokenize_str(word):
+                counts[piece] += count
         return [*SPECIAL_TOKENS, *_select_most_frequent(counts, size - len(SPECIAL_TOKENS))]
+
+    @classmethod
+    def count_words(cls, texts: Sequence[str], lowercase: bool, what: str) -> Counter[str]:
+        """Return the number of occurrences of each normalized word, with its mark.
+
+        `what` names the operation in progress messages.
+        """
+        first, later = Counter[str](), Counter[str]()
+        for text in log_progress(texts, what, "texts"):
+            words = split_words(text)
+            first.update(words[:1])
+            later.update(words[1:])
+        counts = Counter[str]()
+        normalizer = cls.make_pipeline(lowercase).normalizer
+        for word, count in first.items():
+            counts[normalizer.normalize_str(word)] += count
+        normalizer = cls.make_later_pipeline(lowercase).normalizer
+        for word, count in later.items():
+            counts[normalizer.normalize_str(MARK + word)] += count
+        return counts
 
 
 @TOKENIZERS.register("word")
@@ -237,8 +296,9 @@ class SubwordTokenizer(Tokenizer):
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
         engine, characters = cls.make_pipeline(lowercase), Counter[str]()
         engine.model = cls.make_model({SPECIAL_TOKENS[UNKNOWN]: 0})
-        for text in log_progress(texts, "learning the characters", "texts"):
-            characters.update(engine.normalizer.normalize_str(text))
+        for word, count in cls.count_words(texts, lowercase, "learning the characters").items():
+            for character in word:
+                characters[character] += count
         alphabet = _select_most_frequent(characters, size - len(SPECIAL_TOKENS))
         trainer = trainers.WordPieceTrainer(
             vocab_size=size,
@@ -253,6 +313,11 @@ class SubwordTokenizer(Tokenizer):
         engine.train_from_iterator(counted, trainer, len(texts))
         ids = engine.get_vocab()
         return sorted(ids, key=lambda token: ids[token])
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text between white space, as `WHITE_SPACE` defines it."""
+    return text.replace(MARK, " ").split()
 
 
 def train_tokenizer(

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import unicodedata
+from collections import Counter
 from functools import cache
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_zoo.data import Tokenizer, generate_dates, load_tokenizer, train_tokenizer
+from attention_zoo.data.tokenizers import word_cache
 from attention_zoo.data.tokenizers.tokenizer import CJK, MARK, WHITE_SPACE, WORD_PATTERN
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
 
@@ -303,3 +305,51 @@ def test_whitespace_tokens_are_not_split() -> None:
     (first,), (second,) = tokenizer.encode(words[:2])
     assert tokenizer.encode(["don't New-York,  other"]) == [[first, second, UNKNOWN]]
     assert tokenizer.decode([first, second]) == "don't New-York,"
+
+
+def make_unusual_texts(count: int) -> list[str]:
+    """Return texts of letters, marks, combining characters, Hangul parts and white space."""
+    rng = random.Random(1)
+    ranges = ((0, 0x250), (0x300, 0x370), (0x600, 0x650), (0x1100, 0x1200), (0x2000, 0x2070))
+    points = [point for start, stop in (*ranges, (0x3000, 0x3100)) for point in range(start, stop)]
+    points += [0xAC00, 0xF900, 0x2F800, 0x2581, 0x9C7, 0x9BE, 0x85, 0x1F600, 0x200D, 0x20] * 9
+    texts = ["".join(map(chr, rng.choices(points, k=rng.randint(0, 40)))) for _ in range(count)]
+    return [*texts, *LINES, "", " ", MARK, "ab" * 200, f" a  b{MARK}c ", "中文 中文 a", "a 中文"]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_encoded_as_in_their_text(kind: str, lowercase: bool) -> None:
+    texts = make_unusual_texts(200)
+    tokenizer = train_tokenizer(kind, texts[50:], 400, lowercase)
+    engine = tokenizer._engine
+    expected = [row.ids for row in engine.encode_batch_fast(texts, add_special_tokens=False)]
+    assert tokenizer.encode(texts) == expected
+    assert tokenizer.encode(texts) == expected, "from the cache"
+    for text, ids in zip(texts, expected, strict=True):
+        surfaces = tokenizer.surfaces(text)
+        assert "".join(surfaces) == engine.normalizer.normalize_str(text)
+        unknown = [one for one, id_ in zip(surfaces, ids, strict=True) if id_ == UNKNOWN]
+        assert tokenizer.unknown_surfaces(text) == unknown
+
+
+@pytest.mark.parametrize("kind", ["word", "character", "whitespace"])
+def test_vocabulary_counts_the_pieces_of_whole_texts(kind: str) -> None:
+    texts = make_unusual_texts(100) * 2
+    tokenizer = train_tokenizer(kind, texts, 300)
+    engine, counts = tokenizer._engine, Counter[str]()
+    for text in texts:
+        normal = engine.normalizer.normalize_str(text)
+        counts.update(piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal))
+    expected = sorted(counts, key=lambda piece: (-counts[piece], piece))
+    assert tokenizer.vocabulary[4:] == expected[:296]
+
+
+def test_cache_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_cache, "MAX_SIZE", 30)
+    tokenizer = train_tokenizer("word", ["a b c d e f g"], 20)
+    texts = ["a b c", "d e f g", "h i j k l m n o p q r s t u v", "a b"] * 2
+    expected = [row.ids for row in tokenizer._engine.encode_batch_fast(texts)]
+    assert [ids for text in texts for ids in tokenizer.encode([text])] == expected
+    assert tokenizer.encode(texts) == expected
+    assert len(tokenizer._later_words.look_up([])) < 30
