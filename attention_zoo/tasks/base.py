@@ -184,7 +184,8 @@ class Task(ABC):
         messages) and `skipped` (the number of invalid examples that were skipped). The training
         loop hashes the strings, numbers and arrays of the examples to detect a changed corpus. The
         result has the interface of `data.Batches`: `len`, `num_examples` (distinct examples),
-        `dataset(start)`, `dataset_in_order()` and `get_example_numbers(step)`.
+        `dataset(start)`, `dataset_in_order()`, `get_example_numbers(step)` and, for
+        `training.batch_tokens`, `limit_tokens(batch_tokens)`.
         """
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:

@@ -226,9 +226,8 @@ def prepare(
         freeze(task.model, recipe.training.frozen)
         check_monitor(recipe.training.monitor, task)
         steps = compile_steps(recipe.training, task, optimizer, strategy)
-    batch_size, seed = recipe.training.batch_size, recipe.seed
-    train = task.make_batches(examples, batch_size, seed)
-    validation_batches = task.make_batches(validation, batch_size, seed)
+    train = make_batches(task, examples, recipe)
+    validation_batches = make_batches(task, validation, recipe)
     fitting = task.filter_by_length(validation)
     if checkpoint is not None:
         read_variables(checkpoint / VARIABLES, steps.variables)
@@ -255,6 +254,18 @@ def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
             task = task_class.load(checkpoint)
     task.set_options(**task.recipe_options(recipe))
     return task
+
+
+def make_batches(task: Any, examples: Any, recipe: Recipe) -> Any:
+    """Return batches of `batch_size` examples, or of at most `batch_tokens` tokens."""
+    options = recipe.training
+    batches = task.make_batches(examples, options.batch_size, recipe.seed)
+    if options.batch_tokens is None:
+        return batches
+    try:
+        return batches.limit_tokens(options.batch_tokens)
+    except ValueError as error:
+        raise ValueError(f"{examples.origin}: training.{error}") from None
 
 
 def compile_steps(

@@ -31,8 +31,8 @@ SECTIONS = ("data", "tokenizer", "model", "training", "search")
 
 _CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "at least 1": (
-        "steps batch_size evaluate_every checkpoint_every keep_checkpoints monitor_size patience"
-        " accumulate",
+        "steps batch_size batch_tokens evaluate_every checkpoint_every keep_checkpoints"
+        " monitor_size patience accumulate",
         lambda count: count >= 1,
     ),
     "at least 0": ("warmup_steps", lambda count: count >= 0),
@@ -60,6 +60,10 @@ class TrainingOptions:
     Args:
         steps: total number of updates.
         batch_size: examples per batch, summed over all devices and hosts.
+        batch_tokens: maximum number of tokens per batch, padding included, in place of
+            `batch_size`: the number of examples times the length of the longest one, for pairs of
+            the longer side. Batches of short examples are larger; memory and time of a step vary
+            less. Null for batches of `batch_size`.
         optimizer: a name in `training.OPTIMIZERS`, or a mapping with `name` and any arguments of
             that Keras optimizer. With weight decay, biases and the weights of normalization layers
             are not decayed.
@@ -90,6 +94,7 @@ class TrainingOptions:
 
     steps: int = 10000
     batch_size: int = 64
+    batch_tokens: int | None = None
     optimizer: Any = field(default_factory=lambda: {"name": "adam"})
     learning_rate: float = 1e-3
     schedule: str = "constant"

@@ -222,6 +222,37 @@ def test_best_checkpoint_and_patience_survive_a_resume(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_runs_with_batch_tokens_resume_exactly(tmp_path: Path) -> None:
+    options = {"batch_tokens": 200, "steps": 6, "evaluate_every": 3, "checkpoint_every": 1}
+    (tmp_path / "whole").mkdir()
+    whole = fit(tmp_path / "whole", *RESUMED[:2], **options).folder
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, *RESUMED[:2], **options, callbacks=[StopAfter(5)])
+    assert fit(tmp_path, *RESUMED[:2], **options).step == 6
+    assert_same_run(whole, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("batch_tokens", "most"), [(None, 64), (80, 80)])
+def test_batches_of_a_recipe(batch_tokens: int | None, most: int) -> None:
+    task, recipe = tasks.load(small_run()), read_recipe(small_run() / "recipe.yaml")
+    recipe.training.batch_tokens, recipe.training.batch_size = batch_tokens, 4
+    examples = TextPairs(["at 5:04 PM."] * 9, ["à 17 h 04."] * 9, "here")
+    batches = fitting.make_batches(task, examples, recipe)
+    sizes = [batches.get_batch(step)[1].size for step in range(batches.steps_per_epoch)]
+    assert max(sizes) <= most
+    assert len(sizes) == (3 if batch_tokens is None else 1)
+
+
+def test_batch_tokens_below_the_longest_example() -> None:
+    task, recipe = tasks.load(small_run()), read_recipe(small_run() / "recipe.yaml")
+    recipe.training.batch_tokens = 5
+    examples = TextPairs(["at 5:04 PM."], ["à 17 h 04."], "here")
+    message = r"^here: training\.batch_tokens must be at least .*, got 5; example 1 has 8$"
+    with pytest.raises(ValueError, match=message):
+        fitting.make_batches(task, examples, recipe)
+
+
+@pytest.mark.full
 def test_callback_can_stop_training(tmp_path: Path) -> None:
     class Enough(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

@@ -227,6 +227,7 @@ def test_bad_file(page: Any, tmp_path: Path) -> None:
     ("training.steps=x", r"^training\.steps=x: training\.steps: Value 'x' .*Integer"),
     ("training.optimizer=null", r"^training\.optimizer=null: .* a name or a mapping, got None"),
     ("format_version=2", r"small\.yaml: recipe has format_version 2, .* reads up to 1"),
+    ("training.batch_tokens=0", r"training\.batch_tokens must be at least 1, got 0"),
     ("training.steps=0", r"^training\.steps=0: training\.steps must be at least 1, got 0"),
     ("dta.train=x", r"^dta\.train=x: unknown key 'dta'; did you mean 'data'"),
     ("training.frozen=encoder", r"^training\.frozen=encoder: .* must be a list, got encoder"),

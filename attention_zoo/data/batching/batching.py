@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import lru_cache
-from itertools import count
-from typing import Any
+from itertools import count, pairwise
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,42 @@ class Batches(ABC):
         self.bucket_width = whole_number("bucket_width", bucket_width)
         self._sizes = sizes
         self._numbers = np.arange(1, len(self) + 1) if numbers is None else np.asarray(numbers)
+        self._set_starts(np.append(np.arange(0, len(self), self.batch_size), len(self)))
+        self._starts_in_order = self._starts
+
+    def _set_starts(self, starts: Integers) -> None:
+        """Set the index of the first example of each batch, in sorted order, and their number."""
+        self._starts = starts
         self._order_epoch = lru_cache(maxsize=2)(self._compute_order)
+
+    def limit_tokens(self, batch_tokens: int) -> Self:
+        """Return these batches with a maximum number of tokens per batch in place of a batch size.
+
+        The tokens of a batch are its number of examples times its padded length: for pairs, that of
+        the longer side. A batch with short examples has more of them.
+
+        Args:
+            batch_tokens: maximum number of tokens of a batch, padding included.
+
+        Raises:
+            ValueError: an example is longer than `batch_tokens`, or examples have no tokens.
+        """
+        whole_number("batch_tokens", batch_tokens)
+        if not np.any(self._sizes):
+            raise ValueError("batch_tokens does not apply to images; use batch_size")
+        blocks = np.max([-(-size // self.bucket_width) for size in self._sizes], axis=0)
+        lengths = blocks * self.bucket_width
+        if lengths.max() > batch_tokens:
+            number = self._numbers[int(lengths.argmax())]
+            raise ValueError(
+                f"batch_tokens must be at least the padded length of the longest example, got"
+                f" {batch_tokens}; example {number} has {lengths.max()}"
+            )
+        limited = copy(self)
+        order, _ = self._compute_order(0)  # of equal lengths in all epochs
+        limited._set_starts(split_by_tokens(lengths[order], batch_tokens))
+        limited._starts_in_order = split_by_tokens(lengths, batch_tokens)
+        return limited
 
     @abstractmethod
     def make_batch(self, rows: Integers) -> Any:
@@ -86,7 +122,7 @@ class Batches(ABC):
     @property
     def steps_per_epoch(self) -> int:
         """Number of batches per epoch."""
-        return -(-len(self) // self.batch_size)
+        return len(self._starts) - 1
 
     def get_rows(self, step: int) -> Integers:
         """Return the example indices of the batch of a step, counted from 0 over all epochs."""
@@ -94,8 +130,8 @@ class Batches(ABC):
             raise ValueError(f"step must be at least 0, got {step}")
         epoch, index = divmod(step, self.steps_per_epoch)
         order, batches = self._order_epoch(epoch)
-        start = int(batches[index]) * self.batch_size
-        return order[start : start + self.batch_size]
+        batch = int(batches[index])
+        return order[self._starts[batch] : self._starts[batch + 1]]
 
     def get_example_numbers(self, step: int) -> list[int]:
         """Return the corpus numbers of the examples in the batch of a step, sorted."""
@@ -115,9 +151,7 @@ class Batches(ABC):
 
     def dataset_in_order(self) -> Any:
         """Return a `tf.data.Dataset` of every example once, in corpus order, for evaluation."""
-        indices = np.arange(len(self))
-        starts = range(0, len(self), self.batch_size)
-        rows = [indices[start : start + self.batch_size] for start in starts]
+        rows = [np.arange(*bounds) for bounds in pairwise(self._starts_in_order)]
         return self._make_dataset(lambda: map(self.make_batch, rows), len(rows))
 
     def _make_dataset(self, batches: Callable[[], Iterator[Any]], size: int | None) -> Any:
@@ -141,6 +175,24 @@ class Batches(ABC):
         buckets = [-(-size // self.bucket_width) for size in self._sizes]
         order = np.lexsort((random_bits[: len(self)], *buckets))
         return order, np.argsort(random_bits[len(self) :], kind="stable")
+
+
+def split_by_tokens(lengths: Integers, batch_tokens: int) -> Integers:
+    """Return the start of each batch of consecutive examples, and the number of examples.
+
+    Args:
+        lengths: padded lengths of the examples, each at most `batch_tokens`.
+        batch_tokens: maximum of a batch's number of examples times its greatest length.
+    """
+    starts, longest, stop = [0], 0, len(lengths)
+    # Runs of equal lengths, so that the time depends on the number of batches.
+    ends = [*np.flatnonzero(np.diff(lengths)) + 1, stop]
+    for begin, end in pairwise([0, *ends]):
+        longest = max(longest, int(lengths[begin]))
+        while end > (limit := starts[-1] + batch_tokens // longest):
+            starts.append(max(begin, limit))
+            longest = int(lengths[begin])
+    return np.array([*starts, stop])
 
 
 class PairBatches(Batches):

@@ -17,6 +17,7 @@ from attention_zoo.data import (
     PairBatches,
     TaggedBatches,
 )
+from attention_zoo.data.batching.batching import split_by_tokens
 from tests.data.batching import test_caption_batches, test_masked_batches, test_tagged_batches
 from tests.data.batching.test_batching import make_corpus
 from tests.refusals import refuses
@@ -32,6 +33,7 @@ ARGUMENTS: dict[type, tuple[Any, ...]] = {
     ImageTextBatches: (IMAGES, TARGETS, IMAGE_INDICES),
     LabelledBatches: (IMAGES, np.array([3, 1, 4, 1, 5, 0, 2])),
 }
+TOKEN_CLASSES = (PairBatches, LineBatches, MaskedBatches, TaggedBatches)
 all_batch_classes = pytest.mark.parametrize("cls", ARGUMENTS, ids=lambda cls: cls.__name__)
 
 
@@ -89,3 +91,57 @@ def test_evaluation_keeps_corpus_order(cls: type) -> None:
 )
 def test_invalid_arguments_raise(call: Any, cls: type) -> None:
     call(cls)
+
+
+def count_tokens(batch: Any) -> int:
+    """Return the number of tokens of a batch, padding included, of the longer side."""
+    inputs, _ = batch
+    arrays = [array for name, array in inputs.items() if name in ("source", "target", "tokens")]
+    return max(array.size for array in arrays)
+
+
+@pytest.mark.parametrize("cls", TOKEN_CLASSES, ids=lambda cls: cls.__name__)
+def test_limit_tokens(cls: type) -> None:
+    by_size = make_batches(cls, batch_size=1000)
+    longest = count_tokens(by_size.get_batch(0)) // len(by_size)
+    batches = by_size.limit_tokens(3 * longest)
+    steps = range(batches.steps_per_epoch)
+    rows = [batches.get_rows(step) for step in steps]
+    assert sorted(np.concatenate(rows)) == list(range(len(by_size)))
+    assert by_size.steps_per_epoch == 1
+    assert max(count_tokens(batches.get_batch(step)) for step in steps) <= 3 * longest
+    assert min(map(len, rows)) < max(map(len, rows)), "more short examples than long ones"
+    in_order = [*batches.dataset_in_order()]
+    assert sum(len(labels) for _, labels in in_order) == len(by_size)
+    whole = next(iter(by_size.dataset_in_order()))
+    first = tf.nest.flatten(in_order[0])[0]
+    np.testing.assert_array_equal(first, tf.nest.flatten(whole)[0][: len(first), : first.shape[1]])
+    assert len(in_order) == int(batches.dataset_in_order().cardinality())
+    later = [batches.get_rows(step + len(steps)) for step in steps]
+    assert sorted(map(len, later)) == sorted(map(len, rows))
+
+
+@refuses(
+    (PairBatches, 3, r"batch_tokens must be at least .*, got 3; example \d+ has \d+$"),
+    (LineBatches, 0, "batch_tokens must be at least 1, got 0"),
+    (LineBatches, 2.5, "batch_tokens must be an integer"),
+    (CaptionBatches, 100, "batch_tokens does not apply to images; use batch_size"),
+    (LabelledBatches, 100, "batch_tokens does not apply to images; use batch_size"),
+)
+def test_invalid_limits_of_tokens(cls: type, batch_tokens: Any) -> None:
+    make_batches(cls).limit_tokens(batch_tokens)
+
+
+@pytest.mark.parametrize("order", ["sorted", "random"])
+def test_split_by_tokens_is_greedy(order: str) -> None:
+    lengths = np.random.default_rng(2).integers(1, 12, 200)
+    if order == "sorted":
+        lengths.sort()
+    for batch_tokens in (11, 12, 30, 200, 5000):
+        expected, start = [0], 0
+        for stop in range(1, len(lengths) + 1):
+            if (stop - start) * lengths[start:stop].max() > batch_tokens:
+                start = stop - 1
+                expected.append(start)
+        starts = split_by_tokens(lengths, batch_tokens)
+        assert starts.tolist() == [*expected, len(lengths)]
