@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import Any, ClassVar
 
 import keras
 
 from attention_zoo.data import Tokenizer
+from attention_zoo.data.batching.ragged import RaggedBuilder
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import Locations, Task, add_locations
@@ -15,6 +17,8 @@ from attention_zoo.tasks.building import check_model
 from attention_zoo.tasks.inputs import check_text
 from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.text_inputs import find_unknown_characters
+
+PART = 1024  # examples encoded at a time
 
 
 class SingleTextTask(Task):
@@ -71,8 +75,7 @@ class SingleTextTask(Task):
 
     def filter_by_length(self, examples: Any) -> Any:
         """Return the examples within the length limit, which `make_batches` keeps."""
-        encoded = self._encode_examples(examples)
-        return examples.take([row for row, one in enumerate(encoded) if self._fits(one)])
+        return examples.take([row for rows, _ in self._encode_within(examples) for row in rows])
 
     def _encode_examples(self, examples: Any) -> Sequence[Any]:
         """Return the token ids of all examples."""
@@ -82,22 +85,36 @@ class SingleTextTask(Task):
         """Return whether an encoded example is within the length limit."""
         return 0 < len(encoded) <= self.longest - self.num_special_tokens
 
-    def _encode_fitting(self, examples: Any) -> tuple[list[Any], dict[str, Any]]:
-        """Return the encoded examples within the limit, and keyword arguments of `Batches`.
+    def _encode_within(self, examples: Any) -> Iterator[tuple[list[int], list[Any]]]:
+        """Yield row numbers and encodings of the examples within the limit, in parts."""
+        for begin in range(0, len(examples), PART):
+            rows = range(begin, min(begin + PART, len(examples)))
+            encoded = self._encode_examples(examples.take(rows))
+            fits = [self._fits(one) for one in encoded]
+            yield list(compress(rows, fits)), list(compress(encoded, fits))
 
-        Raises:
-            ValueError: if no example is within the limit.
-        """
-        encoded = self._encode_examples(examples)
-        kept = [row for row, one in enumerate(encoded) if self._fits(one)]
-        if not kept:
+    def _make_batch_options(self, examples: Any, rows: Sequence[int]) -> dict[str, Any]:
+        """Return keyword arguments of `Batches`; raise ValueError if there are no rows."""
+        if not rows:
             raise ValueError(
                 f"{examples.origin}: none of its {len(examples)} {self.example_noun} fits into"
                 f" {self.max_length} {self.unit}; raise data.max_length"
             )
-        numbers = [row + 1 for row in kept]
-        options = {"bucket_width": self._round_bucket_width(4), "numbers": numbers}
-        return [encoded[row] for row in kept], options
+        numbers = [row + 1 for row in rows]
+        return {"bucket_width": self._round_bucket_width(4), "numbers": numbers}
+
+    def _encode_lines(self, examples: Any) -> tuple[RaggedBuilder, dict[str, Any]]:
+        """Return the token ids of the lines within the limit, and keyword arguments of `Batches`.
+
+        Raises:
+            ValueError: if no line is within the limit.
+        """
+        rows: list[int] = []
+        lines = RaggedBuilder()
+        for kept, encoded in self._encode_within(examples):
+            rows += kept
+            lines.extend(encoded)
+        return lines, self._make_batch_options(examples, rows)
 
     def _round_bucket_width(self, width: int) -> int:
         """Return 1 if batches of this bucket width could exceed the model's maximum length."""

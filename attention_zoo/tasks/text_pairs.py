@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import compress, count
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import PairBatches, TextPairs
+from attention_zoo.data.batching.ragged import RaggedBuilder
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.generation import GenerationTask
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS
 
-Sides = tuple[list[list[int]], list[list[int]]]
-Ids = NDArray[np.int32]
+Ids = list[list[int]]
+Sides = tuple[Ids, Ids]
 
 PART = 1024  # pairs encoded at a time
 
@@ -49,26 +51,29 @@ class TextPairTask(GenerationTask):
         Raises:
             ValueError: if no pair is left.
         """
-        kept = list(self._within(examples))
-        if not kept:
+        numbers: list[int] = []
+        sources, targets = RaggedBuilder(), RaggedBuilder()
+        for rows, source_ids, target_ids in self._encode_within(examples):
+            numbers += [row + 1 for row in rows]
+            sources.extend(source_ids)
+            targets.extend(target_ids)
+        if not numbers:
             raise ValueError(
                 f"{examples.origin}: none of its {len(examples)} pairs fits into"
                 f" {self.max_source_length} source and {self.max_target_length} target tokens;"
                 " raise data.max_source_length and data.max_target_length"
             )
-        rows, sources, targets = zip(*kept, strict=True)
-        numbers = [row + 1 for row in rows]
         return PairBatches(sources, targets, batch_size, seed, numbers=numbers)
 
     def filter_by_length(self, examples: TextPairs) -> TextPairs:
         """Return the pairs that `make_batches` keeps."""
-        return examples.take(row for row, _, _ in self._within(examples))
+        return examples.take(row for rows, *_ in self._encode_within(examples) for row in rows)
 
-    def _within(self, examples: TextPairs) -> Iterator[tuple[int, Ids, Ids]]:
-        """Yield row number, source ids and target ids of each pair within the limits.
+    def _encode_within(self, examples: TextPairs) -> Iterator[tuple[list[int], Ids, Ids]]:
+        """Yield row numbers, source ids and target ids of the pairs within the limits.
 
-        Pairs are encoded in parts, because tokenizers return lists of Python integers, which need
-        ten times the memory of an array.
+        Pairs are encoded in parts, because lists of Python integers need ten times the memory of an
+        array.
         """
         most_source, most_target = self.max_source_length, self.max_target_length - 1
         for begin in range(0, len(examples), PART):
@@ -78,12 +83,15 @@ class TextPairTask(GenerationTask):
             except ValueError as error:
                 where = f"{examples.origin}, from pair {begin + 1} on"
                 raise ValueError(f"{where}: {error}") from None
-            for row, (source, target) in enumerate(zip(*sides, strict=True), begin):
-                if 0 < len(source) <= most_source and 0 < len(target) <= most_target:
-                    yield row, np.array(source, np.int32), np.array(target, np.int32)
+            fits = [
+                0 < len(source) <= most_source and 0 < len(target) <= most_target
+                for source, target in zip(*sides, strict=True)
+            ]
+            sources, targets = (list(compress(side, fits)) for side in sides)
+            yield list(compress(count(begin), fits)), sources, targets
 
     # Prediction.
 
-    def _make_source(self, size: int, length: int) -> Ids:
+    def _make_source(self, size: int, length: int) -> NDArray[np.int32]:
         """Return a batch of any sources of this length."""
         return np.full((size, min(length, self.max_source_length)), UNKNOWN, "int32")

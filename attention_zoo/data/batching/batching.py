@@ -12,11 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.tokenizers.vocabulary import END, PAD, START
+from attention_zoo.data.batching.ragged import Integers, Ragged, Rows
 from attention_zoo.ops.arguments import whole_number
 
-Integers = NDArray[np.int64]
-Row = Sequence[int] | NDArray[np.int32]
 Batch = tuple[dict[str, NDArray[np.int32]], NDArray[np.int32]]
 
 
@@ -210,8 +208,8 @@ class PairBatches(Batches):
 
     def __init__(
         self,
-        sources: Sequence[Row],
-        targets: Sequence[Row],
+        sources: Rows,
+        targets: Rows,
         batch_size: int,
         seed: int,
         **options: Any,
@@ -221,8 +219,8 @@ class PairBatches(Batches):
                 f"expected one target per source, got {len(sources)} sources and"
                 f" {len(targets)} targets"
             )
-        self._sources = Ragged(sources, "the source of pair")
-        self._targets = Ragged(targets, "the target of pair")
+        self._sources = Ragged.from_rows(sources, "the source of pair")
+        self._targets = Ragged.from_rows(targets, "the target of pair")
         sizes = (self._sources.lengths, self._targets.lengths + 1)
         super().__init__(sizes, batch_size, seed, **options)
 
@@ -248,8 +246,8 @@ class LineBatches(Batches):
         ValueError: no lines, an empty line, or see `Batches`.
     """
 
-    def __init__(self, lines: Sequence[Row], batch_size: int, seed: int, **options: Any) -> None:
-        self._lines = Ragged(lines, "line")
+    def __init__(self, lines: Rows, batch_size: int, seed: int, **options: Any) -> None:
+        self._lines = Ragged.from_rows(lines, "line")
         super().__init__((self._lines.lengths + 1,), batch_size, seed, **options)
 
     def make_batch(self, rows: Integers) -> Batch:
@@ -260,42 +258,3 @@ class LineBatches(Batches):
         """
         tokens, labels = self._lines.shift(rows, self.bucket_width)
         return {"tokens": tokens}, labels
-
-
-class Ragged:
-    """Rows of token ids of different lengths, stored in one flat array.
-
-    Args:
-        rows: token ids.
-        name: name of a row in error messages.
-
-    Raises:
-        ValueError: no rows, or an empty row.
-    """
-
-    def __init__(self, rows: Sequence[Row], name: str) -> None:
-        if not len(rows):
-            raise ValueError("cannot make batches: there are no examples")
-        self.lengths: Integers = np.fromiter(map(len, rows), np.int64, len(rows))
-        if not self.lengths.all():
-            number = int(np.argmin(self.lengths)) + 1
-            raise ValueError(f"{name} {number} is empty. Remove it.")
-        self._flat = np.concatenate([np.asarray(row, np.int32) for row in rows])
-        self.starts: Integers = np.cumsum(self.lengths) - self.lengths
-
-    def pad(self, rows: Integers, width: int, extra: int = 0) -> NDArray[np.int32]:
-        """Return rows padded to a multiple of `width`, each with at least `extra` padding ids."""
-        lengths = self.lengths[rows, None]
-        num_blocks = -(-(int(lengths.max()) + extra) // width)
-        positions = np.arange(num_blocks * width)
-        # Positions past the end of a row are clipped to a valid index, then replaced by PAD.
-        index = np.minimum(self.starts[rows, None] + positions, len(self._flat) - 1)
-        return np.where(positions < lengths, self._flat[index], np.int32(PAD))
-
-    def shift(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the rows preceded by a start token, and the rows followed by an end token."""
-        labels = self.pad(rows, width, extra=1)
-        tokens = np.empty_like(labels)
-        tokens[:, 0], tokens[:, 1:] = START, labels[:, :-1]
-        labels[np.arange(len(rows)), self.lengths[rows]] = END
-        return tokens, labels

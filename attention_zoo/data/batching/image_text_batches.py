@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.batching.batching import Batches, Integers, Ragged, Row, check_integers
+from attention_zoo.data.batching.batching import Batches, check_integers
+from attention_zoo.data.batching.ragged import Integers, Ragged, Row
 
 Inputs = dict[str, NDArray[np.uint8] | NDArray[np.int32]]
 
@@ -55,7 +56,7 @@ class ImageTextBatches(Batches):
                 f" {indices[row]} for text {row}"
             )
         self._images, self._image_indices = images, indices
-        self._texts = Ragged(texts, "text")
+        self._texts = Ragged.from_rows(texts, "text")
         equal_sizes = np.zeros(len(texts), np.int64)
         super().__init__((equal_sizes,), batch_size, seed, **options)
 

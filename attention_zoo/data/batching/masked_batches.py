@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from attention_zoo.data.batching.batching import Batch, Batches, Integers, Ragged
+from attention_zoo.data.batching.batching import Batch, Batches
+from attention_zoo.data.batching.ragged import Integers, Ragged, Rows
 from attention_zoo.data.tokenizers.vocabulary import PAD
 
 SELECTION_RATE = 0.15
@@ -53,7 +53,7 @@ class MaskedBatches(Batches):
 
     def __init__(
         self,
-        lines: Sequence[Sequence[int]],
+        lines: Rows,
         ids: MaskingIds,
         batch_size: int,
         seed: int,
@@ -62,7 +62,7 @@ class MaskedBatches(Batches):
     ) -> None:
         if not 0 < rate <= 1:
             raise ValueError(f"rate must be above 0 and at most 1, got {rate}")
-        self._lines, self._ids, self._rate = Ragged(lines, "line"), ids, rate
+        self._lines, self._ids, self._rate = Ragged.from_rows(lines, "line"), ids, rate
         super().__init__((self._lines.lengths + 2,), batch_size, seed, **options)
 
     def get_batch(self, step: int) -> Batch:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.batching.batching import Batch, Batches, Integers, Ragged
+from attention_zoo.data.batching.batching import Batch, Batches
+from attention_zoo.data.batching.ragged import Integers, Ragged, RaggedBuilder
 
 UNLABELLED = -1
 """Label of padding positions."""
@@ -34,11 +35,48 @@ class EncodedWords(NamedTuple):
         return len(self.tokens) == len(self.starts)
 
 
+class TaggedBuilder:
+    """Encoded sentences and their labels, which are collected part by part, as flat arrays."""
+
+    def __init__(self) -> None:
+        self.tokens, self.labels, self.starts = RaggedBuilder(), RaggedBuilder(), RaggedBuilder()
+        self.marks, self.characters = RaggedBuilder(), RaggedBuilder()
+        self.has_single_tokens = True
+
+    def extend(self, sentences: Sequence[EncodedWords], labels: Sequence[Sequence[int]]) -> None:
+        """Add sentences with the tag ids of their words; all or none have characters, or marks.
+
+        Raises:
+            ValueError: different numbers of labels and sentences, or of labels and words.
+        """
+        if len(sentences) != len(labels):
+            raise ValueError(
+                f"expected one label sequence per sentence, got {len(labels)} label sequences and"
+                f" {len(sentences)} sentences"
+            )
+        first = len(self.labels) + 1
+        for number, (sentence, tags) in enumerate(zip(sentences, labels, strict=True), first):
+            if len(sentence.starts) != len(tags):
+                raise ValueError(
+                    f"sentence {number} has {len(sentence.starts)} words but {len(tags)} labels"
+                )
+        self.has_single_tokens &= all(sentence.has_single_tokens for sentence in sentences)
+        self.tokens.extend([sentence.tokens for sentence in sentences])
+        self.labels.extend([[tag + 1 for tag in tags] for tags in labels])
+        self.starts.extend([[index + 1 for index in sentence.starts] for sentence in sentences])
+        if sentences and sentences[0].marks is not None:
+            self.marks.extend([sentence.marks or () for sentence in sentences])
+        if sentences and sentences[0].characters is not None:
+            tokens = [token for sentence in sentences for token in sentence.characters or ()]
+            self.characters.extend(tokens)
+
+
 class TaggedBatches(Batches):
     """Batches of tagged sentences.
 
     Args:
-        sentences: encoded sentences; all or none with characters, all or none with marks.
+        sentences: encoded sentences; all or none with characters, all or none with marks. Or a
+            `TaggedBuilder`, which contains the labels too.
         labels: for each sentence the tag ids of its words, from 0.
         batch_size, seed, options: see `Batches`. The numbers P of tokens and W of words in a
             sentence and C of characters in a token are padded to multiples of `bucket_width`.
@@ -50,35 +88,28 @@ class TaggedBatches(Batches):
 
     def __init__(
         self,
-        sentences: Sequence[EncodedWords],
+        sentences: Sequence[EncodedWords] | TaggedBuilder,
         labels: Sequence[Sequence[int]],
         batch_size: int,
         seed: int,
         **options: Any,
     ) -> None:
-        if len(sentences) != len(labels):
-            raise ValueError(
-                f"expected one label sequence per sentence, got {len(labels)} label sequences and"
-                f" {len(sentences)} sentences"
-            )
-        for number, (sentence, tags) in enumerate(zip(sentences, labels, strict=True), 1):
-            if len(sentence.starts) != len(tags):
-                raise ValueError(
-                    f"sentence {number} has {len(sentence.starts)} words but {len(tags)} labels"
-                )
-        self._tokens = Ragged([sentence.tokens for sentence in sentences], "sentence")
-        self._labels = Ragged([[tag + 1 for tag in tags] for tags in labels], "sentence")
+        if isinstance(sentences, TaggedBuilder):
+            builder = sentences
+        else:
+            builder = TaggedBuilder()
+            builder.extend(sentences, labels)
+        self._tokens = Ragged.from_rows(builder.tokens, "sentence")
+        self._labels = Ragged.from_rows(builder.labels, "sentence")
         self._columns = {"tokens": self._tokens}
-        if not all(sentence.has_single_tokens for sentence in sentences):
-            starts = [[index + 1 for index in sentence.starts] for sentence in sentences]
-            self._columns["starts"] = Ragged(starts, "sentence")
-        if sentences[0].marks is not None:
-            marks = [sentence.marks or () for sentence in sentences]
-            self._columns["marks"] = Ragged(marks, "sentence")
+        if not builder.has_single_tokens:
+            self._columns["starts"] = Ragged.from_rows(builder.starts, "sentence")
+        if len(builder.marks):
+            self._columns["marks"] = Ragged.from_rows(builder.marks, "sentence")
         self._characters: Ragged | None = None
-        if sentences[0].characters is not None:
-            tokens = [token for sentence in sentences for token in sentence.characters or ()]
-            self._characters = Ragged(tokens, "the character sequence of token")
+        if len(builder.characters):
+            name = "the character sequence of token"
+            self._characters = Ragged.from_rows(builder.characters, name)
         super().__init__((self._tokens.lengths,), batch_size, seed, **options)
 
     def make_batch(self, rows: Integers) -> Batch:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from sys import intern
 from typing import NamedTuple
 
 from attention_zoo.data.reading import (
@@ -20,6 +22,9 @@ from attention_zoo.data.text.tagged import TaggedSentences
 
 MAX_SENTENCE_LENGTH = 1000
 """Maximum number of words of a file without blank lines; a longer file is rejected."""
+
+LAYOUT_BLOCKS = 2000
+"""Number of sentences, at the start of a file, that determine its format."""
 
 UNMARKED = ("", "-", "_", "0", "O")
 """Cells of unmarked words in a column of marks."""
@@ -46,6 +51,7 @@ def read_conll(
 
     Columns are separated by tabs if most lines of the file contain one, otherwise by spaces; no
     other white space separates columns or lines. `-DOCSTART-` lines between sentences are skipped.
+    The format of a file is that of most lines in its first `LAYOUT_BLOCKS` sentences.
 
     Args:
         path: the file, or a list of files; UTF-8, compressed or not.
@@ -67,29 +73,32 @@ def read_conll(
             word or tag, or no word number in CoNLL-U.
     """
     columns, skipper = ConllColumns(words, tags, marks), BadRowSkipper(skip_bad)
-    files: list[str] = []
-    sentences: list[list[ConllWord]] = []
+    texts, tag_rows, mark_rows = list[tuple[str, ...]](), list[tuple[str, ...]](), []
+    word_lines, files = list[Sequence[int]](), list[str]()
     for file in list_paths(path):
-        blocks = list(split_blocks(read_numbered_lines(file), comment))
-        _check_blank_lines(blocks)
-        layout = find_layout(blocks, columns, conllu)
-        for block in blocks:
+        blocks = split_blocks(read_numbered_lines(file), comment)
+        first = list(islice(blocks, LAYOUT_BLOCKS))
+        _check_blank_lines(first)
+        layout = find_layout(first, columns, conllu)
+        for block in chain(first, blocks):
             with skipper:
                 sentence = [parse_word(line, layout) for line in block.find_words(layout)]
                 if sentence:
+                    texts.append(tuple(intern(word.text) for word in sentence))
+                    tag_rows.append(tuple(intern(word.tag) for word in sentence))
+                    mark_rows.append(tuple(word.is_marked for word in sentence))
+                    word_lines.append(_list_lines(sentence))
                     files.append(file)
-                    sentences.append(sentence)
-    if not sentences:
+    if not texts:
         raise ValueError(
             f"{describe_paths(path)}: contains no sentence (bad sentences skipped:"
             f" {skipper.count}); give one word and its tag per line"
         )
-    word_lines = [tuple(word.line for word in sentence) for sentence in sentences]
     return TaggedSentences(
-        [tuple(word.text for word in sentence) for sentence in sentences],
-        [tuple(word.tag for word in sentence) for sentence in sentences],
+        texts,
+        tag_rows,
         describe_paths(path),
-        None if marks is None else [tuple(word.is_marked for word in row) for row in sentences],
+        None if marks is None else mark_rows,
         [lines[0] for lines in word_lines],
         word_lines,
         skipper.count,
@@ -153,6 +162,12 @@ class ConllBlock(NamedTuple):
     def find_words(self, layout: ConllLayout) -> list[Line]:
         """Return the lines with a word."""
         return [line for line in self.rows if not layout.skips(line)]
+
+
+def _list_lines(sentence: Sequence[ConllWord]) -> Sequence[int]:
+    """Return the lines of the words; a range, which needs less memory, if they are consecutive."""
+    lines = range(sentence[0].line, sentence[-1].line + 1)
+    return lines if len(lines) == len(sentence) else tuple(word.line for word in sentence)
 
 
 def split_blocks(lines: Iterable[Line], comment: str | None) -> Iterator[ConllBlock]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from attention_zoo.data.examples import NumberedExamples
@@ -28,7 +28,7 @@ class TaggedSentences(NumberedExamples):
     origin: str
     marks: list[tuple[bool, ...]] | None = None
     lines: list[int] | None = None
-    word_lines: list[tuple[int, ...]] | None = None
+    word_lines: Sequence[Sequence[int]] | None = None
     skipped: int = 0
     files: list[str] | None = None
 
@@ -36,8 +36,9 @@ class TaggedSentences(NumberedExamples):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for location, words, tags in zip(self.locations(), self.words, self.tags, strict=True):
+        for row, (words, tags) in enumerate(zip(self.words, self.tags, strict=True)):
             if len(words) != len(tags):
+                location = self.locations()[row]
                 raise ValueError(f"{location}: {len(words)} words but {len(tags)} tags")
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], ...]]:

@@ -94,7 +94,7 @@ class LanguageModeling(GenerationTask, SingleTextTask):
         Raises:
             ValueError: if no line is left.
         """
-        lines, options = self._encode_fitting(examples)
+        lines, options = self._encode_lines(examples)
         return LineBatches(lines, batch_size, seed, **options)
 
     # Prediction.

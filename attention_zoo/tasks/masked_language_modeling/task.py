@@ -131,7 +131,7 @@ class MaskedLanguageModeling(SingleTextTask):
         Raises:
             ValueError: if no line is left.
         """
-        lines, options = self._encode_fitting(examples)
+        lines, options = self._encode_lines(examples)
         return MaskedBatches(lines, self._masking_ids, batch_size, seed, **options)
 
     @property

@@ -19,6 +19,7 @@ from attention_zoo.data import (
     load_tokenizer,
     train_tokenizer,
 )
+from attention_zoo.data.batching.tagged_batches import TaggedBuilder
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
@@ -173,9 +174,13 @@ class Tagging(SingleTextTask):
         if head["kind"] == "crf" and head["tag_scheme"] is not None:
             check_tags(examples, head["tag_scheme"])
         labels = index_tags(examples, self.tags)
-        encoded, options = self._encode_fitting(examples)
-        kept_labels = [labels[number - 1] for number in options["numbers"]]
-        return TaggedBatches(encoded, kept_labels, batch_size, seed, **options)
+        rows: list[int] = []
+        builder = TaggedBuilder()
+        for kept, encoded in self._encode_within(examples):
+            rows += kept
+            builder.extend(encoded, [labels[row] for row in kept])
+        options = self._make_batch_options(examples, rows)
+        return TaggedBatches(builder, (), batch_size, seed, **options)
 
     def _encode_examples(self, examples: TaggedSentences) -> list[EncodedWords]:
         """Encode the sentences of a corpus; raise ValueError if required marks are missing."""

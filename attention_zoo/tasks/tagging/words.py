@@ -62,20 +62,24 @@ class WordEncoder:
             sentences: the words of each sentence.
             marks: for each sentence, whether each word is marked; or None.
         """
-        flat = [word for words in sentences for word in words]
-        ids = iter(self.tokenizer.encode(flat))
-        spellings = None if self.characters is None else iter(self._spell(self.characters, flat))
+        distinct = list(dict.fromkeys(word for words in sentences for word in words))
+        unknown = [self.tokenizer.unknown]
+        ids = dict(zip(distinct, self.tokenizer.encode(distinct), strict=True))
+        spellings: dict[str, list[list[int]]] = {}
+        if self.characters is not None:
+            spelled = self._spell(self.characters, distinct)
+            spellings = dict(zip(distinct, spelled, strict=True))
         encoded = []
         for row, words in enumerate(sentences):
-            of_words = [next(ids) or [self.tokenizer.unknown] for _ in words]
+            of_words = [ids[word] or unknown for word in words]
             sizes = [len(of_word) for of_word in of_words]
             letters = marked = None
-            if spellings is not None:
-                letters = [token for _ in words for token in next(spellings)]
+            if self.characters is not None:
+                letters = [token for word in words for token in spellings[word]]
             if marks is not None:
                 marked = np.repeat(np.array(marks[row], bool), sizes).tolist()
             tokens = [token for of_word in of_words for token in of_word]
-            starts = (np.cumsum(sizes, dtype="int64") - sizes).tolist()
+            starts = list(accumulate(sizes[:-1], initial=0)) if sizes else []
             encoded.append(EncodedWords(tokens, starts, letters, marked))
         return encoded
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.data import EncodedWords, TaggedBatches
+from attention_zoo.data.batching.tagged_batches import TaggedBuilder
 from tests.refusals import refuses
 
 RNG = np.random.default_rng(0)
@@ -63,6 +64,29 @@ def test_each_row_has_all_inputs_of_its_sentence(pieces: int) -> None:
                 assert not inputs["starts"][index, ~words].any()
             rows_seen.append(int(row))
     assert sorted(rows_seen) == list(range(len(sentences)))
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_sentences_added_in_parts_give_equal_batches(pieces: int) -> None:
+    sentences, labels = make_corpus(pieces=pieces, characters=True, marks=True)
+    if pieces > 1:  # only the last part has words of several tokens
+        singles, single_labels = make_corpus(30, characters=True, marks=True)
+        sentences, labels = [*singles, *sentences], [*single_labels, *labels]
+    builder = TaggedBuilder()
+    for part in (slice(0, 7), slice(7, 7), slice(7, 30), slice(30, None)):
+        builder.extend(sentences[part], labels[part])
+    whole, parts = (
+        TaggedBatches(*arguments, batch_size=8, seed=1)
+        for arguments in ((sentences, labels), (builder, ()))
+    )
+    for step in range(whole.steps_per_epoch):
+        (inputs, tags), (other_inputs, other_tags) = whole.get_batch(step), parts.get_batch(step)
+        np.testing.assert_array_equal(other_tags, tags)
+        assert other_inputs.keys() == inputs.keys()
+        for name, array in inputs.items():
+            np.testing.assert_array_equal(other_inputs[name], array)
+    with pytest.raises(ValueError, match=rf"^sentence {len(labels) + 1} has 1 words but 2 labels$"):
+        builder.extend([make_sentence(1, characters=True, marks=True)], [[1, 2]])
 
 
 def test_characters_are_padded_to_the_longest_token_of_the_batch() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from attention_zoo.data import TaggedSentences, read_conll
+from attention_zoo.data.text import conll
 from attention_zoo.data.text.conll import MAX_SENTENCE_LENGTH
 from tests.refusals import refuses
 
@@ -125,6 +126,27 @@ def test_take_keeps_line_numbers() -> None:
     assert selected.words == [("d",), ("b", "c")]
     assert selected.locations() == ["here:3", "here:2"]
     assert selected.take([1]).locations() == ["here:2"]
+
+
+def test_first_sentences_determine_the_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conll, "LAYOUT_BLOCKS", 2)
+    path = write_file(tmp_path, "a\tX\n\nb\tY\n\n" + "c d\n\n" * 5)
+    with pytest.raises(ValueError, match=r"file:5: expected 2 columns, as in most lines, got 1"):
+        read_conll(path)
+    sentences = read_conll(path, skip_bad=5)
+    assert sentences.words == [("a",), ("b",)]
+    assert sentences.skipped == 5
+
+
+def test_lines_of_words(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "a X\nb Y\n\nc X\n; note\nd Y\n")
+    sentences = read_conll(path, comment=";")
+    assert [sentences.locate_word(row, word) for row in (0, 1) for word in (0, 1)] == [
+        f"{path}:{line}" for line in (1, 2, 4, 6)
+    ]
+    assert sentences.take([1]).locate_word(0, 1) == f"{path}:6"
 
 
 @refuses(

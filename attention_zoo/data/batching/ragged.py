@@ -1,0 +1,101 @@
+"""Rows of token ids of different lengths, stored in one flat array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.tokenizers.vocabulary import END, PAD, START
+
+Integers = NDArray[np.int64]
+Row = Sequence[int] | NDArray[np.int32]
+
+
+class Ragged:
+    """Rows of token ids of different lengths, stored in one flat array.
+
+    Args:
+        flat: the ids of all rows, concatenated.
+        lengths: number of ids of each row.
+        name: name of a row in error messages.
+
+    Raises:
+        ValueError: no rows, or an empty row.
+    """
+
+    def __init__(self, flat: NDArray[np.int32], lengths: Integers, name: str) -> None:
+        if not len(lengths):
+            raise ValueError("cannot make batches: there are no examples")
+        if not lengths.all():
+            raise ValueError(f"{name} {int(np.argmin(lengths)) + 1} is empty. Remove it.")
+        self.lengths, self._flat = lengths, flat
+        self.starts: Integers = np.cumsum(lengths) - lengths
+
+    @classmethod
+    def from_rows(cls, rows: Rows, name: str) -> Self:
+        """Return rows as a `Ragged`; `name` is that of a row in error messages."""
+        if isinstance(rows, RaggedBuilder):
+            return cls(rows.flat, rows.lengths, name)
+        builder = RaggedBuilder()
+        builder.extend(rows)
+        return cls(builder.flat, builder.lengths, name)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def pad(self, rows: Integers, width: int, extra: int = 0) -> NDArray[np.int32]:
+        """Return rows padded to a multiple of `width`, each with at least `extra` padding ids."""
+        lengths = self.lengths[rows, None]
+        num_blocks = -(-(int(lengths.max()) + extra) // width)
+        positions = np.arange(num_blocks * width)
+        # Positions past the end of a row are clipped to a valid index, then replaced by PAD.
+        index = np.minimum(self.starts[rows, None] + positions, len(self._flat) - 1)
+        return np.where(positions < lengths, self._flat[index], np.int32(PAD))
+
+    def shift(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the rows preceded by a start token, and the rows followed by an end token."""
+        labels = self.pad(rows, width, extra=1)
+        tokens = np.empty_like(labels)
+        tokens[:, 0], tokens[:, 1:] = START, labels[:, :-1]
+        labels[np.arange(len(rows)), self.lengths[rows]] = END
+        return tokens, labels
+
+
+class RaggedBuilder:
+    """Rows of token ids that are collected part by part, as flat arrays.
+
+    A flat array needs a tenth of the memory of lists of Python integers.
+    """
+
+    def __init__(self) -> None:
+        self._flats: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
+        self._lengths: list[Integers] = [np.zeros(0, np.int64)]
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        """Add rows."""
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        ids: Iterable[int] = chain.from_iterable(rows)
+        self._flats.append(np.fromiter(ids, np.int32, int(lengths.sum())))
+        self._lengths.append(lengths)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lengths))
+
+    @property
+    def flat(self) -> NDArray[np.int32]:
+        """The ids of all rows, concatenated."""
+        self._flats = [np.concatenate(self._flats)]
+        return self._flats[0]
+
+    @property
+    def lengths(self) -> Integers:
+        """Number of ids of each row."""
+        self._lengths = [np.concatenate(self._lengths)]
+        return self._lengths[0]
+
+
+Rows = Sequence[Row] | RaggedBuilder
