@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, starmap, zip_longest
 from typing import TypeVar
 
 from attention_zoo.data.examples import Examples
@@ -94,7 +95,7 @@ def read_parallel(source_path: Paths, target_path: Paths, skip_bad: int = 0) -> 
             f"expected one file of targets per file of sources, got {len(paths[0])} files of"
             f" sources and {len(paths[1])} of targets"
         )
-    rows = [row for pair in zip(*paths, strict=True) for row in _align_lines(*pair)]
+    rows = chain.from_iterable(starmap(_align_lines, zip(*paths, strict=True)))
 
     def parse_row(location: str, row: tuple[Line, Line]) -> tuple[str, str]:
         source, target = (
@@ -106,18 +107,26 @@ def read_parallel(source_path: Paths, target_path: Paths, skip_bad: int = 0) -> 
     return collect_pairs(rows, parse_row, origin, ("source", "target"), skip_bad)
 
 
-def _align_lines(source_path: str, target_path: str) -> list[tuple[str, tuple[Line, Line]]]:
-    """Return the lines of two files in pairs, with the location of the first."""
-    sources, targets = (list(read_numbered_lines(path)) for path in (source_path, target_path))
-    for path, lines in ((source_path, sources), (target_path, targets)):
-        if not lines:
+def _align_lines(source_path: str, target_path: str) -> Iterator[tuple[str, tuple[Line, Line]]]:
+    """Yield the lines of two files in pairs, with the location of the first.
+
+    Raises ValueError at the end if a file is empty or the numbers of lines differ.
+    """
+    num_sources = num_targets = 0
+    lines = zip_longest(read_numbered_lines(source_path), read_numbered_lines(target_path))
+    for source, target in lines:
+        num_sources += source is not None
+        num_targets += target is not None
+        if source is not None and target is not None:
+            yield source[0], (source, target)
+    for path, number in ((source_path, num_sources), (target_path, num_targets)):
+        if not number:
             raise ValueError(f"{path}: the file is empty")
-    if len(sources) != len(targets):
+    if num_sources != num_targets:
         raise ValueError(
-            f"{source_path} has {len(sources)} lines and {target_path} has {len(targets)};"
+            f"{source_path} has {num_sources} lines and {target_path} has {num_targets};"
             " line n of one must translate line n of the other"
         )
-    return [(row[0][0], row) for row in zip(sources, targets, strict=True)]
 
 
 def collect_pairs(
@@ -141,20 +150,22 @@ def collect_pairs(
         ValueError: more than `skip_bad` bad rows, or no rows.
     """
     sources: list[str] = []
-    references: list[tuple[str, ...]] = []
+    targets: list[str] = []
+    alternatives: dict[int, tuple[str, ...]] = {}
     skipper = BadRowSkipper(skip_bad)
     for location, row in rows:
         with skipper:
-            source, *targets = parse_row(location, row)
+            source, *references = parse_row(location, row)
             check_not_blank(location, source, f"field {names[0]!r}")
-            for text in targets:
+            for text in references:
                 check_not_blank(location, text, f"field {names[1]!r}")
+            if len(references) > 1:
+                alternatives[len(targets)] = tuple(references)
             sources.append(source)
-            references.append(tuple(targets))
+            targets.append(references[0])
     if not sources:
         raise ValueError(f"{origin}: no pairs (bad rows skipped: {skipper.count})")
-    has_references = any(len(alternatives) > 1 for alternatives in references)
-    first_targets = [alternatives[0] for alternatives in references]
-    return TextPairs(
-        sources, first_targets, origin, skipper.count, references if has_references else None
-    )
+    all_references = None
+    if alternatives:
+        all_references = [alternatives.get(n, (text,)) for n, text in enumerate(targets)]
+    return TextPairs(sources, targets, origin, skipper.count, all_references)

@@ -7,7 +7,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from attention_zoo.data.reading import (
@@ -24,6 +24,9 @@ from attention_zoo.registry import did_you_mean
 
 Row = tuple[str, Callable[[], list[str]]]
 """Location (file:line), and a function that returns the cells or raises ValueError."""
+
+LAYOUT_ROWS = 10_000
+"""Number of rows, at the start of a file without a header, that determine its number of columns."""
 
 NO_HEADER_HINT = (
     "or for a file without a header, set data.header=false and name columns by number, from 0"
@@ -49,7 +52,7 @@ def read_tsv(
     Raises:
         ValueError: a missing or empty file, a missing or repeated column, no rows, or a bad line
             (file:line): invalid UTF-8, an empty field, another number of fields than in the header
-            (or, without a header, in most lines).
+            (or, without a header, in most of the first `LAYOUT_ROWS` lines).
     """
     table = _Table(_read_tsv_rows, "tab-separated columns", header, (source, target))
     return _read_pairs(path, table, skip_bad)
@@ -205,7 +208,8 @@ def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, RowSelectio
             for name, option in zip(table.names, ("source", "target"), strict=True)
         ]
     else:
-        rows = iter(known := list(rows))
+        known = list(islice(rows, LAYOUT_ROWS))
+        rows = chain(known, rows)
         location, width = known[0][0] if known else path, count_columns(known)
         columns = (
             [parse_column_number(location, name, width) for name in table.names] if known else []

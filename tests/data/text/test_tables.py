@@ -15,6 +15,7 @@ import pytest
 
 from attention_zoo.data import read_csv, read_jsonl, read_lines, read_parallel, read_tsv
 from attention_zoo.data.reading import read_raw_lines
+from attention_zoo.data.text import tables
 from attention_zoo.data.text.tables import read_csv_rows
 from tests.refusals import refuses
 
@@ -136,3 +137,16 @@ def test_several_files_may_order_their_columns_differently(write_file: Any) -> N
     assert (list(pairs), pairs.skipped) == ([("1", "2"), ("4", "3")], 1)
     assert pairs.origin == f"{paths[0]}, {paths[1]}"
     assert read_csv(paths[:1] * 5, "a", "b").origin.endswith("a.csv, ... (5 files)")
+
+
+def test_first_lines_determine_the_number_of_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LAYOUT_ROWS", 2)
+    path = tmp_path / "a.tsv"
+    path.write_text("a\tb\nc\td\n" + "e\tf\tg\n" * 4)
+    with pytest.raises(ValueError, match=r"a\.tsv:3: expected 2 .*, as in most lines, got 3"):
+        read_tsv(path, "0", "1", header=False)
+    pairs = read_tsv(path, "0", "1", skip_bad=4, header=False)
+    assert [*pairs] == [("a", "b"), ("c", "d")]
+    assert pairs.skipped == 4
