@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import entry_points
 from numbers import Integral
@@ -19,25 +19,12 @@ from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.files import explain_outdated
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.inputs import Input, refuse_unused
+from attention_zoo.tasks.metric_units import METRIC_UNITS
 from attention_zoo.tasks.result import Result, check_plottable
+from attention_zoo.tasks.streaming import predict_stream
 from attention_zoo.tasks.task_file import FORMAT_VERSION, read_task_file
 
 ENTRY_POINTS = "attention_zoo.tasks"
-
-_PERCENTAGES = (
-    *("accuracy", "error", "exact_match", "masked_accuracy", "f1", "precision", "recall"),
-    *("facts", "facts_precision", "facts_recall", "copied_share", "copied_tokens"),
-    *("repeated_3grams", "reference_repeated_3grams"),
-    *(f"{side}_recall{k}" for side in ("image", "text") for k in (1, 5, 10)),
-)
-METRIC_UNITS: dict[str, str] = {
-    **dict.fromkeys(_PERCENTAGES, "%"),
-    "invalid": "sentences with an invalid tag sequence",
-    "truncated": "outputs without an end token",
-    "sources_truncated": "truncated sources",
-    "unknown": "tokens outside the vocabulary",
-}
-"""Units of the built-in tasks' metrics; metrics that are missing here have no unit."""
 
 
 class TaskRegistry(Registry):
@@ -108,6 +95,7 @@ class Task(ABC):
         evaluation_search_options: the same for `evaluate`; None for `used_search_options`.
         result_class: the class of the results of `predict`.
         metric_modules: the optional modules that `evaluate` imports, such as "sacrebleu".
+        row_options: options of `predict` that are lists with one entry for each input.
         card_metrics: the metrics on a model card, and their column headings.
         metric_units: the units of metrics, for display.
         model: the model.
@@ -130,6 +118,7 @@ class Task(ABC):
     evaluation_search_options: ClassVar[tuple[str, ...] | None] = None
     result_class: ClassVar[type[Result]] = Result
     metric_modules: ClassVar[tuple[str, ...]] = ()
+    row_options: ClassVar[tuple[str, ...]] = ()
     card_metrics: ClassVar[Mapping[str, str]] = {}
     metric_units: ClassVar[Mapping[str, str]] = METRIC_UNITS
     model: Any
@@ -209,6 +198,25 @@ class Task(ABC):
                 `on_error="skip"`, an input without a prediction does not raise: its result has
                 `ok=False` and an `error`. See `inputs.predict_rows`, which implements this.
         """
+
+    def predict_iter(
+        self,
+        inputs: Iterable[Any],
+        *,
+        chunk_size: int = 1024,
+        on_error: str = "raise",
+        **options: Any,
+    ) -> Iterator[Any]:
+        """Return an iterator over the results of inputs, in order, that needs bounded memory.
+
+        After five seconds, the progress is shown on a terminal.
+
+        Args:
+            inputs: any iterable of texts or images, which is read as results are consumed.
+            chunk_size: number of inputs that `predict` is called with.
+            on_error, **options: as in `predict`; the results before a failed input are returned.
+        """
+        return predict_stream(self, inputs, chunk_size, on_error, options)
 
     def override_search(self, **changes: Any) -> SearchOptions:
         """Return the search options with changes.

@@ -78,7 +78,8 @@ class GenerationTask(Task):
 def read_hypotheses(result: SearchResult, row: int) -> Iterator[Hypothesis]:
     """Yield the hypotheses of a row of a search result, best first.
 
-    The fields are `score`, `token_scores` (including the end token's) and `truncated`.
+    Weights are views of the batch's; copy them into results, which may outlive the batch. The
+    fields are `score`, `token_scores` (including the end token's) and `truncated`.
     """
     for n, length in enumerate(result.lengths[row].tolist()):
         if not length:  # the search found fewer than `n_best`

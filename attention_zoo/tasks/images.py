@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from attention_zoo.data import read_image
 from attention_zoo.tasks.base import Locations, Task, add_locations
 from attention_zoo.tasks.inputs import Input, list_inputs, predict_rows
+from attention_zoo.tasks.progress import Progress, report_predicted
 
 Image = Any
 """A path, encoded bytes, a Pillow image or an array; see `data.read_image`."""
@@ -60,7 +61,7 @@ class ImageTask(Task):
             predict_batch: returns the results of images `(B, H, W, C)`.
         """
         images = list_images(images, "predict")
-        names, results = name_images(images), []
+        names, progress, results = name_images(images), Progress(len(images)), []
         for start in range(0, len(images), batch_size):
             batch = slice(start, start + batch_size)
 
@@ -73,7 +74,9 @@ class ImageTask(Task):
 
             count = len(images[batch])
             arguments = count, on_error, self.result_class, read, predict, names[batch]
-            results += predict_rows(*arguments)
+            with progress:
+                results += predict_rows(*arguments)
+                report_predicted(count)
         return results
 
 

@@ -11,6 +11,7 @@ from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.decoding.rules import as_rules
 from attention_zoo.ops.arguments import format_value
 from attention_zoo.registry import check_known
+from attention_zoo.tasks.progress import Progress
 from attention_zoo.tasks.result import Result
 
 P = TypeVar("P")
@@ -160,7 +161,8 @@ def predict_rows(
         rows = [row for row in rows if row not in results]
         prepared = prepare(rows)
     if rows:  # else there is nothing to pad a batch with
-        results.update(zip(rows, predict(rows, prepared), strict=True))
+        with Progress(len(rows)):
+            results.update(zip(rows, predict(rows, prepared), strict=True))
     ordered = [results[row] for row in range(count)]
     if on_error == "raise":
         for name, result in zip(names, ordered, strict=True):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attention_zoo.data import PublicTokenizer, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import PAD, SPECIAL_TOKENS, UNKNOWN
+from attention_zoo.tasks.progress import report_predicted
 
 R = TypeVar("R")
 BUCKET = 8  # sources are padded to multiples of this, so that few shapes are compiled
@@ -85,6 +86,7 @@ def predict_by_width(
         size = round_batch_size(len(rows), batch_size)
         batch = pad_batch([encoded[row] for row in rows], size, width)
         predictions.update(zip(rows, predict_batch(rows, batch), strict=True))
+        report_predicted(len(rows))
     return [predictions[row] for row in range(len(encoded))]
 
 

@@ -18,6 +18,7 @@ from attention_zoo.checkpoints import CheckpointFolder
 from attention_zoo.data.progress import show_progress
 from attention_zoo.extras import check_installed
 from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks.progress import hide_progress
 from attention_zoo.training.callbacks import Checkpoints, Clock, Log
 from attention_zoo.training.changes import (
     SplitReader,
@@ -360,7 +361,8 @@ def make_metric_callbacks(job: Job) -> list[Callback]:
     def measure(epoch: int, logs: dict[str, Any]) -> None:
         metrics = dict.fromkeys(job.task.metric_names, math.nan)
         if math.isfinite(logs["val_loss"]):  # otherwise, `evaluate` raises ValueError
-            metrics = job.task.evaluate(monitored)
+            with hide_progress():
+                metrics = job.task.evaluate(monitored)
         logs |= {f"val_{name}": float(metrics[name]) for name in job.task.metric_names}
 
     return [LambdaCallback(on_epoch_end=measure)]
@@ -373,7 +375,9 @@ def make_image_callbacks(job: Job, draw: Draw | None, events: Events) -> list[Ca
         return []
 
     def draw_results(epoch: int, logs: dict[str, Any]) -> None:
-        for number, result in enumerate(job.task.predict(sources, on_error="skip"), 1):
+        with hide_progress():
+            results = job.task.predict(sources, on_error="skip")
+        for number, result in enumerate(results, 1):
             pixels = draw(job.task, result) if result.ok else None
             if pixels is not None:
                 events.write_image(job.state.step, f"attention/{number}", pixels)

@@ -110,12 +110,12 @@ class Captioning(GenerationTask, ImageTextTask):
         grid = self.model.grid_shape((1, *image.shape))
         for ids, weights, fields in read_hypotheses(result, row):
             if weights is not None:
-                weights = None if grid == (1, 1) else weights.reshape(-1, *grid)
+                weights = None if grid == (1, 1) else weights.reshape(-1, *grid).copy()
             yield Caption(
                 text=self.tokenizer.decode(ids),
                 tokens=tuple(self.tokenizer.tokens(ids)),
                 attention=weights,
-                image=image,
+                image=image.copy(),
                 **fields,
             )
 

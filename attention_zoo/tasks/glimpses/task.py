@@ -136,9 +136,9 @@ class Glimpses(ImageTask):
             text=self.classes[best],
             score=float(np.log(shares[best])),
             tokens=tuple(self.classes[n] for n in logits.argmax(-1)),
-            attention=locations,
-            patches=patches,
-            image=image,
+            attention=locations.copy(),
+            patches=patches.copy(),
+            image=image.copy(),
             probabilities=dict(zip(self.classes, map(float, shares), strict=True)),
         )
 

@@ -27,6 +27,7 @@ from attention_zoo.tasks.inputs import (
     refuse_rules,
 )
 from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, get_default_top
+from attention_zoo.tasks.progress import report_predicted
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch
@@ -182,6 +183,7 @@ class MaskedLanguageModeling(SingleTextTask):
                 log_probs = np.split(self._log_probs(tokens, masks), masks.sum(1).cumsum()[:-1])
                 for row, mask_log_probs in zip(group, log_probs, strict=True):
                     results[row] = self._rank(encoded[row], mask_log_probs, limit)
+                report_predicted(len(group))
             return [results[row] for row in range(len(encoded))]
 
         return predict_rows(len(texts), on_error, self.result_class, prepare, fill)

@@ -28,6 +28,7 @@ from attention_zoo.tasks.inputs import (
     predict_rows,
     refuse_rules,
 )
+from attention_zoo.tasks.progress import report_predicted
 from attention_zoo.tasks.result import check_plottable, rank_results
 from attention_zoo.tasks.retrieval.result import ImageIndex, RetrievalResult
 from attention_zoo.tasks.text_inputs import (
@@ -201,6 +202,7 @@ class Retrieval(ImageTextTask):
                     for n, weights in zip(best[:, i], attention, strict=True)
                 )
                 yield row, rank_results(RetrievalResult, retrieved)
+            report_predicted(len(rows))
 
     def similarities(self, index: ImageIndex, texts: Iterable[str]) -> NDArray[np.float32]:
         """Compute similarities `(I, N)` of all I images of an index with N texts."""
@@ -269,7 +271,7 @@ class Retrieval(ImageTextTask):
             source=text,
             source_tokens=labels,
             tokens=labels,
-            attention=weights[: len(ids)].reshape(-1, *grid),
+            attention=weights[: len(ids)].reshape(-1, *grid).copy(),
             image=image,
             unknown=find_unknown(ids, self.tokenizer.unknown),
         )

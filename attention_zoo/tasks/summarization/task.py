@@ -226,7 +226,7 @@ class Summarization(TextPairTask):
     ) -> Summary:
         """Return a summary with the origins of its words, from the copy probabilities `(L,)`."""
         ids, weights, fields = hypothesis
-        weights = np.asarray(weights)[:, : len(article.ids)]
+        weights = np.array(np.asarray(weights)[:, : len(article.ids)])
         shares = tuple(copied[: len(ids)].tolist())
         known_ids = [UNKNOWN if token >= self.model.vocabulary_size else token for token in ids]
         words = self._list_unknown_words(article, ids, weights, options.replace_unknown)

@@ -151,7 +151,7 @@ def _make_hypothesis(
     return TaggingResult(
         text=shown if scheme is None else _format_spans(source.text, spans),
         score=float(outputs["scores"][rank]),
-        attention=None if attention is None else attention[..., :length, :length],
+        attention=None if attention is None else np.array(attention[..., :length, :length]),
         words=words,
         tags=predicted,
         offsets=tuple((word.start, word.end) for word in source.words),

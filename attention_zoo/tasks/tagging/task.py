@@ -25,7 +25,6 @@ from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
-from attention_zoo.tasks.data_paths import find_files
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     list_inputs,
@@ -34,12 +33,14 @@ from attention_zoo.tasks.inputs import (
     predict_rows,
     refuse_rules,
 )
+from attention_zoo.tasks.progress import report_predicted
 from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import (
     MAX_CHARACTERS,
     build_tagger,
     check_tokenizers,
+    load_vectors,
     takes_characters,
 )
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
@@ -98,6 +99,7 @@ class Tagging(SingleTextTask):
     tokenizer_kind: ClassVar[str] = "whitespace"
     has_attention_option: ClassVar[bool] = True
     takes_words: ClassVar[bool] = True
+    row_options: ClassVar[tuple[str, ...]] = ("marks",)
     uses_beam_search: ClassVar[bool] = False
     used_search_options = ("n_best", "batch_size")
     evaluation_search_options = ("batch_size",)
@@ -140,9 +142,7 @@ class Tagging(SingleTextTask):
             character_count = characters.vocabulary_size
         model = build_tagger(recipe.model, train.known_tags, size, character_count)
         if options.vectors is not None:
-            (path,) = find_files("tokenizer.vectors", [options.vectors])
-            count = model.load_word_vectors(path, tokenizer.tokens(range(size)))
-            print(f"{options.vectors}: vectors of {count:,} of {size:,} tokens")
+            load_vectors(model, tokenizer, options.vectors)
         scheme = recipe.data.scheme
         return cls(model, tokenizer, characters, scheme=scheme, **cls.recipe_options(recipe))
 
@@ -313,6 +313,7 @@ class Tagging(SingleTextTask):
             outputs = inference.run(inputs, compiled or len(sentences) > FEW)
             for index, row in enumerate(rows):
                 yield row, {name: output[index] for name, output in outputs.items()}
+            report_predicted(len(rows))
 
     def _inference(self, **wanted: Any) -> TaggerInference:
         """Return a `TaggerInference` with these options, cached to keep its compiled function."""

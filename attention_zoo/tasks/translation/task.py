@@ -72,6 +72,7 @@ class Translation(TextPairTask):
     metric_names: ClassVar[tuple[str, ...]] = ("bleu", "chrf", "exact_match")
     tokenizer_names: ClassVar[tuple[str, ...]] = ("source_tokenizer", "target_tokenizer")
     metric_modules: ClassVar[tuple[str, ...]] = ("sacrebleu",)
+    row_options: ClassVar[tuple[str, ...]] = ("prefixes",)
     card_metrics: ClassVar[Mapping[str, str]] = {
         "search": "search",
         "sentences": "sentences",
@@ -261,7 +262,7 @@ class Translation(TextPairTask):
         """Yield the translations of one source."""
         labels = tuple(self.source_tokenizer.tokens(source))
         for ids, weights, fields in hypotheses:
-            weights = None if weights is None else weights[:, : len(source)]
+            weights = None if weights is None else weights[:, : len(source)].copy()
             copied = self._copy_unknown(text, ids, weights) if options.replace_unknown else None
             yield TranslationResult(
                 text=self.target_tokenizer.decode(ids, copied),
