@@ -22,6 +22,8 @@ class TokenizerOptions:
         kind: "subword", "word", "character", or "whitespace" (split at white space); null is the
             task's `tokenizer_kind`.
         vocabulary_size: maximum size, including the four special tokens.
+        sample: with kind "subword": maximum number of texts that the vocabulary is learned from.
+            Of a larger training split, they are evenly spaced texts.
         lowercase: lowercase all texts.
         shared: for translation: share one vocabulary between source and target, as a model with
             `tie: all` requires. Summarization always shares it.
@@ -32,14 +34,16 @@ class TokenizerOptions:
 
     kind: str | None = None
     vocabulary_size: int = 8000
+    sample: int = 1_000_000
     lowercase: bool = False
     shared: bool = False
     min_count: int = 1
     vectors: str | None = None
 
     def __post_init__(self) -> None:
-        if self.min_count < 1:
-            raise ValueError(f"tokenizer.min_count must be at least 1, got {self.min_count}")
+        for name in ("min_count", "sample"):
+            if vars(self)[name] < 1:
+                raise ValueError(f"tokenizer.{name} must be at least 1, got {vars(self)[name]}")
 
 
 def keep_frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
@@ -54,11 +58,19 @@ def keep_frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[s
     return [word for word in normalized if counts[word] >= options.min_count]
 
 
+def select_evenly(texts: Sequence[str], count: int) -> Sequence[str]:
+    """Return `count` evenly spaced texts, or all if there are not more."""
+    size = len(texts)
+    return texts if size <= count else [texts[n * size // count] for n in range(count)]
+
+
 def train_recipe_tokenizer(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:
     """Train a tokenizer with these options on the texts."""
     if options.min_count > 1:
         texts = keep_frequent([word for text in texts for word in text.split()], options)
     kind = options.kind or "subword"
+    if kind == "subword":
+        texts = select_evenly(texts, options.sample)
     return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
 
 

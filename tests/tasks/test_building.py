@@ -7,9 +7,9 @@ import keras
 import pytest
 
 from attention_zoo import models
-from attention_zoo.data import TaggedSentences, TextLines, TextPairs
+from attention_zoo.data import TaggedSentences, TextLines, TextPairs, train_tokenizer
 from attention_zoo.tasks import TASKS
-from attention_zoo.tasks.building import TokenizerOptions
+from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
 from attention_zoo.tasks.caption_corpora import Scenes
 from attention_zoo.tasks.line_corpora import DateLines
 from attention_zoo.tasks.tagging.corpora import Conll
@@ -85,6 +85,25 @@ def test_model_that_cannot_summarize_raises() -> None:
         ValueError, match=r"model\.preset=gpt_tiny: model must be a models.CopyingMixin"
     ):
         build_task(summarization(**gpt), REPORTS)
+
+
+def test_subwords_of_a_large_corpus_are_learned_from_a_sample() -> None:
+    texts = [f"text{number}" for number in range(10)]
+    options = TokenizerOptions("subword", 500, sample=4)
+    sample = [texts[row] for row in (0, 2, 5, 7)]
+    tokenizer = train_recipe_tokenizer(options, texts)
+    assert tokenizer.vocabulary == train_tokenizer("subword", sample, 500).vocabulary
+    assert tokenizer.vocabulary != train_tokenizer("subword", texts, 500).vocabulary
+    for kind, sample_size in (("subword", 10), ("word", 4)):
+        options = TokenizerOptions(kind, 500, sample=sample_size)
+        expected = train_tokenizer(kind, texts, 500).vocabulary
+        assert train_recipe_tokenizer(options, texts).vocabulary == expected
+
+
+@pytest.mark.parametrize("name", ["min_count", "sample"])
+def test_tokenizer_options_below_one_raise(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^tokenizer\.{name} must be at least 1, got 0$"):
+        TokenizerOptions(**{name: 0})
 
 
 def test_truncate_source_is_unknown_to_translation() -> None:
