@@ -121,6 +121,7 @@ class Checkpoints(keras.callbacks.Callback):
         self.task, self.steps, self.options = task, steps, options
         self.store = CheckpointFolder(folder / "checkpoints")
         self.state, self.request = clock.state, clock.request
+        self.saved_best = self.state.best_step
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         step, every = self.state.step, self.options.checkpoint_every
@@ -151,12 +152,18 @@ class Checkpoints(keras.callbacks.Callback):
         return value < best if self.options.monitor == "loss" else value > best
 
     def save(self) -> None:
-        """Save a checkpoint of this step; delete all but the newest ones and the best one."""
+        """Save a checkpoint of this step; delete all but the newest ones and the best one.
+
+        The oldest one is deleted first, so that the disk never holds more than these, also while
+        the checkpoint is written. The newest one and the best one are never deleted before that.
+        """
         if not is_chief():
             return
+        count = self.options.keep_checkpoints
+        self.store.keep({*self.store.list_steps()[: max(count - 1, 1)], self.saved_best})
         self.store.save(self.state.step, self._write)
-        newest = self.store.list_steps()[: self.options.keep_checkpoints]
-        self.store.keep({*newest, self.state.best_step})
+        self.saved_best = self.state.best_step
+        self.store.keep({*self.store.list_steps()[:count], self.saved_best})
 
     def _write(self, folder: Path) -> dict[str, Entry]:
         """Write the files of a checkpoint; training variables and task are written in parallel."""

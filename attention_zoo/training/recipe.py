@@ -74,7 +74,8 @@ class TrainingOptions:
         label_smoothing: share of the probability spread over the vocabulary.
         evaluate_every: steps between evaluations on the validation split.
         checkpoint_every: steps between checkpoints; null saves at evaluations only.
-        keep_checkpoints: number of newest checkpoints to keep, besides the best one.
+        keep_checkpoints: number of newest checkpoints to keep, besides the best one. Before another
+            one is written, the oldest one is deleted, if there are several.
         monitor: the value that selects the best checkpoint: "loss" (validation loss, lowest) or
             one of the task's metrics (highest), computed on predictions.
         monitor_size: number of validation examples to compute metrics on.

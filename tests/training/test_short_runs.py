@@ -73,6 +73,33 @@ def test_resume_is_exact(
     assert_same_run(uninterrupted, folder)
 
 
+@pytest.mark.parametrize(
+    ("keep", "most"),
+    [
+        pytest.param(1, 3, marks=pytest.mark.full),
+        (2, 3),
+        pytest.param(4, 5, marks=pytest.mark.full),
+    ],
+)
+def test_the_disk_holds_few_checkpoints_while_one_is_written(
+    keep: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest one, the best one (step 1) and, below, the one that is being written."""
+    held: list[int] = []
+
+    def save(task: Any, folder: Path) -> None:
+        held.append(len(list(folder.parent.iterdir())))
+        task_save(task, folder)
+
+    task_save = Regression.save
+    monkeypatch.setattr(Regression, "save", save)
+    options = {"steps": 6, "evaluate_every": 1, "checkpoint_every": None, "learning_rate": 1e-30}
+    result = training.fit(make_recipe(tmp_path / "run", keep_checkpoints=keep, **options))
+    assert result.best_step == 1
+    assert max(held) == most
+    assert list_checkpoints(result.folder) == [1, *range(7 - keep, 7)]
+
+
 def test_a_damaged_checkpoint_is_replaced(uninterrupted: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(uninterrupted, tmp_path / "run"))
     (newest(folder) / "training.npz").write_bytes(b"")
