@@ -188,7 +188,7 @@ def explain_outdated(path: Path, fix: str = RETRAIN) -> Iterator[None]:
         yield
     except UnknownNameError as error:
         raise ValueError(
-            f"{path}: {error.summary}; import the module that registers it first (on the command"
+            f"{path}: {error}; import the module that registers it first (on the command"
             f" line, --import MODULE); without such a module the file is outdated or edited: {fix}"
         ) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -178,7 +178,7 @@ def test_a_saved_name_without_a_recipe_is_not_only_called_outdated(tmp_path: Pat
     (tmp_path / MANIFEST).unlink()
     write_manifest(tmp_path)
     message = (
-        r"config\.json: unknown score 'mine'; import the module that registers it first \(on the"
+        r"config\.json: unknown score 'mine'.*; import the module that registers it first \(on the"
         r" command line, --import MODULE\); without such a module the file is outdated or edited"
     )
     with pytest.raises(ValueError, match=message):

@@ -17,20 +17,21 @@ FIRST_DELAY, INTERVAL = 2.0, 10.0
 _last_line = -INTERVAL
 
 
-def log_progress(items: Iterable[T], what: str, unit: str) -> Iterator[T]:
+def log_progress(items: Iterable[T], what: str, unit: str, size: int = 1) -> Iterator[T]:
     """Yield the items, and log how many were processed once per `INTERVAL`.
 
     Args:
         items: any items.
         what: file or operation, for the log.
-        unit: name of the items, in the plural.
+        unit: name of what is counted, in the plural.
+        size: number of units of an item.
     """
     global _last_line
     start = monotonic()
     for count, item in enumerate(items):
         now = monotonic()
         if now >= max(start + FIRST_DELAY, _last_line + INTERVAL):
-            LOGGER.info("%s: %s %s", what, f"{count:,}", unit)
+            LOGGER.info("%s: %s %s", what, f"{count * size:,}", unit)
             _last_line = now
         yield item
 

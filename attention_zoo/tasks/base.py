@@ -18,7 +18,7 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.files import explain_outdated
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.inputs import Input, refuse_unused
+from attention_zoo.tasks.inputs import Input, is_list, refuse_unused
 from attention_zoo.tasks.metric_units import METRIC_UNITS
 from attention_zoo.tasks.result import Result, check_plottable
 from attention_zoo.tasks.streaming import predict_stream
@@ -217,6 +217,14 @@ class Task(ABC):
             on_error, **options: as in `predict`; the results before a failed input are returned.
         """
         return predict_stream(self, inputs, chunk_size, on_error, options)
+
+    def is_single_input(self, inputs: Any) -> bool:
+        """Return whether `inputs` is one input instead of an iterable of inputs."""
+        return not is_list(inputs)
+
+    def name_input(self, number: int, value: Any) -> str:
+        """Return the name of an input of `predict` in error messages."""
+        return f"source {number}"
 
     def override_search(self, **changes: Any) -> SearchOptions:
         """Return the search options with changes.

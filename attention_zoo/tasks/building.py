@@ -13,6 +13,9 @@ from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.models.presets import check_arguments
 
+MAX_SAMPLE = 1_000_000
+"""Default of `tokenizer.sample`."""
+
 
 @dataclass
 class TokenizerOptions:
@@ -22,8 +25,8 @@ class TokenizerOptions:
         kind: "subword", "word", "character", or "whitespace" (split at white space); null is the
             task's `tokenizer_kind`.
         vocabulary_size: maximum size, including the four special tokens.
-        sample: with kind "subword": maximum number of texts that the vocabulary is learned from.
-            Of a larger training split, they are evenly spaced texts.
+        sample: with kind "subword": maximum number of texts (of words, for tagging) that the
+            vocabulary is learned from, evenly spaced in the training split; null is one million.
         lowercase: lowercase all texts.
         shared: for translation: share one vocabulary between source and target, as a model with
             `tie: all` requires. Summarization always shares it.
@@ -34,7 +37,7 @@ class TokenizerOptions:
 
     kind: str | None = None
     vocabulary_size: int = 8000
-    sample: int = 1_000_000
+    sample: int | None = None
     lowercase: bool = False
     shared: bool = False
     min_count: int = 1
@@ -42,8 +45,9 @@ class TokenizerOptions:
 
     def __post_init__(self) -> None:
         for name in ("min_count", "sample"):
-            if vars(self)[name] < 1:
-                raise ValueError(f"tokenizer.{name} must be at least 1, got {vars(self)[name]}")
+            value = vars(self)[name]
+            if value is not None and value < 1:
+                raise ValueError(f"tokenizer.{name} must be at least 1, got {value}")
 
 
 def keep_frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[str]:
@@ -70,7 +74,12 @@ def train_recipe_tokenizer(options: TokenizerOptions, texts: Sequence[str]) -> T
         texts = keep_frequent([word for text in texts for word in text.split()], options)
     kind = options.kind or "subword"
     if kind == "subword":
-        texts = select_evenly(texts, options.sample)
+        texts = select_evenly(texts, options.sample or MAX_SAMPLE)
+    elif options.sample is not None:
+        raise ValueError(
+            f"tokenizer.sample={options.sample} requires tokenizer.kind=subword, got {kind}; remove"
+            " it from the recipe"
+        )
     return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
 
 

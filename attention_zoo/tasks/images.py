@@ -30,6 +30,14 @@ class ImageTask(Task):
     example_noun: ClassVar[str] = "images"
     image_size: int
 
+    def is_single_input(self, inputs: Any) -> bool:
+        """Return whether `inputs` is one image; see `Task.is_single_input`."""
+        return is_image(inputs) or super().is_single_input(inputs)
+
+    def name_input(self, number: int, value: Any) -> str:
+        """Return the path of an image, or its number; see `Task.name_input`."""
+        return name_image(number, value)
+
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for an image file that `predict` rejects; see `Task.check_sources`."""
         for location, path in add_locations(sources, locations, "image"):
@@ -85,15 +93,26 @@ def list_images(images: Any, name: str) -> list[Any]:
 
     `name` is the function, for the message.
     """
-    from PIL.Image import Image as PillowImage
-
     if keras.ops.is_tensor(images):
         images = keras.ops.convert_to_numpy(images)
-    is_image = isinstance(images, Path | PillowImage)
-    is_image |= isinstance(images, np.ndarray) and images.ndim in (2, 3)
-    return list_inputs(images, "image", name, is_image)
+    return list_inputs(images, "image", name, is_image(images))
+
+
+def is_image(value: Any) -> bool:
+    """Return whether a value is one image, not a list of images or an array `(N, H, W, C)`."""
+    from PIL.Image import Image as PillowImage
+
+    if isinstance(value, Path | PillowImage):
+        return True
+    is_array = isinstance(value, np.ndarray) or keras.ops.is_tensor(value)
+    return bool(is_array and len(value.shape) in (2, 3))
+
+
+def name_image(number: int, value: Image) -> str:
+    """Return the name of an image: its path, or "image" and its number."""
+    return str(value) if isinstance(value, str | Path) else f"image {number}"
 
 
 def name_images(images: Sequence[Image]) -> list[str]:
     """Return the name of each image: its path, or "image" and its number from 0."""
-    return [str(x) if isinstance(x, str | Path) else f"image {row}" for row, x in enumerate(images)]
+    return [name_image(row, image) for row, image in enumerate(images)]

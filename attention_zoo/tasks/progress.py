@@ -18,7 +18,7 @@ _current: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 class Progress:
-    """Progress of predictions: a line on standard error if it is a terminal, and log lines.
+    """Progress of predictions: a line on standard error if it is a terminal, else log lines.
 
     In a `with` block, predictions count toward this progress. A block inside another one counts
     toward the outer progress.
@@ -31,7 +31,7 @@ class Progress:
     def __init__(self, total: int | None = None, is_hidden: bool = False) -> None:
         self.total, self.is_hidden = total, is_hidden
         self.count, self._seconds = 0, 0.0
-        self._start = self._shown = self._logged = 0.0
+        self._start = self._shown = 0.0
         self._has_line = False
         self._token: Any = None
 
@@ -55,13 +55,16 @@ class Progress:
         seconds = self._seconds + now - self._start
         if self.is_hidden or seconds < FIRST_DELAY:
             return
-        if now >= self._logged + LOG_INTERVAL:
-            self._logged = now
-            LOGGER.info(self._describe(seconds))
-        if now >= self._shown + INTERVAL and sys.stderr.isatty():
-            self._shown, self._has_line = now, True
+        is_terminal = sys.stderr.isatty()
+        if now < self._shown + (INTERVAL if is_terminal else LOG_INTERVAL):
+            return
+        self._shown = now
+        if is_terminal:
+            self._has_line = True
             sys.stderr.write(f"\r{self._describe(seconds)}\x1b[K")
             sys.stderr.flush()
+        else:
+            LOGGER.info(self._describe(seconds))
 
     def _describe(self, seconds: float) -> str:
         rate = self.count / seconds

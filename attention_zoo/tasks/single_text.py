@@ -10,6 +10,7 @@ import keras
 
 from attention_zoo.data import Tokenizer
 from attention_zoo.data.batching.ragged import RaggedBuilder
+from attention_zoo.data.progress import log_progress
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import Locations, Task, add_locations
@@ -87,9 +88,14 @@ class SingleTextTask(Task):
 
     def _encode_within(self, examples: Any) -> Iterator[tuple[list[int], list[Any]]]:
         """Yield row numbers and encodings of the examples within the limit, in parts."""
-        for begin in range(0, len(examples), PART):
+        starts = range(0, len(examples), PART)
+        for begin in log_progress(starts, "encoding", self.example_noun, PART):
             rows = range(begin, min(begin + PART, len(examples)))
-            encoded = self._encode_examples(examples.take(rows))
+            try:
+                encoded = self._encode_examples(examples.take(rows))
+            except ValueError as error:
+                where = f"{examples.origin}, from {self.example_noun} {begin + 1} on"
+                raise ValueError(f"{where}: {error}") from None
             fits = [self._fits(one) for one in encoded]
             yield list(compress(rows, fits)), list(compress(encoded, fits))
 

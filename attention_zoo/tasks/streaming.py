@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -31,28 +31,50 @@ def predict_stream(
     """
     chunk_size = whole_number("chunk_size", chunk_size)
     check_known("on_error: unknown value", [on_error], ON_ERROR)
-    if not is_list(inputs):
+    if task.is_single_input(inputs):
         given, kind = type(inputs).__name__, task.inputs[0].kind
-        raise ValueError(f"predict_iter takes an iterable of {kind}s, got {given}")
+        raise ValueError(
+            f"predict_iter takes an iterable of {kind}s, got {given}; write predict_iter([{kind}])"
+        )
     by_row = {name: iter(options[name]) for name in task.row_options if is_list(options.get(name))}
     shared = {name: value for name, value in options.items() if name not in by_row}
-    noun = "image" if task.inputs[0].kind == "image" else "source"
-    progress = Progress(len(inputs) if isinstance(inputs, Sized) else None)
+    progress = Progress(_count(inputs))
 
     def generate() -> Iterator[Any]:
         remaining = iter(inputs)
         while chunk := list(islice(remaining, chunk_size)):
-            rows = {name: list(islice(values, len(chunk))) for name, values in by_row.items()}
             first = progress.count
+            rows = {name: _take(name, values, first, chunk) for name, values in by_row.items()}
             with progress:
                 results = task.predict(chunk, on_error="skip", **rows, **shared)
             progress.count = first + len(chunk)
-            for number, result in enumerate(results, first):
+            for number, (source, result) in enumerate(zip(chunk, results, strict=True), first):
                 if on_error == "raise" and not result.ok:
-                    raise ValueError(f"{noun} {number}: {result.error}")
+                    raise ValueError(f"{task.name_input(number, source)}: {result.error}")
                 yield result
         for name, values in by_row.items():
             if next(values, None) is not None:
-                raise ValueError(f"{name} has more entries than there are inputs")
+                raise ValueError(
+                    f"{name} must have one entry for each of the {progress.count} inputs, got more"
+                )
 
     return generate()
+
+
+def _take(name: str, values: Iterator[Any], first: int, chunk: list[Any]) -> list[Any]:
+    """Return the entries of an option for a chunk whose first input has this number."""
+    rows = list(islice(values, len(chunk)))
+    if len(rows) < len(chunk):
+        raise ValueError(
+            f"{name} must have one entry for each input, got {first + len(rows)} for at least"
+            f" {first + len(chunk)} inputs"
+        )
+    return rows
+
+
+def _count(inputs: Iterable[Any]) -> int | None:
+    """Return the number of inputs, or None if it is unknown."""
+    try:
+        return len(inputs)  # type: ignore[arg-type]
+    except TypeError:
+        return None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attention_zoo.data import PairBatches, TextPairs
 from attention_zoo.data.batching.ragged import RaggedBuilder
+from attention_zoo.data.progress import log_progress
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.generation import GenerationTask
@@ -76,7 +77,8 @@ class TextPairTask(GenerationTask):
         array.
         """
         most_source, most_target = self.max_source_length, self.max_target_length - 1
-        for begin in range(0, len(examples), PART):
+        starts = range(0, len(examples), PART)
+        for begin in log_progress(starts, "encoding", self.example_noun, PART):
             part = examples.take(range(begin, min(begin + PART, len(examples))))
             try:
                 sides = self.encode_pairs(part)

@@ -154,14 +154,15 @@ class Checkpoints(keras.callbacks.Callback):
     def save(self) -> None:
         """Save a checkpoint of this step; delete all but the newest ones and the best one.
 
-        The oldest one is deleted first, so that the disk never holds more than these, also while
-        the checkpoint is written. The newest one and the best one are never deleted before that.
+        The oldest one is deleted first, but never the newest or the best one. So, while the
+        checkpoint is written, the disk holds `max(keep_checkpoints, 2)` of them besides the best.
         """
         if not is_chief():
             return
-        count = self.options.keep_checkpoints
-        self.store.keep({*self.store.list_steps()[: max(count - 1, 1)], self.saved_best})
-        self.store.save(self.state.step, self._write)
+        step, count = self.state.step, self.options.keep_checkpoints
+        older = [other for other in self.store.list_steps() if other != step]
+        self.store.keep({step, *older[: max(count - 1, 1)], self.saved_best})
+        self.store.save(step, self._write)
         self.saved_best = self.state.best_step
         self.store.keep({*self.store.list_steps()[:count], self.saved_best})
 

@@ -127,7 +127,7 @@ def fit(
         ValueError: the recipe or the data are invalid, the folder contains another run, the recipe
             or the data differ from those of the run, another process trains in the folder, a loss
             or a gradient is not finite, devices are missing, or a host is lost.
-        OSError: the folder cannot be written. Earlier checkpoints are intact.
+        OSError: the folder cannot be written. The newest and the best checkpoint are intact.
         Stopped (a subclass of `KeyboardInterrupt`): SIGINT, SIGTERM or SIGHUP was received; the
             current step was finished and a checkpoint saved.
     """
@@ -263,10 +263,15 @@ def make_batches(task: Any, examples: Any, recipe: Recipe) -> Any:
     batches = task.make_batches(examples, options.batch_size, recipe.seed)
     if options.batch_tokens is None:
         return batches
+    if not hasattr(batches, "limit_tokens"):
+        raise ValueError(
+            f"training.batch_tokens: {type(batches).__name__} of task {recipe.task} has no"
+            " limit_tokens; define it, or use training.batch_size"
+        )
     try:
         return batches.limit_tokens(options.batch_tokens)
     except ValueError as error:
-        raise ValueError(f"{examples.origin}: training.{error}") from None
+        raise ValueError(f"{examples.origin}: training.batch_tokens: {error}") from None
 
 
 def compile_steps(

@@ -61,9 +61,8 @@ class TrainingOptions:
         steps: total number of updates.
         batch_size: examples per batch, summed over all devices and hosts.
         batch_tokens: maximum number of tokens per batch, padding included, in place of
-            `batch_size`: the number of examples times the length of the longest one, for pairs of
-            the longer side. Batches of short examples are larger; memory and time of a step vary
-            less. Null for batches of `batch_size`.
+            `batch_size`: number of examples x length of the longest example (of the longer side,
+            for pairs). Null for batches of `batch_size`.
         optimizer: a name in `training.OPTIMIZERS`, or a mapping with `name` and any arguments of
             that Keras optimizer. With weight decay, biases and the weights of normalization layers
             are not decayed.

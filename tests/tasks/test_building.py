@@ -94,10 +94,12 @@ def test_subwords_of_a_large_corpus_are_learned_from_a_sample() -> None:
     tokenizer = train_recipe_tokenizer(options, texts)
     assert tokenizer.vocabulary == train_tokenizer("subword", sample, 500).vocabulary
     assert tokenizer.vocabulary != train_tokenizer("subword", texts, 500).vocabulary
-    for kind, sample_size in (("subword", 10), ("word", 4)):
-        options = TokenizerOptions(kind, 500, sample=sample_size)
-        expected = train_tokenizer(kind, texts, 500).vocabulary
+    for sample_size in (10, None):
+        options = TokenizerOptions("subword", 500, sample=sample_size)
+        expected = train_tokenizer("subword", texts, 500).vocabulary
         assert train_recipe_tokenizer(options, texts).vocabulary == expected
+    with pytest.raises(ValueError, match=r"^tokenizer\.sample=4 requires .*=subword, got word;"):
+        train_recipe_tokenizer(TokenizerOptions("word", 500, sample=4), texts)
 
 
 @pytest.mark.parametrize("name", ["min_count", "sample"])

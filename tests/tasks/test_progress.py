@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import logging
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from attention_zoo.tasks import progress
 from attention_zoo.tasks.progress import Progress, hide_progress, report_predicted
-from tests.tasks.test_masked_language_modeling import MASK, make_task
+from tests.tasks.test_predict_inputs import GOOD, MAKERS, NAMES
+from tests.tasks.test_streaming import make_options
 
 
 class Terminal(io.StringIO):
@@ -34,8 +36,9 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_progress_is_shown_after_five_seconds_and_removed(
-    clock: list[float], terminal: Terminal
+    clock: list[float], terminal: Terminal, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "attention_zoo.predict")
     with Progress(1000):
         clock[0] += 4.9
         report_predicted(100)
@@ -50,6 +53,7 @@ def test_progress_is_shown_after_five_seconds_and_removed(
     assert terminal.getvalue() == shown + "\r\x1b[K"
     report_predicted(1)
     assert terminal.getvalue() == shown + "\r\x1b[K"
+    assert not caplog.messages
 
 
 def test_inner_predictions_count_toward_the_outer_progress(
@@ -73,9 +77,10 @@ def test_hidden_progress(clock: list[float], terminal: Terminal) -> None:
 
 
 def test_without_a_terminal_progress_is_logged(
-    clock: list[float], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    clock: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "attention_zoo.predict")
+    monkeypatch.setattr("sys.stderr", io.StringIO())
     with Progress(10):
         for _ in range(3):
             clock[0] += 6
@@ -84,19 +89,15 @@ def test_without_a_terminal_progress_is_logged(
         "predicted 2 of 10 inputs, 24 s left",
         "predicted 6 of 10 inputs, 12 s left",
     ]
-    assert capsys.readouterr() == ("", "")
+    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_predictions_are_counted(
-    stream: bool, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
-) -> None:
-    monkeypatch.setattr(progress, "FIRST_DELAY", 0.0)
-    monkeypatch.setattr(progress, "INTERVAL", 0.0)
-    task, texts = make_task(), [f"a {MASK}", f"{MASK} dog", MASK]
-    if stream:
-        list(task.predict_iter(texts, chunk_size=2))
-    else:
-        task.predict(texts)
-    assert "predicted 3 of 3 inputs, 0 s left" in terminal.getvalue()
-    assert terminal.getvalue().endswith("\r\x1b[K")
+@pytest.mark.parametrize("name", NAMES)
+def test_all_predictions_are_counted(name: str) -> None:
+    task, inputs = MAKERS[name](), [*GOOD[name], GOOD[name][0]]
+    with Progress() as counted:
+        task.predict(inputs, **make_options(task))
+    assert counted.count == 3
+    with Progress() as counted:
+        list(task.predict_iter(inputs, chunk_size=2, **make_options(task)))
+    assert counted.count == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from tests.tasks import retrievers
 from tests.tasks.test_masked_language_modeling import MASK
 from tests.tasks.test_predict_inputs import GOOD, MAKERS, NAMES, make_tagger, make_translator
 
+WITHOUT_ARRAYS = ("masked_language_modeling", "language_modeling", "tagging")
+"""Tasks whose results, with the models of this file, have no arrays."""
 SOURCES = ["a cat", "the dog", "a dog", "the cat", "cat"]
 MASKED = [f"a {MASK}", f"{MASK} dog", MASK, f"the {MASK}", "a cat", MASK]
 """Texts to fill; that with number 4 has no mask."""
@@ -40,11 +43,34 @@ def test_results_equal_those_of_predict(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_results_keep_no_array_of_their_batch(name: str) -> None:
     task = MAKERS[name]()
-    for result in task.predict(GOOD[name], **make_options(task)):
-        arrays = [value for value in vars(result).values() if isinstance(value, np.ndarray)]
-        for array in arrays if name != "retrieval" else arrays[:1]:  # images are the index's
-            owner = array if array.base is None else array.base
-            assert owner.nbytes <= 2 * array.nbytes
+    results = task.predict(GOOD[name] * 2, **make_options(task))
+    arrays = [
+        value
+        for result in results
+        for one in (result, *result.alternatives)
+        for field, value in vars(one).items()
+        if isinstance(value, np.ndarray) and (name, field) != ("retrieval", "image")
+    ]
+    assert bool(arrays) == (name not in WITHOUT_ARRAYS)
+    for array in arrays:
+        assert array.base is None or array.base.nbytes == array.nbytes
+
+
+def test_errors_name_images_by_their_paths() -> None:
+    images = MAKERS["glimpses"]().predict_iter(iter([b"GIF8", "no.png"]))
+    with pytest.raises(ValueError, match=r"^image 0: is GIF; "):
+        next(images)
+    with pytest.raises(ValueError, match=r"^no\.png: No such file or directory"):
+        next(MAKERS["glimpses"]().predict_iter(["no.png"]))
+
+
+def test_inputs_of_unknown_number() -> None:
+    class Inputs(list[str]):
+        def __len__(self) -> int:
+            raise TypeError("The length is unknown.")
+
+    task = MAKERS["masked_language_modeling"]()
+    assert len([*task.predict_iter(Inputs(MASKED[:4]), chunk_size=3)]) == 4
 
 
 def test_inputs_are_read_when_the_results_before_them_are_consumed() -> None:
@@ -82,8 +108,8 @@ def test_options_with_one_entry_for_each_input() -> None:
     streamed = task.predict_iter(SOURCES, chunk_size=2, prefixes=iter(prefixes), **options)
     assert [one.text for one in streamed] == [one.text for one in expected]
     for given, message in (
-        (prefixes[:3], r"^prefixes must have one text for each of the 2 texts, got 1$"),
-        ([*prefixes, ""], "^prefixes has more entries than there are inputs$"),
+        (prefixes[:3], r"^prefixes must have one entry for each input, got 3 for at least 4 inp"),
+        ([*prefixes, ""], r"^prefixes must have one entry for each of the 5 inputs, got more$"),
         ("cat", r"^prefixes must be a list of texts, got 'cat'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -92,8 +118,11 @@ def test_options_with_one_entry_for_each_input() -> None:
 
 def test_invalid_arguments_raise_before_the_first_result() -> None:
     task = make_tagger()
-    with pytest.raises(ValueError, match=r"^predict_iter takes an iterable of texts, got str$"):
-        task.predict_iter("a cat")
+    message = r"^predict_iter takes an iterable of (text|image)s, got \w+; write predict_iter\(\["
+    images = MAKERS["glimpses"]()
+    for single_task, single in ((task, "a cat"), (images, GOOD["glimpses"][0]), (images, Path())):
+        with pytest.raises(ValueError, match=message):
+            single_task.predict_iter(single)
     with pytest.raises(ValueError, match="chunk_size must be at least 1, got 0"):
         task.predict_iter(SOURCES, chunk_size=0)
     with pytest.raises(ValueError, match="on_error: unknown value 'drop'"):

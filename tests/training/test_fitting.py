@@ -247,8 +247,17 @@ def test_batch_tokens_below_the_longest_example() -> None:
     task, recipe = tasks.load(small_run()), read_recipe(small_run() / "recipe.yaml")
     recipe.training.batch_tokens = 5
     examples = TextPairs(["at 5:04 PM."], ["à 17 h 04."], "here")
-    message = r"^here: training\.batch_tokens must be at least .*, got 5; example 1 has 8$"
+    message = r"^here: training\.batch_tokens: example 1 has 8 tokens .*, the limit is 5; raise"
     with pytest.raises(ValueError, match=message):
+        fitting.make_batches(task, examples, recipe)
+
+
+@pytest.mark.usefixtures("custom_task")
+def test_batch_tokens_of_batches_without_tokens(tmp_path: Path) -> None:
+    recipe = custom_task.recipe(tmp_path / "run", batch_tokens=100)
+    examples = recipe.data.read("train")
+    task = custom_task.Regression.from_recipe(recipe, examples)
+    with pytest.raises(ValueError, match=r"^training\.batch_tokens: .* has no limit_tokens; defi"):
         fitting.make_batches(task, examples, recipe)
 
 

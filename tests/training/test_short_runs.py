@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 import pytest
@@ -13,7 +13,10 @@ import tensorflow as tf
 
 from attention_zoo import tasks, training
 from attention_zoo.tasks import TASKS
-from attention_zoo.training.recipe import Recipe
+from attention_zoo.training.callbacks import Checkpoints, Clock
+from attention_zoo.training.recipe import Recipe, TrainingOptions
+from attention_zoo.training.run_folder import RunState
+from attention_zoo.training.stopping import StopRequest
 from tests.tiers import FULL
 from tests.training.custom_task import Regression, recipe
 from tests.training.small import assert_same_run, newest, records
@@ -93,11 +96,29 @@ def test_the_disk_holds_few_checkpoints_while_one_is_written(
 
     task_save = Regression.save
     monkeypatch.setattr(Regression, "save", save)
-    options = {"steps": 6, "evaluate_every": 1, "checkpoint_every": None, "learning_rate": 1e-30}
-    result = training.fit(make_recipe(tmp_path / "run", keep_checkpoints=keep, **options))
+    steps = keep + 2
+    options: dict[str, Any] = {"steps": steps, "evaluate_every": 1, "checkpoint_every": None}
+    options |= {"learning_rate": 1e-30, "keep_checkpoints": keep}
+    result = training.fit(make_recipe(tmp_path / "run", **options))
     assert result.best_step == 1
     assert max(held) == most
-    assert list_checkpoints(result.folder) == [1, *range(7 - keep, 7)]
+    assert list_checkpoints(result.folder) == [1, *range(3, steps + 1)]
+
+
+def test_saving_a_step_again_deletes_no_other_checkpoint(tmp_path: Path) -> None:
+    """As after a signal in an evaluation: the checkpoint of its step is replaced."""
+
+    class EmptyCheckpoints(Checkpoints):
+        def _write(self, folder: Path) -> dict[str, Any]:
+            return {}
+
+    options, state = TrainingOptions(keep_checkpoints=3), RunState(best=1.0, best_step=1)
+    clock, parts = Clock(state, StopRequest()), (cast(Any, None), cast(Any, None))
+    saving = EmptyCheckpoints(*parts, tmp_path, options, clock)
+    for step in (1, 2, 3, 4, 4):
+        state.step = step
+        saving.save()
+    assert list_checkpoints(tmp_path) == [1, 2, 3, 4]
 
 
 def test_a_damaged_checkpoint_is_replaced(uninterrupted: Path, tmp_path: Path) -> None:

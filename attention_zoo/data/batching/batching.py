@@ -64,8 +64,8 @@ class Batches(ABC):
         self.bucket_width = whole_number("bucket_width", bucket_width)
         self._sizes = sizes
         self._numbers = np.arange(1, len(self) + 1) if numbers is None else np.asarray(numbers)
+        self._batch_tokens: int | None = None
         self._set_starts(np.append(np.arange(0, len(self), self.batch_size), len(self)))
-        self._starts_in_order = self._starts
 
     def _set_starts(self, starts: Integers) -> None:
         """Set the index of the first example of each batch, in sorted order, and their number."""
@@ -86,20 +86,24 @@ class Batches(ABC):
         """
         whole_number("batch_tokens", batch_tokens)
         if not np.any(self._sizes):
-            raise ValueError("batch_tokens does not apply to images; use batch_size")
-        blocks = np.max([-(-size // self.bucket_width) for size in self._sizes], axis=0)
-        lengths = blocks * self.bucket_width
+            raise ValueError("batches of images have no tokens; use batch_size")
+        lengths = self._compute_lengths()
         if lengths.max() > batch_tokens:
             number = self._numbers[int(lengths.argmax())]
             raise ValueError(
-                f"batch_tokens must be at least the padded length of the longest example, got"
-                f" {batch_tokens}; example {number} has {lengths.max()}"
+                f"example {number} has {lengths.max()} tokens with padding, the limit is"
+                f" {batch_tokens}; raise batch_tokens, or lower the maximum length of the data"
             )
         limited = copy(self)
+        limited._batch_tokens = batch_tokens
         order, _ = self._compute_order(0)  # of equal lengths in all epochs
         limited._set_starts(split_by_tokens(lengths[order], batch_tokens))
-        limited._starts_in_order = split_by_tokens(lengths, batch_tokens)
         return limited
+
+    def _compute_lengths(self) -> Integers:
+        """Return the padded length of each example, of its longest sequence."""
+        blocks = np.max([-(-size // self.bucket_width) for size in self._sizes], axis=0)
+        return np.asarray(blocks * self.bucket_width)
 
     @abstractmethod
     def make_batch(self, rows: Integers) -> Any:
@@ -149,7 +153,10 @@ class Batches(ABC):
 
     def dataset_in_order(self) -> Any:
         """Return a `tf.data.Dataset` of every example once, in corpus order, for evaluation."""
-        rows = [np.arange(*bounds) for bounds in pairwise(self._starts_in_order)]
+        starts = self._starts
+        if self._batch_tokens is not None:
+            starts = split_by_tokens(self._compute_lengths(), self._batch_tokens)
+        rows = [np.arange(*bounds) for bounds in pairwise(starts)]
         return self._make_dataset(lambda: map(self.make_batch, rows), len(rows))
 
     def _make_dataset(self, batches: Callable[[], Iterator[Any]], size: int | None) -> Any:
@@ -183,7 +190,7 @@ def split_by_tokens(lengths: Integers, batch_tokens: int) -> Integers:
         batch_tokens: maximum of a batch's number of examples times its greatest length.
     """
     starts, longest, stop = [0], 0, len(lengths)
-    # Runs of equal lengths, so that the time depends on the number of batches.
+    # Runs of equal lengths: in sorted order, the time depends on the number of batches.
     ends = [*np.flatnonzero(np.diff(lengths)) + 1, stop]
     for begin, end in pairwise([0, *ends]):
         longest = max(longest, int(lengths[begin]))

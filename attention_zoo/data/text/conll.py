@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from sys import intern
 from typing import NamedTuple
 
@@ -49,9 +49,9 @@ def read_conll(
 ) -> TaggedSentences:
     """Read sentences from a file with one word per line and a blank line after each sentence.
 
-    Columns are separated by tabs if most lines of the file contain one, otherwise by spaces; no
-    other white space separates columns or lines. `-DOCSTART-` lines between sentences are skipped.
-    The format of a file is that of most lines in its first `LAYOUT_BLOCKS` sentences.
+    The first `LAYOUT_BLOCKS` sentences of a file determine its format. Columns are separated by
+    tabs if most of their lines contain one, otherwise by spaces; no other white space separates
+    columns or lines. `-DOCSTART-` lines between sentences are skipped.
 
     Args:
         path: the file, or a list of files; UTF-8, compressed or not.
@@ -69,16 +69,15 @@ def read_conll(
     Raises:
         ValueError: a missing file, no sentences, a missing column, `words` and `tags` are the same
             column, more than `MAX_SENTENCE_LENGTH` words without a blank line, or a bad line
-            (file:line): invalid UTF-8, another number of columns than most lines have, an empty
-            word or tag, or no word number in CoNLL-U.
+            (file:line): invalid UTF-8, another number of columns than most lines of the first
+            sentences have, an empty word or tag, or no word number in CoNLL-U.
     """
     columns, skipper = ConllColumns(words, tags, marks), BadRowSkipper(skip_bad)
     texts, tag_rows, mark_rows = list[tuple[str, ...]](), list[tuple[str, ...]](), []
     word_lines, files = list[Sequence[int]](), list[str]()
     for file in list_paths(path):
         blocks = split_blocks(read_numbered_lines(file), comment)
-        first = list(islice(blocks, LAYOUT_BLOCKS))
-        _check_blank_lines(first)
+        first = _read_first_blocks(blocks)
         layout = find_layout(first, columns, conllu)
         for block in chain(first, blocks):
             with skipper:
@@ -164,6 +163,18 @@ class ConllBlock(NamedTuple):
         return [line for line in self.rows if not layout.skips(line)]
 
 
+def _read_first_blocks(blocks: Iterator[ConllBlock]) -> list[ConllBlock]:
+    """Return the blocks with the first `LAYOUT_BLOCKS` sentences, which determine the format."""
+    first, count = list[ConllBlock](), 0
+    for block in blocks:
+        first.append(block)
+        count += bool(block.rows)
+        if count == LAYOUT_BLOCKS:
+            return first
+    _check_blank_lines(first)
+    return first
+
+
 def _list_lines(sentence: Sequence[ConllWord]) -> Sequence[int]:
     """Return the lines of the words; a range, which needs less memory, if they are consecutive."""
     lines = range(sentence[0].line, sentence[-1].line + 1)
@@ -196,10 +207,10 @@ def _split_cells(line: Line, has_tabs: bool) -> list[bytes]:
 def find_layout(
     blocks: Iterable[ConllBlock], columns: ConllColumns, conllu: bool | None
 ) -> ConllLayout:
-    """Return the format that most lines of a file have.
+    """Return the format that most lines have.
 
     Args:
-        blocks: the blocks of the file.
+        blocks: the first blocks of the file.
         columns: the columns to read.
         conllu: see `read_conll`.
 

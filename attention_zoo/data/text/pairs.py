@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, starmap, zip_longest
+from itertools import chain, starmap
 from typing import TypeVar
 
 from attention_zoo.data.examples import Examples
@@ -95,6 +95,8 @@ def read_parallel(source_path: Paths, target_path: Paths, skip_bad: int = 0) -> 
             f"expected one file of targets per file of sources, got {len(paths[0])} files of"
             f" sources and {len(paths[1])} of targets"
         )
+    for pair in zip(*paths, strict=True):
+        _check_numbers_of_lines(*pair)
     rows = chain.from_iterable(starmap(_align_lines, zip(*paths, strict=True)))
 
     def parse_row(location: str, row: tuple[Line, Line]) -> tuple[str, str]:
@@ -108,23 +110,21 @@ def read_parallel(source_path: Paths, target_path: Paths, skip_bad: int = 0) -> 
 
 
 def _align_lines(source_path: str, target_path: str) -> Iterator[tuple[str, tuple[Line, Line]]]:
-    """Yield the lines of two files in pairs, with the location of the first.
-
-    Raises ValueError at the end if a file is empty or the numbers of lines differ.
-    """
-    num_sources = num_targets = 0
-    lines = zip_longest(read_numbered_lines(source_path), read_numbered_lines(target_path))
+    """Yield the lines of two files in pairs, with the location of the first."""
+    lines = zip(read_numbered_lines(source_path), read_numbered_lines(target_path), strict=True)
     for source, target in lines:
-        num_sources += source is not None
-        num_targets += target is not None
-        if source is not None and target is not None:
-            yield source[0], (source, target)
-    for path, number in ((source_path, num_sources), (target_path, num_targets)):
-        if not number:
+        yield source[0], (source, target)
+
+
+def _check_numbers_of_lines(source_path: str, target_path: str) -> None:
+    """Raise ValueError if a file is empty, or the files have different numbers of lines."""
+    counts = [sum(1 for _ in read_numbered_lines(path)) for path in (source_path, target_path)]
+    for path, count in zip((source_path, target_path), counts, strict=True):
+        if not count:
             raise ValueError(f"{path}: the file is empty")
-    if num_sources != num_targets:
+    if counts[0] != counts[1]:
         raise ValueError(
-            f"{source_path} has {num_sources} lines and {target_path} has {num_targets};"
+            f"{source_path} has {counts[0]} lines and {target_path} has {counts[1]};"
             " line n of one must translate line n of the other"
         )
 

@@ -209,8 +209,10 @@ def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, RowSelectio
         ]
     else:
         known = list(islice(rows, LAYOUT_ROWS))
-        rows = chain(known, rows)
-        location, width = known[0][0] if known else path, count_columns(known)
+        width = count_columns(known)
+        while not width and (more := list(islice(rows, LAYOUT_ROWS))):
+            known, width = known + more, count_columns(more)
+        location, rows = known[0][0] if known else path, chain(known, rows)
         columns = (
             [parse_column_number(location, name, width) for name in table.names] if known else []
         )

@@ -84,6 +84,12 @@ class Tokenizer(EngineTokenizer):
     pad, unknown, start, end = PAD, UNKNOWN, START, END
     mask: int | None = None
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Raise TypeError for a subclass that overrides only one of the two pipelines."""
+        super().__init_subclass__(**kwargs)
+        if ("make_pipeline" in vars(cls)) != ("make_later_pipeline" in vars(cls)):
+            raise TypeError(f"{cls.__name__} must override make_pipeline and make_later_pipeline")
+
     def __init__(self, vocabulary: Sequence[str], lowercase: bool = False) -> None:
         self.vocabulary = check_vocabulary(list(vocabulary), "vocabulary")
         self.lowercase = lowercase
@@ -98,7 +104,7 @@ class Tokenizer(EngineTokenizer):
         self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
 
     def _encode_chunk(self, texts: Sequence[str]) -> list[list[int]]:
-        rows = [split_words(text) for text in texts]
+        rows = [split_white_space(text) for text in texts]
         first = self._first_words.look_up({row[0] for row in rows if row})
         later = self._later_words.look_up({*chain.from_iterable(row[1:] for row in rows)})
         return [
@@ -151,7 +157,7 @@ class Tokenizer(EngineTokenizer):
 
     def unknown_surfaces(self, text: str) -> list[str]:
         """Return the pieces of the unknown tokens of `encode`, in order, including their marks."""
-        words = split_words(text)
+        words = split_white_space(text)
         surfaces: list[str] = []
         for cache, part in ((self._first_words, words[:1]), (self._later_words, words[1:])):
             ids = cache.look_up(part)
@@ -229,14 +235,14 @@ class Tokenizer(EngineTokenizer):
         return [*SPECIAL_TOKENS, *_select_most_frequent(counts, size - len(SPECIAL_TOKENS))]
 
     @classmethod
-    def count_words(cls, texts: Sequence[str], lowercase: bool, what: str) -> Counter[str]:
+    def count_words(cls, texts: Sequence[str], lowercase: bool, operation: str) -> Counter[str]:
         """Return the number of occurrences of each normalized word, with its mark.
 
-        `what` names the operation in progress messages.
+        `operation` is a name for progress messages.
         """
         first, later = Counter[str](), Counter[str]()
-        for text in log_progress(texts, what, "texts"):
-            words = split_words(text)
+        for text in log_progress(texts, operation, "texts"):
+            words = split_white_space(text)
             first.update(words[:1])
             later.update(words[1:])
         counts = Counter[str]()
@@ -315,8 +321,8 @@ class SubwordTokenizer(Tokenizer):
         return sorted(ids, key=lambda token: ids[token])
 
 
-def split_words(text: str) -> list[str]:
-    """Return the words of a text between white space, as `WHITE_SPACE` defines it."""
+def split_white_space(text: str) -> list[str]:
+    """Return the words of a text: what is between white space, as `WHITE_SPACE` defines it."""
     return text.replace(MARK, " ").split()
 
 

@@ -1,7 +1,7 @@
-"""Token ids of words, each encoded once.
+"""Cache of the token ids of words.
 
 White space separates words, and no token spans two words, so that the ids of a text are those of
-its words. Looking up a word takes a hundredth of the time of encoding it.
+its words. Looking up a word takes much less time than encoding it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 
 import tokenizers
 
-MAX_SIZE = 2_000_000
-"""Number of characters and ids that a cache keeps, which need about 30 MB."""
+MAX_SIZE = 1_000_000
+"""Number of characters and ids that a cache keeps, which need about 25 MB."""
 
 Ids = tuple[int, ...]
 
@@ -30,7 +30,7 @@ class WordCache:
         self._size = 0
 
     def look_up(self, words: Collection[str]) -> Mapping[str, Ids]:
-        """Return a mapping that contains the ids of these words, and of others."""
+        """Return the token ids by word; the mapping may contain more words."""
         ids = self._ids
         missing = [word for word in dict.fromkeys(words) if word not in ids]
         if not missing:

@@ -107,7 +107,7 @@ class Captioning(GenerationTask, ImageTextTask):
         self, image: NDArray[np.uint8], result: SearchResult, row: int
     ) -> Iterator[Caption]:
         """Yield the captions of one image, from a row of the search result."""
-        grid = self.model.grid_shape((1, *image.shape))
+        grid, image = self.model.grid_shape((1, *image.shape)), image.copy()
         for ids, weights, fields in read_hypotheses(result, row):
             if weights is not None:
                 weights = None if grid == (1, 1) else weights.reshape(-1, *grid).copy()
@@ -115,7 +115,7 @@ class Captioning(GenerationTask, ImageTextTask):
                 text=self.tokenizer.decode(ids),
                 tokens=tuple(self.tokenizer.tokens(ids)),
                 attention=weights,
-                image=image.copy(),
+                image=image,
                 **fields,
             )
 

@@ -174,6 +174,10 @@ class Retrieval(ImageTextTask):
         names = name_rows(range(len(texts)), "text")
         return predict_rows(len(texts), on_error, self.result_class, prepare, retrieve, names)
 
+    def name_input(self, number: int, value: Any) -> str:
+        """Return the number of a text; see `Task.name_input`."""
+        return f"text {number}"
+
     def _retrieve(
         self,
         texts: Sequence[str],

@@ -122,11 +122,11 @@ def test_limit_tokens(cls: type) -> None:
 
 
 @refuses(
-    (PairBatches, 3, r"batch_tokens must be at least .*, got 3; example \d+ has \d+$"),
+    (PairBatches, 3, r"^example \d+ has \d+ tokens with padding, the limit is 3; raise batch_tok"),
     (LineBatches, 0, "batch_tokens must be at least 1, got 0"),
     (LineBatches, 2.5, "batch_tokens must be an integer"),
-    (CaptionBatches, 100, "batch_tokens does not apply to images; use batch_size"),
-    (LabelledBatches, 100, "batch_tokens does not apply to images; use batch_size"),
+    (CaptionBatches, 100, "^batches of images have no tokens; use batch_size"),
+    (LabelledBatches, 100, "^batches of images have no tokens; use batch_size"),
 )
 def test_invalid_limits_of_tokens(cls: type, batch_tokens: Any) -> None:
     make_batches(cls).limit_tokens(batch_tokens)

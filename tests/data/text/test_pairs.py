@@ -111,6 +111,7 @@ def test_read_parallel_skips_pairs_with_a_bad_line(write_file):
 
 @refuses(
     (b"a\nb\nc\n", b"a\nb\n", r"a\.en has 3 lines and .*b\.de has 2"),
+    (b"a\nb\nc\n", b"\nb\n", r"a\.en has 3 lines and .*b\.de has 2"),
     (b"", b"a\n", r"a\.en: the file is empty"),
     (b"a\n", b"", r"b\.de: the file is empty"),
     (b"a\n\nc\n", b"a\nb\nc\n", r"a\.en:2: the line is empty"),

@@ -150,3 +150,5 @@ def test_first_lines_determine_the_number_of_columns(
     pairs = read_tsv(path, "0", "1", skip_bad=4, header=False)
     assert [*pairs] == [("a", "b"), ("c", "d")]
     assert pairs.skipped == 4
+    path.write_bytes(b"\xff\n\xff\n\xff\na\tb\n")
+    assert [*read_tsv(path, "0", "1", skip_bad=3, header=False)] == [("a", "b")]

@@ -140,6 +140,18 @@ def test_first_sentences_determine_the_format(
     assert sentences.skipped == 5
 
 
+def test_blocks_without_sentences_do_not_determine_the_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conll, "LAYOUT_BLOCKS", 2)
+    monkeypatch.setattr(conll, "MAX_SENTENCE_LENGTH", 3)
+    path = write_file(tmp_path, "; a\n\n; b\n\n; c\n\n" + "a X\n" * 5 + "\nb Y\n\nc X\n")
+    assert len(read_conll(path, comment=";")) == 3
+    path = write_file(tmp_path, "; a\n\n; b\n\n" + "a X\n" * 5)
+    with pytest.raises(ValueError, match=r"file:8: no blank line within the first 3 words"):
+        read_conll(path, comment=";")
+
+
 def test_lines_of_words(tmp_path: Path) -> None:
     path = write_file(tmp_path, "a X\nb Y\n\nc X\n; note\nd Y\n")
     sentences = read_conll(path, comment=";")

@@ -6,6 +6,7 @@ import sys
 import time
 import unicodedata
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
@@ -352,4 +353,25 @@ def test_cache_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [row.ids for row in tokenizer._engine.encode_batch_fast(texts)]
     assert [ids for text in texts for ids in tokenizer.encode([text])] == expected
     assert tokenizer.encode(texts) == expected
-    assert len(tokenizer._later_words.look_up([])) < 30
+    for number in range(50):
+        tokenizer.encode([f"a word{number}"])
+        words = tokenizer._later_words.look_up([])
+        assert sum(len(word) + len(ids) for word, ids in words.items()) <= 30
+
+
+def test_threads_share_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_cache, "MAX_SIZE", 60)
+    tokenizer = train_tokenizer("subword", LINES, 200)
+    expected = [row.ids for row in tokenizer._engine.encode_batch_fast(LINES)]
+    with ThreadPoolExecutor(4) as threads:
+        for encoded in threads.map(tokenizer.encode, [LINES] * 40):
+            assert encoded == expected
+
+
+def test_a_tokenizer_that_overrides_one_pipeline_is_rejected() -> None:
+    with pytest.raises(TypeError, match=r"^Mine must override make_pipeline and make_later_pipe"):
+
+        class Mine(Tokenizer):
+            @classmethod
+            def make_pipeline(cls, lowercase: bool) -> object:
+                return None
