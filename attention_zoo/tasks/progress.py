@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Self
@@ -44,8 +44,7 @@ class Progress:
         _current.reset(self._token)
         self._seconds += monotonic() - self._start
         if self._has_line:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            _write("\r\x1b[K")
             self._has_line = False
 
     def advance(self, count: int) -> None:
@@ -61,8 +60,7 @@ class Progress:
         self._shown = now
         if is_terminal:
             self._has_line = True
-            sys.stderr.write(f"\r{self._describe(seconds)}\x1b[K")
-            sys.stderr.flush()
+            _write(f"\r{self._describe(seconds)}\x1b[K")
         else:
             LOGGER.info(self._describe(seconds))
 
@@ -72,6 +70,13 @@ class Progress:
             return f"predicted {self.count:,} inputs, {rate:,.1f} per second"
         left = (self.total - self.count) / rate
         return f"predicted {self.count:,} of {self.total:,} inputs, {left:,.0f} s left"
+
+
+def _write(text: str) -> None:
+    """Write to standard error; a closed terminal does not stop the predictions."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def report_predicted(count: int) -> None:

@@ -10,16 +10,13 @@ import keras
 
 from attention_zoo.data import Tokenizer
 from attention_zoo.data.batching.ragged import RaggedBuilder
-from attention_zoo.data.progress import log_progress
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import Locations, Task, add_locations
 from attention_zoo.tasks.building import check_model
 from attention_zoo.tasks.inputs import check_text
 from attention_zoo.tasks.line_corpora import LINES
-from attention_zoo.tasks.text_inputs import find_unknown_characters
-
-PART = 1024  # examples encoded at a time
+from attention_zoo.tasks.text_inputs import encode_in_parts, find_unknown_characters
 
 
 class SingleTextTask(Task):
@@ -88,14 +85,8 @@ class SingleTextTask(Task):
 
     def _encode_within(self, examples: Any) -> Iterator[tuple[list[int], list[Any]]]:
         """Yield row numbers and encodings of the examples within the limit, in parts."""
-        starts = range(0, len(examples), PART)
-        for begin in log_progress(starts, "encoding", self.example_noun, PART):
-            rows = range(begin, min(begin + PART, len(examples)))
-            try:
-                encoded = self._encode_examples(examples.take(rows))
-            except ValueError as error:
-                where = f"{examples.origin}, from {self.example_noun} {begin + 1} on"
-                raise ValueError(f"{where}: {error}") from None
+        parts = encode_in_parts(examples, self._encode_examples, self.example_noun)
+        for rows, encoded in parts:
             fits = [self._fits(one) for one in encoded]
             yield list(compress(rows, fits)), list(compress(encoded, fits))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import length_hint
 from typing import Any
 
 from attention_zoo.ops.arguments import whole_number
@@ -38,7 +39,7 @@ def predict_stream(
         )
     by_row = {name: iter(options[name]) for name in task.row_options if is_list(options.get(name))}
     shared = {name: value for name, value in options.items() if name not in by_row}
-    progress = Progress(_count(inputs))
+    progress = Progress(length_hint(inputs) or None)
 
     def generate() -> Iterator[Any]:
         remaining = iter(inputs)
@@ -70,11 +71,3 @@ def _take(name: str, values: Iterator[Any], first: int, chunk: list[Any]) -> lis
             f" {first + len(chunk)} inputs"
         )
     return rows
-
-
-def _count(inputs: Iterable[Any]) -> int | None:
-    """Return the number of inputs, or None if it is unknown."""
-    try:
-        return len(inputs)  # type: ignore[arg-type]
-    except TypeError:
-        return None

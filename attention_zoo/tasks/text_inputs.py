@@ -5,18 +5,44 @@ from __future__ import annotations
 import itertools
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import PublicTokenizer, Tokenizer
+from attention_zoo.data.progress import log_progress
 from attention_zoo.data.tokenizers.vocabulary import PAD, SPECIAL_TOKENS, UNKNOWN
 from attention_zoo.tasks.progress import report_predicted
 
 R = TypeVar("R")
+T = TypeVar("T")
+PART = 1024  # examples encoded at a time
 BUCKET = 8  # sources are padded to multiples of this, so that few shapes are compiled
+
+
+def encode_in_parts(
+    examples: Any, encode: Callable[[Any], T], noun: str
+) -> Iterator[tuple[range, T]]:
+    """Yield the rows of each part of a corpus, and what `encode` returns for its examples.
+
+    Parts are small, because lists of Python integers need ten times the memory of an array. A
+    ValueError of `encode` names the corpus and the first example of the part.
+
+    Args:
+        examples: the corpus.
+        encode: function that encodes examples.
+        noun: name of the examples, in the plural.
+    """
+    for begin in log_progress(range(0, len(examples), PART), "encoding", noun, PART):
+        rows = range(begin, min(begin + PART, len(examples)))
+        try:
+            encoded = encode(examples.take(rows))
+        except ValueError as error:
+            where = f"{examples.origin}, from {noun.removesuffix('s')} {begin + 1} on"
+            raise ValueError(f"{where}: {error}") from None
+        yield rows, encoded
 
 
 def round_up(length: int, step: int = BUCKET) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import compress, count
+from itertools import compress
 from typing import ClassVar
 
 import numpy as np
@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 
 from attention_zoo.data import PairBatches, TextPairs
 from attention_zoo.data.batching.ragged import RaggedBuilder
-from attention_zoo.data.progress import log_progress
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.generation import GenerationTask
+from attention_zoo.tasks.text_inputs import encode_in_parts
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS
 
 Ids = list[list[int]]
 Sides = tuple[Ids, Ids]
-
-PART = 1024  # pairs encoded at a time
 
 
 class TextPairTask(GenerationTask):
@@ -71,26 +69,16 @@ class TextPairTask(GenerationTask):
         return examples.take(row for rows, *_ in self._encode_within(examples) for row in rows)
 
     def _encode_within(self, examples: TextPairs) -> Iterator[tuple[list[int], Ids, Ids]]:
-        """Yield row numbers, source ids and target ids of the pairs within the limits.
-
-        Pairs are encoded in parts, because lists of Python integers need ten times the memory of an
-        array.
-        """
+        """Yield row numbers, source ids and target ids of the pairs within the limits, in parts."""
         most_source, most_target = self.max_source_length, self.max_target_length - 1
-        starts = range(0, len(examples), PART)
-        for begin in log_progress(starts, "encoding", self.example_noun, PART):
-            part = examples.take(range(begin, min(begin + PART, len(examples))))
-            try:
-                sides = self.encode_pairs(part)
-            except ValueError as error:
-                where = f"{examples.origin}, from pair {begin + 1} on"
-                raise ValueError(f"{where}: {error}") from None
+        parts = encode_in_parts(examples, self.encode_pairs, self.example_noun)
+        for rows, sides in parts:
             fits = [
                 0 < len(source) <= most_source and 0 < len(target) <= most_target
                 for source, target in zip(*sides, strict=True)
             ]
             sources, targets = (list(compress(side, fits)) for side in sides)
-            yield list(compress(count(begin), fits)), sources, targets
+            yield list(compress(rows, fits)), sources, targets
 
     # Prediction.
 

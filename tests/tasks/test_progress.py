@@ -101,3 +101,16 @@ def test_all_predictions_are_counted(name: str) -> None:
     with Progress() as counted:
         list(task.predict_iter(inputs, chunk_size=2, **make_options(task)))
     assert counted.count == 3
+
+
+def test_a_closed_terminal_does_not_stop_predictions(
+    clock: list[float], terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(text: str) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(terminal, "write", fail)
+    with Progress(9) as shown:
+        clock[0] += 60
+        report_predicted(3)
+    assert shown.count == 3

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attention_zoo.tasks.text_inputs import predict_by_width
+from attention_zoo.data import TextLines
+from attention_zoo.tasks import text_inputs
+from attention_zoo.tasks.text_inputs import encode_in_parts, predict_by_width
 
 
 def test_predictions_are_in_order_and_batches_are_padded() -> None:
@@ -36,3 +38,19 @@ def test_no_sequences_give_no_predictions() -> None:
 def test_missing_predictions_raise() -> None:
     with pytest.raises(ValueError, match="shorter"):
         predict_by_width([[5], [6]], 2, lambda rows, batch: rows[:1])
+
+
+def test_errors_of_encoding_name_the_first_example_of_the_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(text_inputs, "PART", 2)
+    lines = TextLines(["a", "b", "c", "d", "e"], "here")
+    parts = encode_in_parts(lines, lambda part: part.texts, "lines")
+    assert list(parts) == [(range(2), ["a", "b"]), (range(2, 4), ["c", "d"]), (range(4, 5), ["e"])]
+
+    def fail(part: TextLines) -> None:
+        if "c" in part.texts:
+            raise ValueError("no c")
+
+    with pytest.raises(ValueError, match=r"^here, from line 3 on: no c$"):
+        list(encode_in_parts(lines, fail, "lines"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.data import TextPairs, train_tokenizer
-from attention_zoo.tasks import text_pairs
+from attention_zoo.tasks import text_inputs
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 
 LENGTH, BYTES = 50, 32 + 8  # size of a Python integer and its list entry
@@ -53,7 +53,7 @@ def test_pairs_are_encoded_in_parts_and_keep_their_numbers(size: int) -> None:
 
 
 def test_ids_of_a_large_corpus_are_stored_as_arrays() -> None:
-    examples = corpus(8 * text_pairs.PART)
+    examples = corpus(8 * text_inputs.PART)
     tracemalloc.start()
     Numbers().make_batches(examples, batch_size=16, seed=0)
     peak = tracemalloc.get_traced_memory()[1]
