@@ -58,6 +58,7 @@ from attention_zoo.ops.masking import (
     unmask_empty_rows,
     zero_masked,
 )
+from attention_zoo.ops.pairwise import additive_scores, inverse_distances
 from attention_zoo.ops.positions import (
     angles,
     distance_buckets,
@@ -95,6 +96,7 @@ __all__ = [
     "TagConstraints",
     "TagScheme",
     "Window",
+    "additive_scores",
     "angles",
     "as_attention_bias",
     "as_attention_mask",
@@ -121,6 +123,7 @@ __all__ = [
     "gather_positions",
     "hardmax",
     "implicit_mask",
+    "inverse_distances",
     "is_symbolic",
     "linear_recurrence",
     "linear_slopes",

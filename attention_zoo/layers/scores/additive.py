@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import at_least_float32, project
+from attention_zoo.ops import additive_scores, at_least_float32, project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -42,7 +42,9 @@ class AdditiveScore(Score):
         None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
-        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S A) memory.
+        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S) memory:
+        the hidden layer is computed in blocks, and again for the gradient. With static shapes and
+        fewer than 2^22 activations it is stored.
 
     Example:
         >>> import numpy as np
@@ -82,5 +84,4 @@ class AdditiveScore(Score):
         if self.normalize:
             projected = projected + ops.cast(self.bias, projected.dtype)
             v = v * (ops.cast(self.gain, v.dtype) / ops.sqrt(ops.sum(ops.square(v))))
-        hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
-        return project(at_least_float32(hidden), v[:, None])[..., 0]
+        return additive_scores(projected, keys, v)

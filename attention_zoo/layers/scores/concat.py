@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import at_least_float32, project
+from attention_zoo.ops import additive_scores, at_least_float32, project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -42,7 +42,9 @@ class ConcatScore(Score):
         None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
-        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S A) memory.
+        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S) memory:
+        the hidden layer is computed in blocks, and again for the gradient. With static shapes and
+        fewer than 2^22 activations it is stored.
 
     Example:
         >>> import numpy as np
@@ -71,5 +73,5 @@ class ConcatScore(Score):
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         projected = project(query, self.kernel[: self.query_width])
-        hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
-        return project(at_least_float32(hidden), self.v[:, None])[..., 0]
+        v = at_least_float32(ops.convert_to_tensor(self.v))
+        return additive_scores(projected, keys, v)

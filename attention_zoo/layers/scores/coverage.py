@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import at_least_float32, project
+from attention_zoo.ops import additive_scores, at_least_float32, project
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -84,9 +84,8 @@ class CoverageScore(Score):
         """
         projected = project(query, self.query_kernel)
         projected = projected + ops.cast(self.bias, projected.dtype)
-        hidden = projected[..., :, None, :] + keys[..., None, :, :]
-        if state:
-            coverage = ops.cast(state[0], hidden.dtype)[..., None]
-            hidden = hidden + coverage * ops.cast(self.coverage_kernel, hidden.dtype)
-        hidden = at_least_float32(ops.tanh(hidden))
-        return project(hidden, self.v[:, None])[..., 0]
+        v = at_least_float32(ops.convert_to_tensor(self.v))
+        if not state:
+            return additive_scores(projected, keys, v)
+        kernel = ops.convert_to_tensor(self.coverage_kernel)[None]
+        return additive_scores(projected, keys, v, state[0][..., None], kernel)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import keras
-from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, require_equal_widths
-from attention_zoo.ops import at_least_float32
+from attention_zoo.ops import at_least_float32, inverse_distances
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -37,7 +36,8 @@ class EuclideanScore(Score):
         None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
-        O(T S D) time and memory.
+        O(T S D) time and O(T S) memory: the differences are computed in blocks, and again for the
+        gradient. With static shapes and fewer than 2^22 differences they are stored.
 
     Example:
         >>> import numpy as np
@@ -55,9 +55,4 @@ class EuclideanScore(Score):
         require_equal_widths("euclidean", query_shape, key_shape, 'use score="additive"')
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        query, keys = at_least_float32(query), at_least_float32(keys)
-        difference = query[..., :, None, :] - keys[..., None, :, :]
-        squares = ops.sum(ops.square(difference), axis=-1)
-        is_zero = squares == 0
-        distance = ops.sqrt(ops.where(is_zero, ops.ones((), squares.dtype), squares))
-        return 1 / (1 + ops.where(is_zero, ops.zeros((), squares.dtype), distance))
+        return inverse_distances(at_least_float32(query), at_least_float32(keys))

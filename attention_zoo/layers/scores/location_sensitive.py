@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import at_least_float32, project, whole_number
+from attention_zoo.ops import additive_scores, at_least_float32, project, whole_number
 from attention_zoo.typing import Shape, State, Tensor
 
 
@@ -107,19 +107,18 @@ class LocationSensitiveScore(Score):
         """
         projected = project(query, self.query_kernel)
         projected = projected + ops.cast(self.bias, projected.dtype)
-        hidden = projected[..., :, None, :] + keys[..., None, :, :]
-        if state:
-            hidden = hidden + ops.cast(self._convolve(state[0]), hidden.dtype)
-        hidden = at_least_float32(ops.tanh(hidden))
-        return project(hidden, self.v[:, None])[..., 0]
+        v = at_least_float32(ops.convert_to_tensor(self.v))
+        if not state:
+            return additive_scores(projected, keys, v)
+        kernel = ops.convert_to_tensor(self.location_kernel)
+        return additive_scores(projected, keys, v, self._convolve(state[0]), kernel)
 
     def _convolve(self, weights: Tensor) -> Tensor:
-        """Compute `(weights * F) P`, `(..., T, S)` to `(..., T, S, A)`, in the weights' dtype."""
+        """Compute `weights * F`, `(..., T, S)` to `(..., T, S, filters)`, in the weights' dtype."""
         *rows, sources = ops.shape(weights)
         # Pad by one position, removed below: a convolution of length 0 fails.
         flat = ops.pad(weights, [(0, 0)] * len(rows) + [(0, 1)])
         flat = ops.reshape(flat, (-1, sources + 1, 1))
         filters = ops.cast(self.location_filters, weights.dtype)
         features = ops.conv(flat, filters, padding="same", data_format="channels_last")
-        features = ops.reshape(features, (*rows, sources + 1, self.filters))[..., :-1, :]
-        return project(features, self.location_kernel)
+        return ops.reshape(features, (*rows, sources + 1, self.filters))[..., :-1, :]
