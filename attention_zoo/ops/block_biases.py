@@ -49,7 +49,7 @@ class DistanceBias:
     def expand(self, row: Tensor) -> Tensor:
         """Return the bias of one pair of blocks, `(1, G, H / G, block, block)`."""
         blocks = self.blocks
-        rows = ops.repeat(row[:, None], blocks.size, axis=1)
+        rows = ops.broadcast_to(row[:, None], (blocks.heads, blocks.size, ops.shape(row)[-1]))
         shape = (1, blocks.groups, blocks.group_size, blocks.size, blocks.size)
         return ops.reshape(skew(rows, blocks.size), shape)
 

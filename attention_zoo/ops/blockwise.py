@@ -17,6 +17,9 @@ from attention_zoo.typing import Tensor
 
 Tensors = tuple[Tensor, ...]
 
+MIN_DYNAMIC_BLOCK = 16
+"""Number of positions in a block, at least, if a length is dynamic."""
+
 
 def blockwise_attention(
     query: Tensor,
@@ -126,8 +129,7 @@ class _Blocks:
         self.group_size = self.heads // self.groups
         self.pattern, self.dropout, self.seed = pattern, dropout, seed
         self.dtype = backend.standardize_dtype(at_least_float32(query[:0]).dtype)
-        lengths = query.shape[2], key.shape[2]
-        self.size = block if None in lengths else min(block, max(1, *lengths))
+        self.size = _block_size(block, self.steps, self.sources)
         self.rows, self.columns = (count_blocks(n, self.size) for n in (self.steps, self.sources))
         # padding widths (before, after)
         self.query_padding = (0, self.rows * self.size - self.steps)
@@ -231,6 +233,14 @@ class _Blocks:
 
     def cast(self, x: Tensor) -> Tensor:
         return ops.cast(x, self.dtype)
+
+
+def _block_size(block: int, num_queries: Tensor, num_sources: Tensor) -> Tensor:
+    """Return the number of positions of a block, so that short sequences are padded little."""
+    if isinstance(num_queries, int) and isinstance(num_sources, int):
+        return min(block, max(1, num_queries, num_sources))
+    shorter = ops.minimum(num_queries, num_sources)
+    return ops.minimum(block, ops.maximum(shorter, MIN_DYNAMIC_BLOCK))
 
 
 def _forward(blocks: _Blocks, tensors: Tensors, scale: float) -> Pair:

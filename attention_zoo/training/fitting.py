@@ -53,7 +53,7 @@ from attention_zoo.training.run_folder import (
     read_data,
     read_variables,
 )
-from attention_zoo.training.step import CompiledSteps, check_loss
+from attention_zoo.training.step import CompiledSteps, check_loss, may_be_long
 from attention_zoo.training.stopping import Stopped, StopRequest, catch_stop_signals
 from attention_zoo.training.tensorboard import Events
 from attention_zoo.user_modules import import_user_modules, name_missing_modules
@@ -226,8 +226,8 @@ def prepare(
         task = make_task(recipe, examples, checkpoint)
         freeze(task.model, recipe.training.frozen)
         check_monitor(recipe.training.monitor, task)
-        steps = compile_steps(recipe.training, task, optimizer, strategy)
-    train = make_batches(task, examples, recipe)
+        train = make_batches(task, examples, recipe)
+        steps = compile_steps(recipe.training, task, optimizer, strategy, may_be_long(train))
     validation_batches = make_batches(task, validation, recipe)
     fitting = task.filter_by_length(validation)
     if checkpoint is not None:
@@ -275,7 +275,7 @@ def make_batches(task: Any, examples: Any, recipe: Recipe) -> Any:
 
 
 def compile_steps(
-    options: TrainingOptions, task: Any, optimizer: Any, strategy: Any
+    options: TrainingOptions, task: Any, optimizer: Any, strategy: Any, expect_long: bool = False
 ) -> CompiledSteps:
     """Compile the steps of a task's model and create all variables, in the strategy's scope."""
     model = task.model
@@ -285,7 +285,8 @@ def compile_steps(
     exclude_from_weight_decay(model.optimizer, model)
     model.optimizer.build(model.trainable_variables)
     jit = use_xla(options.jit, strategy)
-    return CompiledSteps(model, strategy, options.accumulate, options.clip_norm, options.ema, jit)
+    settings = (options.accumulate, options.clip_norm, options.ema, jit)
+    return CompiledSteps(model, strategy, *settings, expect_long=expect_long)
 
 
 def check_monitor(name: str, task: Any) -> None:

@@ -14,6 +14,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from attention_zoo.data.batching.batching import Batches
+from attention_zoo.layers.attention.long_sequences import long_sequences
+from attention_zoo.layers.attention.steps import BLOCKWISE_MIN_SCORES
 from attention_zoo.ops import CopyProjection, Projection
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.loss_scale import LossScale
@@ -55,6 +58,7 @@ class CompiledSteps:
         clip_norm: maximum global norm of the gradient, or None.
         ema: decay of the moving averages of the weights, or None.
         jit: compile with XLA.
+        expect_long: store no attention weights for the gradient, see `long_sequences`.
     """
 
     def __init__(
@@ -65,8 +69,10 @@ class CompiledSteps:
         clip_norm: float | None = None,
         ema: float | None = None,
         jit: bool = False,
+        expect_long: bool = False,
     ) -> None:
         self.model, self.strategy = model, strategy
+        self.expect_long = expect_long
         self.accumulate, self.clip_norm = accumulate, clip_norm
         self.weights = model.trainable_variables
         # The logits are the largest tensor of a batch. If the loss has a `total`, the model returns
@@ -115,7 +121,8 @@ class CompiledSteps:
     def _compute_losses(self, batch: Any, training: bool = False) -> list[Tensor]:
         """Return the sum of the losses of a shard, and their count."""
         inputs, targets, is_counted = batch
-        outputs = self.model(inputs, training=training, **self._options)
+        with long_sequences(self.expect_long):
+            outputs = self.model(inputs, training=training, **self._options)
         loss, count = compute_sums(self.model.loss, targets, outputs)
         loss += count * sum(tf.cast(extra, loss.dtype) for extra in self.model.losses)
         return [tf.where(is_counted, loss, 0.0), tf.where(is_counted, count, 0.0)]
@@ -268,6 +275,14 @@ def _get_statistics(model: keras.Model) -> list[Any]:
     trainable = [layer for layer in model._flatten_layers() if layer.trainable]
     statistics = {id(v) for layer in trainable for v in layer._non_trainable_variables}
     return [weight for weight in model.non_trainable_weights if id(weight) in statistics]
+
+
+def may_be_long(batches: Any) -> bool:
+    """Return whether attention within a batch may have so many scores that it must be blockwise.
+
+    True for batches of a class of one's own, whose lengths are unknown.
+    """
+    return not isinstance(batches, Batches) or batches.max_length**2 >= BLOCKWISE_MIN_SCORES
 
 
 def check_loss(loss: Any) -> None:

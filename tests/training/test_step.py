@@ -12,11 +12,14 @@ import pytest
 import tensorflow as tf
 
 from attention_zoo import models, training
+from attention_zoo.data.batching.batching import LineBatches
+from attention_zoo.layers import MultiHeadAttention
+from attention_zoo.layers.attention import blockwise
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.devices import distribute_batches
 from attention_zoo.training.loss_scale import LossScale
-from attention_zoo.training.step import FAULT, OVERFLOW, CompiledSteps, check_loss
+from attention_zoo.training.step import FAULT, OVERFLOW, CompiledSteps, check_loss, may_be_long
 from tests.tiers import mark_full
 from tests.training import custom_task
 from tests.training.small import (
@@ -429,3 +432,36 @@ def test_frozen_weights_are_not_statistics() -> None:
     steps = compiled_steps(model, keras.optimizers.SGD())
     kept = [variable.path.rpartition("/")[2] for variable in steps.statistics]
     assert kept == ["moving_mean", "moving_variance"]
+
+
+@pytest.mark.full
+def test_long_examples_make_attention_blockwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with dynamic lengths; short examples are traced without the loops."""
+    calls = []
+    real = blockwise.attend_blockwise
+    monkeypatch.setattr(
+        blockwise, "attend_blockwise", lambda *a, **k: calls.append(1) or real(*a, **k)
+    )
+    x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
+    data = tf.data.Dataset.from_generator(
+        lambda: iter([(x, x)]), output_signature=(tf.TensorSpec((None, None, 4)),) * 2
+    ).repeat()
+    batches = iter(distribute_batches(tf.distribute.get_strategy(), data))
+    losses = []
+    for expect_long in (True, False):
+        keras.utils.set_random_seed(3)
+        inputs = keras.Input((None, 4))
+        model = keras.Model(inputs, MultiHeadAttention(2, 4)(inputs, inputs))
+        calls.clear()
+        steps = compiled_steps(model, keras.optimizers.SGD(0.1), expect_long=expect_long)
+        losses.append([steps.train(batches).loss for _ in range(3)])
+        assert bool(calls) == expect_long
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert losses[0][2] < losses[0][0]
+
+
+def test_batches_may_be_long_from_2048_tokens() -> None:
+    for length, expected in ((2047, True), (2043, False)):  # with the start token
+        lines = [[5, 6], [7] * length]
+        assert may_be_long(LineBatches(lines, 2, 1)) == expected
+    assert may_be_long(object())  # of a class of one's own

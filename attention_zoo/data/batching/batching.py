@@ -105,6 +105,11 @@ class Batches(ABC):
         blocks = np.max([-(-size // self.bucket_width) for size in self._sizes], axis=0)
         return np.asarray(blocks * self.bucket_width)
 
+    @property
+    def max_length(self) -> int:
+        """Padded length of the longest sequence; 0 for images."""
+        return int(self._compute_lengths().max(initial=0))
+
     @abstractmethod
     def make_batch(self, rows: Integers) -> Any:
         """Return `(inputs, labels)` of the examples with indices `rows`, as (nested) arrays."""

@@ -11,8 +11,20 @@ from keras import ops
 
 from attention_zoo.layers import Attention, MultiHeadAttention, SelfAttention
 from attention_zoo.layers.attention import blockwise, steps
+from attention_zoo.layers.attention.long_sequences import long_sequences
+from attention_zoo.ops import blockwise as ops_blockwise
 from attention_zoo.ops import implicit_mask
-from tests.layers.running import JAX, MODES, array, close, differentiable, randomise, same
+from tests.layers.running import (
+    JAX,
+    MODES,
+    array,
+    close,
+    differentiable,
+    needs_dynamic_shapes,
+    randomise,
+    same,
+    with_dynamic_shapes,
+)
 
 B, L, D = 2, 19, 8
 MASK = np.random.default_rng(1).random((B, L)) > 0.3
@@ -31,6 +43,9 @@ MASKS: list[dict[str, Any]] = [
     {"attention_bias": ATTENTION_BIAS, "attention_mask": ATTENTION_MASK},
     {"attention_bias": ATTENTION_BIAS[1, 0], "use_causal_mask": True},
 ]
+
+POSITIONS = [None, "rotary", "alibi", "t5", None, None, None, "t5", None]  # of each case of MASKS
+FULL = pytest.mark.full
 
 
 def make_input() -> np.ndarray:
@@ -69,7 +84,11 @@ def check(
         # MODES[1] is a graph (XLA on JAX).
         run = differentiable(layer, lambda *x: layer(*x, **masks), MODES[1])
         results.append(keras.tree.flatten(run(*(inputs or (make_input(), make_input())))))
-    actual, expected = results
+    compare(*results)
+
+
+def compare(actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    """Compare outputs and gradients; some gradients are 0 but for rounding errors."""
     scale = max(np.abs(x).max() for x in expected)
     for a, b in zip(actual, expected, strict=True):
         assert np.abs(a - b).max() <= 1e-5 * scale
@@ -78,7 +97,7 @@ def check(
 
 @pytest.mark.parametrize(
     ("positions", "case"),
-    [*zip([None, "rotary", "alibi", "t5", None, None, None, "t5", None], range(9), strict=True)],
+    [*zip(POSITIONS, range(9), strict=True)],
 )
 def test_heads(
     positions: Any, case: int, blockwise_calls: list[int], monkeypatch: pytest.MonkeyPatch
@@ -189,3 +208,59 @@ def test_model_of_static_length_learns(blockwise_calls: list[int]) -> None:
     losses = model.fit(x, y, epochs=5, shuffle=False, verbose=0).history["loss"]
     assert blockwise_calls
     assert losses[-1] < losses[0]
+
+
+@needs_dynamic_shapes
+@pytest.mark.parametrize("mode", ["graph", pytest.param("xla", marks=FULL)])
+@pytest.mark.parametrize("case", [7, *(pytest.param(n, marks=FULL) for n in (0, 1, 2, 3, 5, 8))])
+def test_dynamic_lengths(case: int, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within `long_sequences`, training on dynamic lengths is blockwise, with equal results."""
+    import tensorflow as tf
+
+    monkeypatch.setattr(ops_blockwise, "MIN_DYNAMIC_BLOCK", 1)
+    layer = make_multi_head(positions=POSITIONS[case])
+    options = {name: x for name, x in MASKS[case].items() if x is True}
+    masks = {name: tf.constant(x) for name, x in MASKS[case].items() if x is not True}
+    inputs = (tf.constant(make_input()), tf.constant(make_input()))
+
+    def run(query: Any, value: Any, masks: dict[str, Any]) -> Any:
+        with tf.GradientTape() as tape, long_sequences():
+            tape.watch((query, value))
+            output = layer(query, value, **masks, **options, training=True)
+            loss = ops.sum(output * ops.cos(output))
+        return output, tape.gradient(
+            loss, [query, value, *[x.value for x in layer.trainable_variables]]
+        )
+
+    specs = {
+        name: tf.TensorSpec([None if n in (B, L) else n for n in x.shape], x.dtype)
+        for name, x in masks.items()
+    }
+    sequence = tf.TensorSpec((None, None, D))
+    graph = tf.function(
+        run, (sequence, sequence, specs), autograph=False, jit_compile=mode == "xla"
+    )
+    results = graph(*inputs, masks), run(*inputs, masks)
+    compare(*([array(x) for x in keras.tree.flatten(nest)] for nest in results))
+
+
+@needs_dynamic_shapes
+def test_dynamic_lengths_are_long_at_inference_and_if_expected(blockwise_calls: list[int]) -> None:
+    layer = make_multi_head()
+
+    def trace(query: Any, value: Any, training: bool) -> int:
+        before = len(blockwise_calls)
+        with_dynamic_shapes(
+            lambda *x: layer(*x, training=training), query, value
+        ).get_concrete_function()
+        return len(blockwise_calls) - before
+
+    dynamic, step = (None, None, D), (None, 1, D)
+    assert trace(dynamic, dynamic, training=False) == 1
+    assert trace(dynamic, dynamic, training=True) == 0
+    assert trace(step, dynamic, training=False) == 0  # a decoding step
+    with long_sequences():
+        assert trace(dynamic, dynamic, training=True) == 1
+        with long_sequences(False):
+            assert trace(dynamic, dynamic, training=True) == 0
+    assert trace(dynamic, dynamic, training=True) == 0
