@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import keras
+import numpy as np
 from keras import ops
+
+from attention_zoo.ops.arguments import static_size
 
 Sizes = Sequence[Any]
 
-MULTIPLIERS = (0x7FEB352D, 0x846CA68B)
-SHIFTS = (16, 15, 16)
-GOLDEN = 0x9E3779B9  # 2 ** 32 / golden ratio: spreads neighbouring counters
+# NumPy scalars, because `ops.cast` of a Python number adds another operation to a graph.
+MULTIPLIERS = (np.uint32(0x7FEB352D), np.uint32(0x846CA68B))
+SHIFTS = (np.uint32(16), np.uint32(15), np.uint32(16))
+GOLDEN = np.uint32(0x9E3779B9)  # 2 ** 32 / golden ratio: spreads neighbouring counters
 
 
 def scramble(bits: Any) -> Any:
@@ -21,9 +27,9 @@ def scramble(bits: Any) -> Any:
     Two rounds of xor with the shifted bits and multiplication by an odd number, and a last xor.
     """
     for shift, multiplier in zip(SHIFTS, (*MULTIPLIERS, None), strict=True):
-        bits = ops.bitwise_xor(bits, ops.right_shift(bits, ops.cast(shift, "uint32")))
+        bits = ops.bitwise_xor(bits, ops.right_shift(bits, shift))
         if multiplier is not None:
-            bits = bits * ops.cast(multiplier, "uint32")
+            bits = bits * multiplier
     return bits
 
 
@@ -31,10 +37,10 @@ def random_bits(counters: Sequence, keys: Any, shape: Sizes, start: Sizes | None
     """Return uniformly random uint32 `(B, *shape)`; arguments as in `uniform`."""
     bits = scramble(ops.cast(keys, "uint32"))
     for counter in counters:
-        bits = scramble(bits + ops.cast(counter, "uint32") * ops.cast(GOLDEN, "uint32"))
+        bits = scramble(bits + ops.cast(counter, "uint32") * GOLDEN)
     for first, size in zip(start or (0,) * len(shape), shape, strict=True):
         indices = ops.cast(first + ops.arange(size, dtype="int32"), "uint32")
-        indices = indices * ops.cast(GOLDEN, "uint32")
+        indices = indices * GOLDEN
         bits = scramble(bits[..., None] + indices)
     return bits
 
@@ -52,7 +58,7 @@ def uniform(counters: Sequence, keys: Any, shape: Sizes, start: Sizes | None = N
         `(B, *shape)` float32, on a grid of 2 ** -23.
     """
     bits = random_bits(counters, keys, shape, start)
-    grid = ops.cast(ops.right_shift(bits, ops.cast(9, "uint32")), "float32")
+    grid = ops.cast(ops.right_shift(bits, np.uint32(9)), "float32")
     return (grid + 0.5) * 2.0**-23
 
 
@@ -67,8 +73,39 @@ def sample_keep_mask(seed: Any, rate: float, shape: Sizes, start: Sizes | None =
         rate: from 0 to 1.
         shape, start: as in `uniform`.
     """
-    limit = ops.cast(min(round(rate * 2**32), 2**32 - 1), "uint32")
-    return random_bits((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape, start)[0] >= limit
+    limit = np.uint32(min(round(rate * 2**32), 2**32 - 1))
+    start = (0,) * len(shape) if start is None else start
+    if keras.backend.backend() == "tensorflow":
+        return _sample_keep_mask_tensorflow(seed, limit, shape, start)
+    return _compute_keep_mask(seed, limit, shape, start)
+
+
+def _compute_keep_mask(seed: Any, limit: Any, shape: Sizes, start: Sizes) -> Any:
+    """Return booleans, True where the random bits are at least `limit`."""
+    return random_bits((seed[0], seed[1]), np.zeros(1, "uint32"), shape, start)[0] >= limit
+
+
+def _sample_keep_mask_tensorflow(seed: Any, limit: Any, shape: Sizes, start: Sizes) -> Any:
+    """Compute the mask in a graph that is traced once, because a model has many of them."""
+    import tensorflow as tf
+
+    if tf.executing_eagerly():
+        return _compute_keep_mask(seed, limit, shape, start)
+    sizes, starts = (tf.convert_to_tensor(x, "int32") for x in (shape, start))
+    keep = _make_keep_mask_graph(len(shape))(tf.cast(seed, "uint32"), limit, sizes, starts)
+    keep.set_shape([static_size(size) for size in shape])
+    return keep
+
+
+@functools.cache
+def _make_keep_mask_graph(rank: int) -> Any:
+    """Return a graph for masks with `rank` axes."""
+    import tensorflow as tf
+
+    def compute(seed: Any, limit: Any, sizes: Any, starts: Any) -> Any:
+        return _compute_keep_mask(seed, limit, tf.unstack(sizes, rank), tf.unstack(starts, rank))
+
+    return tf.function(compute, autograph=False)
 
 
 def sample_uniform(seed: Any, shape: Sizes) -> Any:
@@ -80,7 +117,7 @@ def sample_uniform(seed: Any, shape: Sizes) -> Any:
         seed: two integers.
         shape: shape of the numbers.
     """
-    return uniform((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape)[0]
+    return uniform((seed[0], seed[1]), np.zeros(1, "uint32"), shape)[0]
 
 
 def sample_normal(seed: Any, shape: Sizes) -> Any:
@@ -90,7 +127,7 @@ def sample_normal(seed: Any, shape: Sizes) -> Any:
 
 def sample_gumbel(seed: Any, shape: Sizes) -> Any:
     """Return standard Gumbel noise; arguments, shape and dtype as in `sample_uniform`."""
-    return gumbel((seed[0], seed[1]), ops.zeros((1,), "uint32"), shape)[0]
+    return gumbel((seed[0], seed[1]), np.zeros(1, "uint32"), shape)[0]
 
 
 def gumbel(counters: Sequence, keys: Any, shape: Sizes) -> Any:

@@ -9,12 +9,13 @@ from typing import Any
 import keras
 
 from attention_zoo.registry import Registry, check_known, did_you_mean
+from attention_zoo.training.fused_adam import FusedAdam, FusedAdamW
 from attention_zoo.training.recipe import TrainingOptions
 from attention_zoo.training.schedules import SCHEDULES, Schedule
 
 OPTIMIZERS = Registry("optimizer")
-OPTIMIZERS.register("adam")(keras.optimizers.Adam)
-OPTIMIZERS.register("adamw")(keras.optimizers.AdamW)
+OPTIMIZERS.register("adam")(FusedAdam)
+OPTIMIZERS.register("adamw")(FusedAdamW)
 OPTIMIZERS.register("adadelta")(keras.optimizers.Adadelta)
 OPTIMIZERS.register("sgd")(keras.optimizers.SGD)
 
