@@ -7,6 +7,7 @@ from typing import Any
 
 from keras import backend, ops
 
+from attention_zoo.ops.arguments import static_size
 from attention_zoo.ops.block_biases import DistanceBias, PairBias
 from attention_zoo.ops.mask_pattern import FULL_ATTENTION, BlockIterator, MaskPattern, Pair
 from attention_zoo.ops.masking import at_least_float32, combine_masks, zero_masked
@@ -17,7 +18,7 @@ from attention_zoo.typing import Tensor
 
 Tensors = tuple[Tensor, ...]
 
-MIN_DYNAMIC_BLOCK = 16
+MIN_DYNAMIC_BLOCK = 32
 """Number of positions in a block, at least, if a length is dynamic."""
 
 
@@ -135,7 +136,8 @@ class _Blocks:
         self.query_padding = (0, self.rows * self.size - self.steps)
         self.source_padding = (0, self.columns * self.size - self.sources)
         self.iterator = BlockIterator(pattern, self.size, self.rows, self.columns)
-        if mask is None and key.shape[2] != self.columns * self.size:
+        length = static_size(self.columns * self.size)
+        if mask is None and (length is None or key.shape[2] != length):
             mask = ops.ones((1, self.sources), "bool")
         self.mask = None if mask is None else self.split_sources(mask[:, None, :, None])
         widths = ((0, 0), (0, 0), self.query_padding, self.source_padding)

@@ -63,7 +63,7 @@ class BlockIterator(NamedTuple):
     """
 
     pattern: MaskPattern
-    size: int
+    size: Tensor
     rows: Tensor
     columns: Tensor
 
@@ -83,7 +83,7 @@ class BlockIterator(NamedTuple):
         more = j < self._end(i)
         return ops.where(more, i, i + 1), ops.where(more, j, self._begin(i + 1))
 
-    def _leading(self) -> int:
+    def _leading(self) -> Tensor:
         """Return the number of blocks with leading positions."""
         return -(-self.pattern.leading // self.size)
 

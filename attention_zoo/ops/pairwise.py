@@ -22,9 +22,12 @@ from attention_zoo.typing import Tensor
 Tensors = tuple[Tensor, ...]
 
 MIN_ENTRIES = 2**22
-"""Number T S A of entries (16 MB in float32) from which they are not stored for the gradient."""
+"""Number of entries, T S A times the leading axes, from which they are not stored for the gradient
+(16 MB in float32)."""
 BLOCK_ENTRIES = 2**22
-"""Number of entries that are computed at once."""
+"""Number of entries that are computed at once, unless one query has more."""
+MAX_SINGLE_BLOCK = 8
+"""Number of queries up to which they are one block: a step of a loop, or of a beam search."""
 
 
 def additive_scores(
@@ -38,13 +41,14 @@ def additive_scores(
 
     The T S A activations are computed in blocks of queries, and again in the backward pass, so
     that training stores only the arguments. With static shapes and few activations they are
-    stored, which is as fast, and has second derivatives on JAX.
+    stored, which is as fast. With several blocks there are no second derivatives, and on JAX they
+    exist only if the activations are stored.
 
     Args:
         query: `(..., T, A)`.
         keys: `(..., S, A)`.
         v: `(A,)`, at least float32.
-        features: `(..., T, S, F)`, with all leading axes, or None.
+        features: `(..., T, S, F)`, or None.
         feature_kernel: P, `(F, A)`, with features.
 
     Returns:
@@ -106,13 +110,16 @@ def _differentiate_additive(
     units = v.shape[0]
     by_v = ops.matmul(ops.reshape(upstream, (1, -1)), ops.reshape(hidden, (-1, units)))[0]
     inner = upstream[..., None] * (1 - ops.square(hidden))  # v times it: gradient by tanh's input
+    v = ops.cast(v, inner.dtype)
     by_query, by_keys = (x * v for x in _sum_pairs(inner, query, keys))
     if features is None:
         return by_query, by_keys, by_v
     features, kernel = (ops.cast(x, inner.dtype) for x in (features, feature_kernel))
-    rows = ops.reshape(features, (-1, features.shape[-1]))
+    by_features = project(inner, ops.transpose(kernel * v))
+    rows = ops.broadcast_to(features, ops.shape(by_features))
+    rows = ops.reshape(rows, (-1, features.shape[-1]))
     by_kernel = ops.matmul(ops.transpose(rows), ops.reshape(inner, (-1, units))) * v
-    return by_query, by_keys, by_v, by_kernel, project(inner, ops.transpose(kernel * v))
+    return by_query, by_keys, by_v, by_kernel, _sum_to_shape(by_features, features, 3)
 
 
 def _inverse_distances(query: Tensor, keys: Tensor) -> Tensor:
@@ -142,11 +149,11 @@ def _sum_pairs(x: Tensor, query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     return _sum_to_shape(ops.sum(x, axis=-2), query), _sum_to_shape(over_queries, keys)
 
 
-def _sum_to_shape(x: Tensor, like: Tensor) -> Tensor:
-    """Sum over the leading axes along which `like` was broadcast; the last two axes stay."""
+def _sum_to_shape(x: Tensor, like: Tensor, keep: int = 2) -> Tensor:
+    """Sum over the leading axes along which `like` was broadcast; the last `keep` axes stay."""
     while len(x.shape) > len(like.shape):
         x = ops.sum(x, axis=0)
-    for axis in range(len(x.shape) - 2):
+    for axis in range(len(x.shape) - keep):
         if like.shape[axis] == 1:
             x = ops.sum(x, axis=axis, keepdims=True)
         elif static_size(x.shape[axis]) is None or static_size(like.shape[axis]) is None:
@@ -182,15 +189,15 @@ def _score_pairs(
     axes = (-2, *[None] * (1 + len(shared)), *[-3] * len(per_pair))  # the axis of the queries
 
     def run(*inputs: Tensor) -> tuple[Tensor, Callable[..., Tensors]]:
-        inputs = tuple(ops.stop_gradient(x) for x in inputs)  # autodiff must not record the loops
         blocks = _QueryBlocks(*inputs[:2])
+        stopped = tuple(ops.stop_gradient(x) for x in inputs)  # autodiff must not record the loops
 
         def gradient(*args: Tensor, upstream: Tensor | None = None) -> Tensors:
             upstream = args[0] if upstream is None else upstream
             gradients = blocks.reduce(differentiate, (upstream, *inputs), (-2, *axes))
             return tuple(ops.cast(x, like.dtype) for x, like in zip(gradients, inputs, strict=True))
 
-        return blocks.map(compute, inputs, axes), gradient
+        return blocks.map(compute, stopped, axes), gradient
 
     scores: Tensor = ops.custom_gradient(run)(*inputs)
     return scores
@@ -218,8 +225,8 @@ class _QueryBlocks:
         pairs = query[..., :0, None, 0] + keys[..., None, :0, 0]  # (..., 0, 0)
         self.shape = (*ops.shape(pairs)[:-2], num_sources)  # of the scores of one query
         sizes = (*self.shape, width)
-        if static_size(self.steps) == 1:
-            self.size = 1
+        if static_size(self.steps) is not None and self.steps <= MAX_SINGLE_BLOCK:
+            self.size = max(1, self.steps)
         elif all(static_size(size) is not None for size in (self.steps, *sizes)):
             self.size = max(1, min(self.steps, BLOCK_ENTRIES // max(1, math.prod(sizes))))
         else:

@@ -142,8 +142,8 @@ def _slice_columns(x: Tensor, first: Tensor, count: Tensor) -> Tensor:
     return ops.slice(x, (*(0 for _ in rows), first), (*rows, count))
 
 
-def count_blocks(length: Tensor, size: int) -> Tensor:
-    """Return the number of blocks of `size` positions, at least one; the length may be a tensor."""
+def count_blocks(length: Tensor, size: Tensor) -> Tensor:
+    """Return the number of blocks of `size` positions, at least one; both may be tensors."""
     return 1 + _positive(-(-length // size) - 1)
 
 

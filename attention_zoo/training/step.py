@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from attention_zoo.data.batching.batching import Batches
-from attention_zoo.layers.attention.long_sequences import long_sequences
+from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
 from attention_zoo.layers.attention.steps import BLOCKWISE_MIN_SCORES
 from attention_zoo.ops import CopyProjection, Projection
 from attention_zoo.training.averages import Averages
@@ -58,7 +58,7 @@ class CompiledSteps:
         clip_norm: maximum global norm of the gradient, or None.
         ema: decay of the moving averages of the weights, or None.
         jit: compile with XLA.
-        expect_long: store no attention weights for the gradient, see `long_sequences`.
+        expect_long: whether sequences may be long, see `expect_long_sequences`.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class CompiledSteps:
     def _compute_losses(self, batch: Any, training: bool = False) -> list[Tensor]:
         """Return the sum of the losses of a shard, and their count."""
         inputs, targets, is_counted = batch
-        with long_sequences(self.expect_long):
+        with expect_long_sequences(self.expect_long):
             outputs = self.model(inputs, training=training, **self._options)
         loss, count = compute_sums(self.model.loss, targets, outputs)
         loss += count * sum(tf.cast(extra, loss.dtype) for extra in self.model.losses)
@@ -280,9 +280,9 @@ def _get_statistics(model: keras.Model) -> list[Any]:
 def may_be_long(batches: Any) -> bool:
     """Return whether attention within a batch may have so many scores that it must be blockwise.
 
-    True for batches of a class of one's own, whose lengths are unknown.
+    One long example is enough. False for batches of a user's class, whose lengths are unknown.
     """
-    return not isinstance(batches, Batches) or batches.max_length**2 >= BLOCKWISE_MIN_SCORES
+    return isinstance(batches, Batches) and batches.max_length**2 >= BLOCKWISE_MIN_SCORES
 
 
 def check_loss(loss: Any) -> None:

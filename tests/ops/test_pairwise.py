@@ -8,12 +8,13 @@ import pytest
 from keras import ops
 
 from attention_zoo.layers import SCORES, Attention
-from attention_zoo.ops import additive_scores, inverse_distances, pairwise, scan
+from attention_zoo.ops import additive_scores, inverse_distances, pairwise
 from tests.layers.running import (
     JAX,
     build_random,
     close,
     differentiable,
+    in_fresh_process,
     needs_dynamic_shapes,
     normal,
     with_dynamic_shapes,
@@ -22,13 +23,14 @@ from tests.layers.running import (
 FULL = pytest.mark.full
 WIDTH = 4
 LAYER = keras.layers.Identity()
-SHAPES = {  # query, keys, number of features
+SHAPES = {  # query, keys, number of features, negative for features with a batch of 1
     "plain": ((2, 5, WIDTH), (2, 7, WIDTH), 0),
     "features": ((2, 5, WIDTH), (2, 7, WIDTH), 3),
     "one query": ((3, 1, WIDTH), (3, 7, WIDTH), 1),
     "heads": ((2, 3, 5, WIDTH), (2, 1, 7, WIDTH), 2),
     "one row of queries": ((1, 5, WIDTH), (3, 7, WIDTH), 0),
     "one row of keys": ((3, 5, WIDTH), (7, WIDTH), 0),
+    "one row of features": ((3, 5, WIDTH), (3, 7, WIDTH), -2),
 }
 
 
@@ -37,14 +39,16 @@ def recomputed(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recompute always, in one block or in blocks of one or two queries."""
     monkeypatch.setattr(pairwise, "MIN_ENTRIES", 0)
     monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", request.param)
+    monkeypatch.setattr(pairwise, "MAX_SINGLE_BLOCK", 1)
 
 
 def make_inputs(name: str) -> list[np.ndarray]:
     query, keys, num_features = SHAPES[name]
     shapes = [query, keys, (WIDTH,)]
     if num_features:
-        leading = np.broadcast_shapes(query[:-2], keys[:-2])
-        shapes += [(*leading, query[-2], keys[-2], num_features), (num_features, WIDTH)]
+        leading = np.broadcast_shapes(query[:-2], keys[:-2]) if num_features > 0 else (1,)
+        size = abs(num_features)
+        shapes += [(*leading, query[-2], keys[-2], size), (size, WIDTH)]
     return normal(*shapes)
 
 
@@ -64,8 +68,10 @@ def additive_oracle(inputs: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarr
         upstream.ravel() @ hidden.reshape(-1, WIDTH),
     ]
     if pairs:
-        rows = pairs[0].reshape(-1, pairs[0].shape[-1])
-        gradients += [by_hidden @ pairs[1].T, rows.T @ by_hidden.reshape(-1, WIDTH)]
+        rows = np.broadcast_to(pairs[0], (*scores.shape, pairs[0].shape[-1]))
+        rows = rows.reshape(-1, rows.shape[-1])
+        gradients += [reduce(by_hidden @ pairs[1].T, pairs[0])]
+        gradients += [rows.T @ by_hidden.reshape(-1, WIDTH)]
     return scores, gradients
 
 
@@ -140,6 +146,23 @@ def test_half_precision(dtype: str) -> None:
     close(scores, want, 0.02)
 
 
+@needs_dynamic_shapes
+@pytest.mark.usefixtures("recomputed")
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_gradients_have_the_dtypes_of_the_arguments(dtype: str) -> None:
+    import tensorflow as tf
+
+    inputs = make_inputs("features")
+    given = [tf.constant(x, dtype if n < 2 else "float32") for n, x in enumerate(inputs)]
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        scores = additive_scores(*given)
+    upstream = tf.reshape(tf.cos(tf.range(70.0) + 1.0), scores.shape)
+    gradients = tape.gradient(scores, given, tf.cast(upstream, scores.dtype))
+    assert [x.dtype for x in gradients] == [x.dtype for x in given]
+    close(gradients, additive_oracle(inputs)[1], 0.01)
+
+
 @pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
 @pytest.mark.usefixtures("recomputed")
 def test_inverse_distances_equal_reference(mode: str) -> None:
@@ -161,6 +184,7 @@ def test_blocks_bound_the_activations(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call computes more activations than a block has, and the backward pass repeats all."""
     monkeypatch.setattr(pairwise, "MIN_ENTRIES", 0)
     monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 2 * 2 * 7 * WIDTH)  # two queries
+    monkeypatch.setattr(pairwise, "MAX_SINGLE_BLOCK", 1)
     sizes = []
     activate = pairwise._activate
 
@@ -205,35 +229,57 @@ def test_layers_train_alike_with_and_without_recomputation(
     stored = differentiable(layer, layer, mode)(query, memory)
     monkeypatch.setattr(pairwise, "MIN_ENTRIES", 0)
     monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 100)
+    monkeypatch.setattr(pairwise, "MAX_SINGLE_BLOCK", 1)
     close(differentiable(layer, layer, mode)(query, memory), stored, 1e-5)
+
+
+MEMORY = """
+import resource, tensorflow as tf
+from attention_zoo.ops import additive_scores, scan
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def run(queries, keys, v):
+    with tf.GradientTape() as tape:
+        tape.watch((queries, keys, v))
+        like = tf.zeros((1, 1, 512))
+        step = lambda state, query: (state, additive_scores(query, keys, v))
+        loss = tf.reduce_sum(scan(step, (), queries, like)[1] ** 2)
+    return tape.gradient(loss, (queries, keys, v))
+shapes = (None, 1, 1, 4096), (1, None, 4096), (4096,)
+graph = tf.function(run, [tf.TensorSpec(x) for x in shapes], autograph=False, jit_compile=JIT)
+keys, v, queries = (tf.random.normal(x) for x in ((1, 512, 4096), (4096,), (128, 1, 1, 4096)))
+graph(queries[:1], keys, v)
+before = peak()
+graph(queries, keys, v)
+print((peak() - before) // 1024)
+"""
 
 
 @needs_dynamic_shapes
 @pytest.mark.full
-def test_memory_of_a_loop_does_not_grow_with_the_units() -> None:
+@pytest.mark.parametrize("jit", [False, True])
+def test_memory_of_a_loop_does_not_grow_with_the_units(jit: bool) -> None:
     """Activations of all steps would take 1 GiB: 128 steps, 512 sources, 4,096 units."""
-    import resource
+    output = in_fresh_process(MEMORY.replace("JIT", str(jit)))
+    assert int(output.split()[-1]) < 512  # MiB
 
-    import tensorflow as tf
 
-    keys, v = tf.random.normal((1, 512, 4096)), tf.random.normal((4096,))
-    queries = tf.random.normal((128, 1, 1, 4096))
+@pytest.mark.skipif(JAX, reason="no second derivatives on JAX")
+def test_second_derivative_in_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = compute_slope_gradient()
+    monkeypatch.setattr(pairwise, "MIN_ENTRIES", 0)
+    close(compute_slope_gradient(), expected, 1e-5)
 
-    def run(queries: Any, keys: Any, v: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch((queries, keys, v))
-            like = tf.zeros((1, 1, 512))
-            _, scores = scan(
-                lambda state, query: (state, additive_scores(query, keys, v)), (), queries, like
-            )
-            loss = tf.reduce_sum(scores**2)
-        return tape.gradient(loss, (queries, keys, v))
 
-    graph = with_dynamic_shapes(run, (None, 1, 1, 4096), (1, None, 4096), (4096,))
-    graph(queries[:1], keys, v)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    graph(queries, keys, v)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 * 1024
+def compute_slope_gradient() -> list[np.ndarray]:
+    """Return the gradients of the probed gradient by the query."""
+    inputs = make_inputs("features")
+
+    def slope(query: Any, *others: Any) -> Any:
+        return differentiate(lambda x: additive_scores(x, *others) ** 2, query)
+
+    gradients: list[np.ndarray] = differentiable(LAYER, slope, "graph")(*inputs)[1]
+    return gradients
 
 
 def test_second_derivative_of_few_pairs() -> None:

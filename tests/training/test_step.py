@@ -464,4 +464,4 @@ def test_batches_may_be_long_from_2048_tokens() -> None:
     for length, expected in ((2047, True), (2043, False)):  # with the start token
         lines = [[5, 6], [7] * length]
         assert may_be_long(LineBatches(lines, 2, 1)) == expected
-    assert may_be_long(object())  # of a class of one's own
+    assert not may_be_long(object())  # of a class of one's own

@@ -107,7 +107,7 @@ class Batches(ABC):
 
     @property
     def max_length(self) -> int:
-        """Padded length of the longest sequence; 0 for images."""
+        """Padded length of the longest sequence that examples are sorted by; 0 if there is none."""
         return int(self._compute_lengths().max(initial=0))
 
     @abstractmethod

@@ -38,7 +38,7 @@ class AdditiveAttention(Attention):
         As in `Attention`.
 
     Cost:
-        O((T Dq + S Dk + T S) A + T S Dv) time, O(T S) memory (see `AdditiveScore`).
+        O((T Dq + S Dk + T S) A + T S Dv) time; for the memory, see `AdditiveScore`.
 
     Example:
         >>> import numpy as np

@@ -88,7 +88,7 @@ class Attention(KernelLayer):
         O(T S) scores (see the score for the cost of each), O(T S Dv) for the weighted sum; O(T S)
         memory. Softmax attention with the score "dot" or "scaled_dot" is computed blockwise in
         O(T + S) memory if T S >= 2^22, unless weights or state are returned. If T or S is dynamic,
-        it is blockwise at inference, and in `training.fit` with examples of 2,048 tokens or more.
+        it is blockwise in `training.fit` with examples of 2,048 tokens or more.
 
     Example:
         >>> import numpy as np
@@ -195,7 +195,7 @@ class Attention(KernelLayer):
         projected = self.project_query(query)  # (B, [H], T, K)
         masks = AttentionMasks(query_mask, memory.mask, attention_mask, pattern, attention_bias)
         needs_weights = return_attention_scores or return_state
-        if not needs_weights and steps.use_blockwise(self, num_queries, num_sources, training):
+        if not needs_weights and steps.use_blockwise(self, num_queries, num_sources):
             result = blockwise.attend_blockwise(self, projected, memory, masks, training)
         else:
             num_steps = ops.shape(query)[1]

@@ -47,7 +47,7 @@ class LocationSensitiveAttention(Attention):
 
     Cost:
         O((T Dq + S Dk) A + T S (kernel_size filters + filters A + Dv)) time, O(T S) memory (plus
-        O(S (filters + A)) per step, T times that in training). The T steps are sequential.
+        O(S (filters + A)) per step, and O(T S filters) in training). The T steps are sequential.
 
     Example:
         >>> import numpy as np

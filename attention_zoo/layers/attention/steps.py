@@ -14,7 +14,7 @@ from keras import ops, tree
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.alignments.base import unpack_result
 from attention_zoo.layers.alignments.softmax import SoftmaxAlignment
-from attention_zoo.layers.attention.long_sequences import expects_long_sequences
+from attention_zoo.layers.attention.expected_lengths import expects_long_sequences
 from attention_zoo.layers.scores.dot import DotScore
 from attention_zoo.layers.scores.scaled_dot import ScaledDotScore
 from attention_zoo.typing import State, Tensor
@@ -25,9 +25,8 @@ Below it, blocks would save little memory and no time."""
 WINDOW_MIN_SCORES = 2**18
 """The same for a window that skips blocks (512 queries times 512 sources).
 Blocks then save time too."""
-SHORT = 128
-"""Number of queries or of sources below which attention is not blockwise if the other number is
-dynamic."""
+MIN_STATIC_LENGTH = 128
+"""Static length from which attention can be blockwise if the other length is dynamic."""
 SCALES = {DotScore: lambda width: 1.0, ScaledDotScore: lambda width: 1 / math.sqrt(width)}
 """Scale of each inner-product score. Exact classes only: a subclass may compute something else."""
 
@@ -137,14 +136,12 @@ class AttentionResult(NamedTuple):
         return zoo_ops.scatter_window(self.weights, self.window, num_sources)
 
 
-def use_blockwise(
-    attention: Any, num_queries: Tensor, num_sources: Tensor, training: bool = False
-) -> bool:
+def use_blockwise(attention: Any, num_queries: Tensor, num_sources: Tensor) -> bool:
     """Return whether the contexts are computed block by block, without storing the weights.
 
-    Dynamic lengths (None) may be long at inference, and in training within `long_sequences`; a
-    window costs O(T S) without blocks, and always counts as long. Symbolic lengths (on JAX) are
-    always short: they cannot be compared with the size of a block.
+    Dynamic lengths count as long within `expect_long_sequences`, unless the other length is static
+    and small. A window costs O(T S) without blocks, and dynamic lengths always count as long.
+    Symbolic lengths (on JAX) are always short: they cannot be compared with the size of a block.
     """
     sizes = (num_queries, num_sources)
     if any(map(zoo_ops.is_symbolic, sizes)):
@@ -156,8 +153,7 @@ def use_blockwise(
         if num_scores >= WINDOW_MIN_SCORES:
             long = long or pattern.skips_blocks(num_sources)
     else:
-        long = not training or expects_long_sequences()
-        long = long and min(static, default=SHORT) >= SHORT
+        long = expects_long_sequences() and min(static, default=math.inf) >= MIN_STATIC_LENGTH
         long = long or pattern.window is not None
     return long and _is_inner_product_softmax(attention)
 

@@ -42,9 +42,9 @@ class AdditiveScore(Score):
         None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
-        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(T S) memory:
-        the hidden layer is computed in blocks, and again for the gradient. With static shapes and
-        fewer than 2^22 activations it is stored.
+        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and
+        O(T S + (T + S) A) memory: the hidden layer is computed in blocks, and again for the
+        gradient. With static shapes and fewer than 2^22 activations in all it is stored.
 
     Example:
         >>> import numpy as np

@@ -41,8 +41,8 @@ class CoverageScore(Score):
         masked position stays 0, and a fully masked row leaves the coverage unchanged.
 
     Cost:
-        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(S A) memory; the T steps run
-        sequentially.
+        O(S Dk A) once for the keys, then O(T (Dq + S) A) time and O(S A) memory, plus
+        O(T S) in training; the T steps run sequentially.
 
     Example:
         >>> import numpy as np

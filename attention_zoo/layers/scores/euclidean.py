@@ -36,8 +36,9 @@ class EuclideanScore(Score):
         None here: the attention layer masks the scores and zeros masked keys.
 
     Cost:
-        O(T S D) time and O(T S) memory: the differences are computed in blocks, and again for the
-        gradient. With static shapes and fewer than 2^22 differences they are stored.
+        O(T S D) time and O(T S + (T + S) D) memory: the differences are computed in blocks, and
+        again for the gradient. With static shapes and fewer than 2^22 entries in all they are
+        stored.
 
     Example:
         >>> import numpy as np

@@ -50,7 +50,8 @@ class LocationSensitiveScore(Score):
 
     Cost:
         O(S Dk A) once for the keys, then O(T (Dq A + S (kernel_size filters + filters A))) time
-        and O(S (filters + A)) memory; the T steps run sequentially.
+        and O(S (filters + A)) memory, plus O(T S filters) in training; the T steps run
+        sequentially.
 
     Example:
         >>> import numpy as np

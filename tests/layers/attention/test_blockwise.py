@@ -11,8 +11,7 @@ from keras import ops
 
 from attention_zoo.layers import Attention, MultiHeadAttention, SelfAttention
 from attention_zoo.layers.attention import blockwise, steps
-from attention_zoo.layers.attention.long_sequences import long_sequences
-from attention_zoo.ops import blockwise as ops_blockwise
+from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
 from attention_zoo.ops import implicit_mask
 from tests.layers.running import (
     JAX,
@@ -212,55 +211,90 @@ def test_model_of_static_length_learns(blockwise_calls: list[int]) -> None:
 
 @needs_dynamic_shapes
 @pytest.mark.parametrize("mode", ["graph", pytest.param("xla", marks=FULL)])
-@pytest.mark.parametrize("case", [7, *(pytest.param(n, marks=FULL) for n in (0, 1, 2, 3, 5, 8))])
-def test_dynamic_lengths(case: int, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within `long_sequences`, training on dynamic lengths is blockwise, with equal results."""
+@pytest.mark.parametrize(
+    ("positions", "causal", "lengths"),
+    [
+        ("t5", False, (40, 75)),  # blocks of 40, the second one padded
+        pytest.param("rotary", True, (75, 40), marks=FULL),
+        pytest.param("alibi", True, (270, 300), marks=FULL),  # 2 x 2 blocks of 256
+        pytest.param(None, False, (1, 5), marks=FULL),
+    ],
+)
+def test_dynamic_lengths(
+    positions: Any, causal: bool, lengths: tuple[int, int], mode: str, monkeypatch: Any
+) -> None:
+    """Training on dynamic lengths is blockwise, with equal results."""
     import tensorflow as tf
 
-    monkeypatch.setattr(ops_blockwise, "MIN_DYNAMIC_BLOCK", 1)
-    layer = make_multi_head(positions=POSITIONS[case])
-    options = {name: x for name, x in MASKS[case].items() if x is True}
-    masks = {name: tf.constant(x) for name, x in MASKS[case].items() if x is not True}
-    inputs = (tf.constant(make_input()), tf.constant(make_input()))
+    calls = []
+    real = blockwise.attend_blockwise
+    monkeypatch.setattr(blockwise, "attend_blockwise", lambda *x: calls.append(1) or real(*x))
+    layer = make_multi_head(positions=positions)
+    rng = np.random.default_rng(0)
+    query, value = (rng.normal(size=(B, n, D)).astype("float32") for n in lengths)
+    value_mask, pair_mask = (rng.random((B, *x)) > 0.2 for x in (lengths[1:], lengths))
+    bias = rng.normal(size=(B, 4, *lengths)).astype("float32")
+    inputs = tuple(map(tf.constant, (query, value, value_mask, pair_mask, bias)))
 
-    def run(query: Any, value: Any, masks: dict[str, Any]) -> Any:
-        with tf.GradientTape() as tape, long_sequences():
-            tape.watch((query, value))
-            output = layer(query, value, **masks, **options, training=True)
+    def run(query: Any, value: Any, value_mask: Any, pair_mask: Any, bias: Any) -> Any:
+        with tf.GradientTape() as tape, expect_long_sequences():
+            tape.watch((query, value, bias))
+            output = layer(
+                query,
+                value,
+                value_mask=value_mask,
+                attention_mask=pair_mask,
+                attention_bias=bias,
+                use_causal_mask=causal,
+                training=True,
+            )
             loss = ops.sum(output * ops.cos(output))
-        return output, tape.gradient(
-            loss, [query, value, *[x.value for x in layer.trainable_variables]]
-        )
+        weights = [x.value for x in layer.trainable_variables]
+        return output, tape.gradient(loss, [query, value, bias, *weights])
 
-    specs = {
-        name: tf.TensorSpec([None if n in (B, L) else n for n in x.shape], x.dtype)
-        for name, x in masks.items()
-    }
-    sequence = tf.TensorSpec((None, None, D))
-    graph = tf.function(
-        run, (sequence, sequence, specs), autograph=False, jit_compile=mode == "xla"
-    )
-    results = graph(*inputs, masks), run(*inputs, masks)
+    specs = [((None, None, D), "float32")] * 2
+    specs += [
+        ((None, None), "bool"),
+        ((None, None, None), "bool"),
+        ((None, 4, None, None), "float32"),
+    ]
+    results = [with_dynamic_shapes(run, *specs, mode=mode)(*inputs)]
+    assert calls
+    calls.clear()
+    results.append(run(*inputs))
+    assert not calls  # static lengths are short
     compare(*([array(x) for x in keras.tree.flatten(nest)] for nest in results))
 
 
 @needs_dynamic_shapes
-def test_dynamic_lengths_are_long_at_inference_and_if_expected(blockwise_calls: list[int]) -> None:
+@pytest.mark.parametrize("lengths", [(None, 200), (200, None)])
+def test_one_dynamic_length(lengths: tuple[Any, Any]) -> None:
+    layer = make_multi_head()
+    query, value = (np.random.default_rng(0).normal(size=(B, 200, D)) for _ in range(2))
+
+    def run(*inputs: Any) -> Any:
+        with expect_long_sequences():
+            return layer(*inputs)
+
+    graph = with_dynamic_shapes(run, *((None, n, D) for n in lengths))
+    inputs = [x.astype("float32") for x in (query, value)]
+    close(graph(*inputs), layer(*inputs), 1e-5)
+
+
+@needs_dynamic_shapes
+def test_dynamic_lengths_are_long_if_expected(blockwise_calls: list[int]) -> None:
     layer = make_multi_head()
 
-    def trace(query: Any, value: Any, training: bool) -> int:
+    def trace(*specs: Any) -> int:
         before = len(blockwise_calls)
-        with_dynamic_shapes(
-            lambda *x: layer(*x, training=training), query, value
-        ).get_concrete_function()
+        with_dynamic_shapes(lambda *x: layer(*x), *specs).get_concrete_function()
         return len(blockwise_calls) - before
 
     dynamic, step = (None, None, D), (None, 1, D)
-    assert trace(dynamic, dynamic, training=False) == 1
-    assert trace(dynamic, dynamic, training=True) == 0
-    assert trace(step, dynamic, training=False) == 0  # a decoding step
-    with long_sequences():
-        assert trace(dynamic, dynamic, training=True) == 1
-        with long_sequences(False):
-            assert trace(dynamic, dynamic, training=True) == 0
-    assert trace(dynamic, dynamic, training=True) == 0
+    assert trace(dynamic, dynamic) == 0
+    with expect_long_sequences():
+        assert trace(dynamic, dynamic) == 1
+        assert trace(step, dynamic) == 0  # a decoding step
+        with expect_long_sequences(False):
+            assert trace(dynamic, dynamic) == 0
+    assert trace(dynamic, dynamic) == 0
