@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,11 @@ from keras import backend, ops
 # exports no accessor.
 from keras.src.backend import get_keras_mask, set_keras_mask
 
+from attention_zoo.ops.arguments import is_symbolic
 from attention_zoo.typing import Tensor
+
+MIN_PAIR_ENTRIES = 2**22
+"""Number of entries of all pairs from which they are not stored (16 MB in float32)."""
 
 
 def as_boolean_mask(mask: Tensor, name: str, shape: tuple[int | None, ...]) -> Tensor:
@@ -270,6 +275,25 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
         return ops.matmul(x, kernel)
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
     return ops.reshape(flat, (*ops.shape(x)[:-1], ops.shape(kernel)[-1]))
+
+
+def has_few_pairs(query: Tensor, keys: Tensor) -> bool:
+    """Return whether vectors of all pairs of positions, `(..., T, S, A)`, are known to be few.
+
+    They are then stored for the gradient, otherwise recomputed (`ops/pairwise.py`). A single query
+    is one step of a loop, whose number of steps is assumed to be S.
+
+    Args:
+        query: `(..., T, A)`.
+        keys: `(..., S, A)`.
+    """
+    sizes = (*query.shape[:-1], *keys.shape)
+    if {*map(type, sizes)} != {int}:
+        return any(map(is_symbolic, sizes))
+    num_sources, width = keys.shape[-2:]
+    num_steps = query.shape[-2] if query.shape[-2] != 1 else num_sources
+    rows = math.prod(np.broadcast_shapes(query.shape[:-2], keys.shape[:-2]))
+    return rows * num_steps * num_sources * width < MIN_PAIR_ENTRIES
 
 
 def mask_scores(scores: Tensor, mask: Tensor, axis: int = -1) -> Tensor:

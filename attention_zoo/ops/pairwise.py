@@ -10,20 +10,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from keras import ops
 
-from attention_zoo.ops.arguments import is_symbolic, static_size
-from attention_zoo.ops.masking import at_least_float32, project
+from attention_zoo.ops.arguments import static_size
+from attention_zoo.ops.masking import at_least_float32, has_few_pairs, project
 from attention_zoo.ops.positions import count_blocks
 from attention_zoo.ops.recurrence import update_rows
 from attention_zoo.typing import Tensor
 
 Tensors = tuple[Tensor, ...]
 
-MIN_ENTRIES = 2**22
-"""Number of entries, T S A times the leading axes, from which they are not stored for the gradient
-(16 MB in float32)."""
 BLOCK_ENTRIES = 2**22
 """Number of entries that are computed at once, unless one query has more."""
 MAX_SINGLE_BLOCK = 8
@@ -182,7 +178,7 @@ def _score_pairs(
         query: `(..., T, A)`. keys: `(..., S, A)`. shared: any. per_pair: `(..., T, S, F)` each.
     """
     inputs = (query, keys, *shared, *per_pair)
-    if _is_small(query, keys):
+    if has_few_pairs(query, keys):
         return compute(*inputs)
     shared = tuple(ops.copy(x) for x in shared)  # TensorFlow would read a variable within `run`
     inputs = (query, keys, *shared, *per_pair)
@@ -201,20 +197,6 @@ def _score_pairs(
 
     scores: Tensor = ops.custom_gradient(run)(*inputs)
     return scores
-
-
-def _is_small(query: Tensor, keys: Tensor) -> bool:
-    """Return whether T S A is known and small.
-
-    A single query is one step of a loop, whose number of steps is assumed to be S.
-    """
-    sizes = (*query.shape[:-1], *keys.shape)
-    if any(static_size(size) is None for size in sizes):
-        return any(is_symbolic(size) for size in sizes)
-    num_sources, width = keys.shape[-2:]
-    num_steps = query.shape[-2] if query.shape[-2] != 1 else num_sources
-    rows = math.prod(np.broadcast_shapes(query.shape[:-2], keys.shape[:-2]))
-    return rows * num_steps * num_sources * width < MIN_ENTRIES
 
 
 class _QueryBlocks:

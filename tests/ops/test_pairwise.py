@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from attention_zoo.layers import SCORES, Attention
-from attention_zoo.ops import additive_scores, inverse_distances, pairwise
+from attention_zoo.ops import additive_scores, inverse_distances, masking, pairwise
 from tests.layers.running import (
     JAX,
     build_random,
@@ -37,7 +37,7 @@ SHAPES = {  # query, keys, number of features, negative for features with a batc
 @pytest.fixture(params=[10**6, 100], ids=["one block", "blocks"])
 def recomputed(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recompute always, in one block or in blocks of one or two queries."""
-    monkeypatch.setattr(pairwise, "MIN_ENTRIES", 0)
+    monkeypatch.setattr(masking, "MIN_PAIR_ENTRIES", 0)
     monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", request.param)
     monkeypatch.setattr(pairwise, "MAX_SINGLE_BLOCK", 1)
 
@@ -182,7 +182,7 @@ def test_inverse_distances_equal_reference(mode: str) -> None:
 @pytest.mark.skipif(JAX, reason="counts eager calls")
 def test_blocks_bound_the_activations(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call computes more activations than a block has, and the backward pass repeats all."""
-    monkeypatch.setattr(pairwise, "MIN_ENTRIES", 0)
+    monkeypatch.setattr(masking, "MIN_PAIR_ENTRIES", 0)
     monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 2 * 2 * 7 * WIDTH)  # two queries
     monkeypatch.setattr(pairwise, "MAX_SINGLE_BLOCK", 1)
     sizes = []
@@ -210,7 +210,7 @@ def test_few_pairs_are_stored(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(ops, "custom_gradient", refuse)
     layer(query, memory)
-    monkeypatch.setattr(pairwise, "MIN_ENTRIES", 0)
+    monkeypatch.setattr(masking, "MIN_PAIR_ENTRIES", 0)
     with pytest.raises(AssertionError, match="custom gradient"):
         layer(query, memory)
 
@@ -227,7 +227,7 @@ def test_layers_train_alike_with_and_without_recomputation(
     query, memory = normal((2, 3, 6), (2, 7, 6))
     build_random(layer, query, memory)
     stored = differentiable(layer, layer, mode)(query, memory)
-    monkeypatch.setattr(pairwise, "MIN_ENTRIES", 0)
+    monkeypatch.setattr(masking, "MIN_PAIR_ENTRIES", 0)
     monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 100)
     monkeypatch.setattr(pairwise, "MAX_SINGLE_BLOCK", 1)
     close(differentiable(layer, layer, mode)(query, memory), stored, 1e-5)
@@ -267,7 +267,7 @@ def test_memory_of_a_loop_does_not_grow_with_the_units(jit: bool) -> None:
 @pytest.mark.skipif(JAX, reason="no second derivatives on JAX")
 def test_second_derivative_in_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = compute_slope_gradient()
-    monkeypatch.setattr(pairwise, "MIN_ENTRIES", 0)
+    monkeypatch.setattr(masking, "MIN_PAIR_ENTRIES", 0)
     close(compute_slope_gradient(), expected, 1e-5)
 
 

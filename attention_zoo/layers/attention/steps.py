@@ -143,17 +143,17 @@ def use_blockwise(attention: Any, num_queries: Tensor, num_sources: Tensor) -> b
     and small. A window costs O(T S) without blocks, and dynamic lengths always count as long.
     Symbolic lengths (on JAX) are always short: they cannot be compared with the size of a block.
     """
-    sizes = (num_queries, num_sources)
-    if any(map(zoo_ops.is_symbolic, sizes)):
-        return False
-    pattern, static = attention.mask_pattern, [size for size in sizes if isinstance(size, int)]
-    if len(static) == 2:
+    pattern = attention.mask_pattern
+    if isinstance(num_queries, int) and isinstance(num_sources, int):
         num_scores = num_queries * num_sources
         long = num_scores >= BLOCKWISE_MIN_SCORES
         if num_scores >= WINDOW_MIN_SCORES:
             long = long or pattern.skips_blocks(num_sources)
+    elif zoo_ops.is_symbolic(num_queries) or zoo_ops.is_symbolic(num_sources):
+        long = False
     else:
-        long = expects_long_sequences() and min(static, default=math.inf) >= MIN_STATIC_LENGTH
+        sizes = [size for size in (num_queries, num_sources) if isinstance(size, int)]
+        long = expects_long_sequences() and min(sizes, default=math.inf) >= MIN_STATIC_LENGTH
         long = long or pattern.window is not None
     return long and _is_inner_product_softmax(attention)
 
@@ -234,7 +234,9 @@ def attend_parallel(
         alignment, scores, mask, alignment_state, aux, alignment_noise, training
     )  # (B, [H], T, S or W)
     context = sum_values(attention, weights, values, noise)  # (B, [H], T, V)
-    row_mask = _row_mask(mask, memory)
+    row_mask = None
+    if mask is not None or not memory.values.shape[-2]:  # else no row can be fully masked
+        row_mask = _row_mask(mask, memory)
     if not state:
         return AttentionResult(context, row_mask, weights, (), window)
     if score.is_stateful:

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import additive_scores, at_least_float32, project
+from attention_zoo.ops import additive_scores, at_least_float32, has_few_pairs, project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -84,4 +84,7 @@ class AdditiveScore(Score):
         if self.normalize:
             projected = projected + ops.cast(self.bias, projected.dtype)
             v = v * (ops.cast(self.gain, v.dtype) / ops.sqrt(ops.sum(ops.square(v))))
-        return additive_scores(projected, keys, v)
+        if not has_few_pairs(projected, keys):
+            return additive_scores(projected, keys, v)
+        hidden = ops.tanh(projected[..., :, None, :] + keys[..., None, :, :])
+        return project(at_least_float32(hidden), v[:, None])[..., 0]
