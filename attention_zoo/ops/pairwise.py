@@ -43,7 +43,7 @@ def additive_scores(
     Args:
         query: `(..., T, A)`.
         keys: `(..., S, A)`.
-        v: `(A,)`, at least float32.
+        v: `(A,)`, cast to at least float32.
         features: `(..., T, S, F)`, or None.
         feature_kernel: P, `(F, A)`, with features.
 
@@ -54,9 +54,10 @@ def additive_scores(
         Bahdanau et al. 2014, arXiv 1409.0473, appendix A.1.2. Recomputation: Chen et al. 2016,
         arXiv 1604.06174, section 4.
     """
+    v = at_least_float32(ops.convert_to_tensor(v))
     if features is None:
         return _score_pairs(_additive, _differentiate_additive, query, keys, (v,))
-    shared, per_pair = (v, feature_kernel), (features,)
+    shared, per_pair = (v, ops.convert_to_tensor(feature_kernel)), (features,)
     return _score_pairs(_additive, _differentiate_additive, query, keys, shared, per_pair)
 
 

@@ -74,23 +74,23 @@ def sample_keep_mask(seed: Any, rate: float, shape: Sizes, start: Sizes | None =
         shape, start: as in `uniform`.
     """
     limit = np.uint32(min(round(rate * 2**32), 2**32 - 1))
-    start = (0,) * len(shape) if start is None else start
     if keras.backend.backend() == "tensorflow":
         return _sample_keep_mask_tensorflow(seed, limit, shape, start)
     return _compute_keep_mask(seed, limit, shape, start)
 
 
-def _compute_keep_mask(seed: Any, limit: Any, shape: Sizes, start: Sizes) -> Any:
+def _compute_keep_mask(seed: Any, limit: Any, shape: Sizes, start: Sizes | None) -> Any:
     """Return booleans, True where the random bits are at least `limit`."""
     return random_bits((seed[0], seed[1]), np.zeros(1, "uint32"), shape, start)[0] >= limit
 
 
-def _sample_keep_mask_tensorflow(seed: Any, limit: Any, shape: Sizes, start: Sizes) -> Any:
+def _sample_keep_mask_tensorflow(seed: Any, limit: Any, shape: Sizes, start: Sizes | None) -> Any:
     """Compute the mask in a graph that is traced once, because a model has many of them."""
     import tensorflow as tf
 
     if tf.executing_eagerly():
         return _compute_keep_mask(seed, limit, shape, start)
+    start = start or (0,) * len(shape)
     sizes, starts = (tf.convert_to_tensor(x, "int32") for x in (shape, start))
     keep = _make_keep_mask_graph(len(shape))(tf.cast(seed, "uint32"), limit, sizes, starts)
     keep.set_shape([static_size(size) for size in shape])

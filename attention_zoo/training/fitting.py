@@ -275,7 +275,7 @@ def make_batches(task: Any, examples: Any, recipe: Recipe) -> Any:
 
 
 def compile_steps(
-    options: TrainingOptions, task: Any, optimizer: Any, strategy: Any, expect_long: bool = False
+    options: TrainingOptions, task: Any, optimizer: Any, strategy: Any, expect_long: bool
 ) -> CompiledSteps:
     """Compile the steps of a task's model and create all variables, in the strategy's scope."""
     model = task.model
@@ -285,8 +285,9 @@ def compile_steps(
     exclude_from_weight_decay(model.optimizer, model)
     model.optimizer.build(model.trainable_variables)
     jit = use_xla(options.jit, strategy)
-    settings = (options.accumulate, options.clip_norm, options.ema, jit)
-    return CompiledSteps(model, strategy, *settings, expect_long=expect_long)
+    return CompiledSteps(
+        model, strategy, options.accumulate, options.clip_norm, options.ema, jit, expect_long
+    )
 
 
 def check_monitor(name: str, task: Any) -> None:

@@ -16,6 +16,8 @@ from attention_zoo.data.batching.batching import LineBatches
 from attention_zoo.layers import MultiHeadAttention
 from attention_zoo.layers.attention import blockwise
 from attention_zoo.losses import SequenceCrossEntropy
+from attention_zoo.training import fitting
+from attention_zoo.training import step as step_module
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.devices import distribute_batches
 from attention_zoo.training.loss_scale import LossScale
@@ -465,3 +467,22 @@ def test_batches_may_be_long_from_2048_tokens() -> None:
         lines = [[5, 6], [7] * length]
         assert may_be_long(LineBatches(lines, 2, 1)) == expected
     assert not may_be_long(object())  # of a class of one's own
+
+
+@pytest.mark.parametrize("min_scores", [1, 10**9])
+def test_training_expects_the_lengths_of_its_batches(
+    min_scores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_module, "BLOCKWISE_MIN_SCORES", min_scores)
+    real = CompiledSteps
+    expected = []
+
+    def compile_steps(*arguments: Any) -> CompiledSteps:
+        steps = real(*arguments)
+        expected.append(steps.expect_long)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fitting, "CompiledSteps", compile_steps)
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path)
+    assert expected == [min_scores == 1]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-from keras import ops
 
 from attention_zoo.layers.scores.base import SCORES, Score, check_units
-from attention_zoo.ops import additive_scores, at_least_float32, project
+from attention_zoo.ops import additive_scores, project
 from attention_zoo.typing import Shape, Tensor
 
 
@@ -73,5 +72,4 @@ class ConcatScore(Score):
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         projected = project(query, self.kernel[: self.query_width])
-        v = at_least_float32(ops.convert_to_tensor(self.v))
-        return additive_scores(projected, keys, v)
+        return additive_scores(projected, keys, self.v)

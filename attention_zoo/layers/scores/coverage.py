@@ -84,8 +84,7 @@ class CoverageScore(Score):
         """
         projected = project(query, self.query_kernel)
         projected = projected + ops.cast(self.bias, projected.dtype)
-        v = at_least_float32(ops.convert_to_tensor(self.v))
         if not state:
-            return additive_scores(projected, keys, v)
-        kernel = ops.convert_to_tensor(self.coverage_kernel)[None]
-        return additive_scores(projected, keys, v, state[0][..., None], kernel)
+            return additive_scores(projected, keys, self.v)
+        coverage, kernel = state[0][..., None], self.coverage_kernel[None]
+        return additive_scores(projected, keys, self.v, coverage, kernel)

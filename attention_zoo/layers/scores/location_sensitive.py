@@ -108,11 +108,10 @@ class LocationSensitiveScore(Score):
         """
         projected = project(query, self.query_kernel)
         projected = projected + ops.cast(self.bias, projected.dtype)
-        v = at_least_float32(ops.convert_to_tensor(self.v))
         if not state:
-            return additive_scores(projected, keys, v)
-        kernel = ops.convert_to_tensor(self.location_kernel)
-        return additive_scores(projected, keys, v, self._convolve(state[0]), kernel)
+            return additive_scores(projected, keys, self.v)
+        features = self._convolve(state[0])
+        return additive_scores(projected, keys, self.v, features, self.location_kernel)
 
     def _convolve(self, weights: Tensor) -> Tensor:
         """Compute `weights * F`, `(..., T, S)` to `(..., T, S, filters)`, in the weights' dtype."""

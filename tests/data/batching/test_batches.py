@@ -100,6 +100,15 @@ def count_tokens(batch: Any) -> int:
     return max(array.size for array in arrays)
 
 
+@all_batch_classes
+def test_max_length(cls: type) -> None:
+    batches = make_batches(cls, batch_size=1000)
+    longest = 0
+    if cls in TOKEN_CLASSES:
+        longest = count_tokens(batches.get_batch(0)) // len(batches)
+    assert batches.max_length == longest
+
+
 @pytest.mark.parametrize("cls", TOKEN_CLASSES, ids=lambda cls: cls.__name__)
 def test_limit_tokens(cls: type) -> None:
     by_size = make_batches(cls, batch_size=1000)
