@@ -10,6 +10,7 @@ EXTRAS = {
     "babel": "dates",
     "huggingface_hub": "hub",
     "matplotlib": "plots",
+    "pyarrow": "data",
     "rouge_score": "metrics",
     "sacrebleu": "metrics",
     "tensorboard": "tensorboard",

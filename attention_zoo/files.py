@@ -321,5 +321,6 @@ def _make_manifest(files: dict[str, Any]) -> bytes:
 
 
 def _compute_entry(path: Path) -> Entry:
-    data = path.read_bytes()
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"bytes": file.tell(), "sha256": digest}

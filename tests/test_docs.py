@@ -237,6 +237,14 @@ def test_translation(run_page: Any) -> None:
 
 
 @pytest.mark.slow
+def test_large_corpora(run_page: Any) -> None:
+    run_page("large-corpora.md")
+    assert [path.name for path in Path("prepared").iterdir() if not path.name.startswith(".")] == []
+    runs = [json.loads(Path(run, "data.json").read_text()) for run in ("first", "second")]
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # tf2onnx
 def test_search_and_export(run_page: Any) -> None:
     names = run_page("search-and-export.md")

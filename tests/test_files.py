@@ -185,14 +185,14 @@ def test_foreign_manifests_in_subfolders_are_ignored(tmp_path: Path) -> None:
 
 
 def test_unreadable_file_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, real = make_folder_with_manifest(tmp_path / "it"), Path.read_bytes
+    folder, real = make_folder_with_manifest(tmp_path / "it"), Path.open
 
-    def read(path: Path) -> bytes:
+    def open_file(path: Path, *arguments: Any, **options: Any) -> Any:
         if path.name == "weights":
             raise OSError(5, "Input/output error")
-        return real(path)
+        return real(path, *arguments, **options)
 
-    monkeypatch.setattr(Path, "read_bytes", read)
+    monkeypatch.setattr(Path, "open", open_file)
     assert str(find_damage(folder)) == "model/weights: Input/output error"
 
 

@@ -26,9 +26,10 @@ COMMANDS = {
     "evaluate": "evaluate a run on a split",
     "predict": "predict for each line of a file or of standard input",
     "export": "export a run to a folder that can be served without this library",
+    "cache": "list or remove the prepared data of large corpora",
 }
 
-WITHOUT_KERAS = ("list",)
+WITHOUT_KERAS = ("list", "cache")
 """Commands that do not import Keras."""
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+
+from attention_zoo.data_cache import StoredCorpus
+
+NewColumn = Callable[[str], Any]
+"""Function from the name of a column to an empty column, with the method `append`."""
+
+
+def new_list(name: str) -> list[Any]:
+    """Return a column in memory."""
+    return []
 
 
 class Examples:
@@ -15,10 +25,14 @@ class Examples:
     Attributes:
         columns: names of the fields with one entry per example; an optional one may be None.
         origin: source of the data, for display and for saved results.
+        skipped: number of bad examples that were skipped on request.
+        stored: where the cache has exactly these examples; None if it does not have them.
     """
 
     columns: ClassVar[tuple[str, ...]]
     origin: str
+    skipped: int
+    stored: StoredCorpus | None = None
 
     def __post_init__(self) -> None:
         sizes = {name: len(values) for name, values in self._columns().items()}
@@ -59,8 +73,8 @@ class NumberedExamples(Examples):
         files: file of each example; if None, all are from `origin`.
     """
 
-    lines: list[int] | None
-    files: list[str] | None
+    lines: Sequence[int] | None
+    files: Sequence[str] | None
 
     def locations(self) -> list[str]:
         """Return the location of each example (`file:line`), for messages."""

@@ -12,6 +12,10 @@ from typing import Any
 from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.models.presets import check_arguments
+from attention_zoo.tasks.corpus_texts import EvenSelection
+
+DEFAULT_KIND = "subword"
+"""Kind of tokenizer if neither the recipe nor the task names one."""
 
 MAX_SAMPLE = 1_000_000
 """Default of `tokenizer.sample`."""
@@ -65,14 +69,14 @@ def keep_frequent(words: Sequence[str], options: TokenizerOptions) -> Sequence[s
 def select_evenly(texts: Sequence[str], count: int) -> Sequence[str]:
     """Return `count` evenly spaced texts, or all if there are not more."""
     size = len(texts)
-    return texts if size <= count else [texts[n * size // count] for n in range(count)]
+    return texts if size <= count else EvenSelection(texts, count)
 
 
 def train_recipe_tokenizer(options: TokenizerOptions, texts: Sequence[str]) -> Tokenizer:
     """Train a tokenizer with these options on the texts."""
     if options.min_count > 1:
         texts = keep_frequent([word for text in texts for word in text.split()], options)
-    kind = options.kind or "subword"
+    kind = options.kind or DEFAULT_KIND
     if kind == "subword":
         texts = select_evenly(texts, options.sample or MAX_SAMPLE)
     elif options.sample is not None:
@@ -81,14 +85,6 @@ def train_recipe_tokenizer(options: TokenizerOptions, texts: Sequence[str]) -> T
             " it from the recipe"
         )
     return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
-
-
-def build_task(task_class: Any, recipe: Any, texts: Sequence[str]) -> Any:
-    """Build a task whose model and tokenizer have one vocabulary, trained on the texts."""
-    tokenizer = train_recipe_tokenizer(recipe.tokenizer, texts)
-    model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
-    with naming_preset(recipe.model):
-        return task_class(model, tokenizer, **task_class.recipe_options(recipe))
 
 
 def check_model(model: Any, required: type, example: str = "") -> None:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attention_zoo.data import TextLines, generate_date_lines, read_lines
+from attention_zoo.data.examples import Examples, NewColumn
 from attention_zoo.data.synthetic.dates import LANGUAGES
 from attention_zoo.registry import Registry, check_known
-from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedPhrases
+from attention_zoo.tasks.cached_corpora import CachedCorpus
+from attention_zoo.tasks.corpora import Corpus, GeneratedPhrases
 
 LINES = Registry("data.corpus")
 
@@ -23,6 +25,7 @@ class LineCorpus(Corpus):
 
     max_length: int = 256
 
+    examples_class: ClassVar[type[Examples]] = TextLines
     limits: ClassVar[tuple[str, ...]] = ("max_length",)
 
 
@@ -46,7 +49,7 @@ class DateLines(GeneratedPhrases, LineCorpus):
 
 @LINES.register("text")
 @dataclass
-class Text(FileCorpus, LineCorpus):
+class Text(CachedCorpus, LineCorpus):
     """Plain text files with one text per line; blank lines are skipped.
 
     Args:
@@ -56,5 +59,5 @@ class Text(FileCorpus, LineCorpus):
     corpus: str = "text"
     skip_bad: int = 0
 
-    def _read(self, split: str) -> TextLines:
-        return read_lines(self.find_files(split), self.skip_bad)
+    def _read_files(self, split: str, new_column: NewColumn) -> TextLines:
+        return read_lines(self.find_files(split), self.skip_bad, new_column)

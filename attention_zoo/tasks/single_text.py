@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import keras
 
 from attention_zoo.data import Tokenizer
-from attention_zoo.data.batching.ragged import RaggedBuilder
+from attention_zoo.data.batching.encoded import EncodedCorpus
+from attention_zoo.data.batching.ragged import Row
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import Locations, Task, add_locations
 from attention_zoo.tasks.building import check_model
+from attention_zoo.tasks.encoding import EncodedPart, load_or_encode
 from attention_zoo.tasks.inputs import check_text
 from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.text_inputs import encode_in_parts, find_unknown_characters
@@ -73,7 +75,8 @@ class SingleTextTask(Task):
 
     def filter_by_length(self, examples: Any) -> Any:
         """Return the examples within the length limit, which `make_batches` keeps."""
-        return examples.take([row for rows, _ in self._encode_within(examples) for row in rows])
+        numbers = load_or_encode(self, examples, lambda: self._encode_within(examples)).numbers
+        return examples.take(numbers - 1)
 
     def _encode_examples(self, examples: Any) -> Sequence[Any]:
         """Return the token ids of all examples."""
@@ -83,35 +86,32 @@ class SingleTextTask(Task):
         """Return whether an encoded example is within the length limit."""
         return 0 < len(encoded) <= self.longest - self.num_special_tokens
 
-    def _encode_within(self, examples: Any) -> Iterator[tuple[list[int], list[Any]]]:
-        """Yield row numbers and encodings of the examples within the limit, in parts."""
+    def _encode_within(self, examples: Any) -> Iterator[EncodedPart]:
+        """Yield row numbers and token ids of the examples within the limit, in parts."""
         parts = encode_in_parts(examples, self._encode_examples, self.example_noun)
         for rows, encoded in parts:
             fits = [self._fits(one) for one in encoded]
-            yield list(compress(rows, fits)), list(compress(encoded, fits))
+            kept = list(compress(rows, fits))
+            yield kept, self._list_columns(examples.take(kept), list(compress(encoded, fits)))
 
-    def _make_batch_options(self, examples: Any, rows: Sequence[int]) -> dict[str, Any]:
-        """Return keyword arguments of `Batches`; raise ValueError if there are no rows."""
-        if not rows:
+    def _list_columns(self, examples: Any, encoded: Sequence[Any]) -> dict[str, Sequence[Row]]:
+        """Return the columns of token ids of encoded examples."""
+        return {"lines": encoded}
+
+    def _encode_corpus(self, examples: Any) -> tuple[EncodedCorpus, dict[str, Any]]:
+        """Return the token ids of the examples within the limit, and arguments of `Batches`.
+
+        Raises:
+            ValueError: if no example is within the limit.
+        """
+        encoded = load_or_encode(self, examples, lambda: self._encode_within(examples))
+        numbers = encoded.numbers
+        if not len(numbers):
             raise ValueError(
                 f"{examples.origin}: none of its {len(examples)} {self.example_noun} fits into"
                 f" {self.max_length} {self.unit}; raise data.max_length"
             )
-        numbers = [row + 1 for row in rows]
-        return {"bucket_width": self._round_bucket_width(4), "numbers": numbers}
-
-    def _encode_lines(self, examples: Any) -> tuple[RaggedBuilder, dict[str, Any]]:
-        """Return the token ids of the lines within the limit, and keyword arguments of `Batches`.
-
-        Raises:
-            ValueError: if no line is within the limit.
-        """
-        rows: list[int] = []
-        lines = RaggedBuilder()
-        for kept, encoded in self._encode_within(examples):
-            rows += kept
-            lines.extend(encoded)
-        return lines, self._make_batch_options(examples, rows)
+        return encoded, {"bucket_width": self._round_bucket_width(4), "numbers": numbers}
 
     def _round_bucket_width(self, width: int) -> int:
         """Return 1 if batches of this bucket width could exceed the model's maximum length."""

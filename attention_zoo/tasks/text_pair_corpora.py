@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 from attention_zoo.data import (
@@ -15,11 +16,12 @@ from attention_zoo.data import (
     read_tfds,
     read_tsv,
 )
+from attention_zoo.data.examples import Examples, NewColumn
 from attention_zoo.data.synthetic.dates import LANGUAGES
 from attention_zoo.registry import Registry, check_known
+from attention_zoo.tasks.cached_corpora import CachedCorpus
 from attention_zoo.tasks.corpora import (
     Corpus,
-    FileCorpus,
     GeneratedCorpus,
     GeneratedPhrases,
     TfdsCorpus,
@@ -44,6 +46,7 @@ class TextPairCorpus(Corpus):
     max_target_length: int = 256
     truncate_source: bool = False
 
+    examples_class: ClassVar[type[Examples]] = TextPairs
     limits: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
     boolean_options: ClassVar[tuple[str, ...]] = ("truncate_source",)
 
@@ -112,7 +115,7 @@ class Reports(GeneratedCorpus, TextPairCorpus):
 
 @TEXT_PAIRS.register("tsv")
 @dataclass
-class Tsv(FileCorpus, NamedPairCorpus):
+class Tsv(CachedCorpus, NamedPairCorpus):
     """Tab-separated files; `source` and `target` are columns, see `data.read_tsv`.
 
     Args:
@@ -124,9 +127,9 @@ class Tsv(FileCorpus, NamedPairCorpus):
     header: bool = True
     skip_bad: int = 0
 
-    def _read(self, split: str) -> TextPairs:
-        files = self.find_files(split)
-        return read_tsv(files, self.source, self.target, self.skip_bad, self.header)
+    def _read_files(self, split: str, new_column: NewColumn) -> TextPairs:
+        files, names = self.find_files(split), (self.source, self.target)
+        return read_tsv(files, *names, self.skip_bad, self.header, new_column)
 
 
 @TEXT_PAIRS.register("csv")
@@ -141,14 +144,14 @@ class Csv(Tsv):
     corpus: str = "csv"
     delimiter: str = ","
 
-    def _read(self, split: str) -> TextPairs:
-        files, names = self.find_files(split), (self.source, self.target)
-        return read_csv(files, *names, self.skip_bad, self.header, self.delimiter)
+    def _read_files(self, split: str, new_column: NewColumn) -> TextPairs:
+        files, options = self.find_files(split), (self.skip_bad, self.header, self.delimiter)
+        return read_csv(files, self.source, self.target, *options, new_column)
 
 
 @TEXT_PAIRS.register("jsonl")
 @dataclass
-class Jsonl(FileCorpus, NamedPairCorpus):
+class Jsonl(CachedCorpus, NamedPairCorpus):
     """JSON Lines files; `source` and `target` are field names, see `data.read_jsonl`.
 
     Args:
@@ -158,13 +161,14 @@ class Jsonl(FileCorpus, NamedPairCorpus):
     corpus: str = "jsonl"
     skip_bad: int = 0
 
-    def _read(self, split: str) -> TextPairs:
-        return read_jsonl(self.find_files(split), self.source, self.target, self.skip_bad)
+    def _read_files(self, split: str, new_column: NewColumn) -> TextPairs:
+        names = self.source, self.target
+        return read_jsonl(self.find_files(split), *names, self.skip_bad, new_column)
 
 
 @TEXT_PAIRS.register("parallel")
 @dataclass
-class Parallel(FileCorpus, NamedPairCorpus):
+class Parallel(CachedCorpus, NamedPairCorpus):
     """Two line-aligned files per split; `{language}` in the path stands for source and target.
 
     Args:
@@ -174,7 +178,8 @@ class Parallel(FileCorpus, NamedPairCorpus):
     corpus: str = "parallel"
     skip_bad: int = 0
 
-    def _read(self, split: str) -> TextPairs:
+    def _find_sides(self, split: str) -> list[list[str]]:
+        """Return the files of the sources and those of the targets."""
         key, paths = f"data.{split}", self.get_paths(split)
         for path in paths:
             if "{language}" not in path:
@@ -182,11 +187,18 @@ class Parallel(FileCorpus, NamedPairCorpus):
                     f"{key}={path} must contain {{language}} where the names of the two files"
                     f" differ, as in data/{split}.{{language}}"
                 )
-        sources, targets = (
+        return [
             find_files(key, [path.replace("{language}", language) for path in paths])
             for language in (self.source, self.target)
-        )
-        return read_parallel(sources, targets, self.skip_bad)
+        ]
+
+    def find_files(self, split: str) -> list[str]:
+        """Return the files of the sources, followed by those of the targets."""
+        return [*chain.from_iterable(self._find_sides(split))]
+
+    def _read_files(self, split: str, new_column: NewColumn) -> TextPairs:
+        sources, targets = self._find_sides(split)
+        return read_parallel(sources, targets, self.skip_bad, new_column)
 
 
 @TEXT_PAIRS.register("tfds")

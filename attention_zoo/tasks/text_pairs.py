@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import PairBatches, TextPairs
-from attention_zoo.data.batching.ragged import RaggedBuilder
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import Registry
+from attention_zoo.tasks.encoding import EncodedPart, load_or_encode
 from attention_zoo.tasks.generation import GenerationTask
 from attention_zoo.tasks.text_inputs import encode_in_parts
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS
@@ -50,26 +50,24 @@ class TextPairTask(GenerationTask):
         Raises:
             ValueError: if no pair is left.
         """
-        numbers: list[int] = []
-        sources, targets = RaggedBuilder(), RaggedBuilder()
-        for rows, source_ids, target_ids in self._encode_within(examples):
-            numbers += [row + 1 for row in rows]
-            sources.extend(source_ids)
-            targets.extend(target_ids)
-        if not numbers:
+        encoded = load_or_encode(self, examples, lambda: self._encode_within(examples))
+        numbers = encoded.numbers
+        if not len(numbers):
             raise ValueError(
                 f"{examples.origin}: none of its {len(examples)} pairs fits into"
                 f" {self.max_source_length} source and {self.max_target_length} target tokens;"
                 " raise data.max_source_length and data.max_target_length"
             )
-        return PairBatches(sources, targets, batch_size, seed, numbers=numbers)
+        columns = encoded["sources"], encoded["targets"]
+        return PairBatches(*columns, batch_size, seed, numbers=numbers)
 
     def filter_by_length(self, examples: TextPairs) -> TextPairs:
         """Return the pairs that `make_batches` keeps."""
-        return examples.take(row for rows, *_ in self._encode_within(examples) for row in rows)
+        numbers = load_or_encode(self, examples, lambda: self._encode_within(examples)).numbers
+        return examples.take(numbers - 1)
 
-    def _encode_within(self, examples: TextPairs) -> Iterator[tuple[list[int], Ids, Ids]]:
-        """Yield row numbers, source ids and target ids of the pairs within the limits, in parts."""
+    def _encode_within(self, examples: TextPairs) -> Iterator[EncodedPart]:
+        """Yield row numbers and token ids of the pairs within the limits, in parts."""
         most_source, most_target = self.max_source_length, self.max_target_length - 1
         parts = encode_in_parts(examples, self.encode_pairs, self.example_noun)
         for rows, sides in parts:
@@ -78,7 +76,7 @@ class TextPairTask(GenerationTask):
                 for source, target in zip(*sides, strict=True)
             ]
             sources, targets = (list(compress(side, fits)) for side in sides)
-            yield list(compress(rows, fits)), sources, targets
+            yield list(compress(rows, fits)), {"sources": sources, "targets": targets}
 
     # Prediction.
 

@@ -24,10 +24,13 @@ FIXED = ("task", "init", "tokenizer", "model", *(f"training.{name}" for name in 
 PATHS = ("init", "tokenizer.vectors", "model.encoder.weights", "data.data_dir")
 """Keys whose values are paths; another path of the same file or folder is not a change."""
 
-ALWAYS_ALLOWED = ("imports",)
-"""Keys that may change without `allow`, such as the name of a module that was renamed."""
+ALWAYS_ALLOWED = ("imports", "data.cache")
+"""Keys that may change without `allow`, because no result depends on their values."""
 
 BLOCK = 1000  # examples per hash
+
+FINGERPRINT = "fingerprint.json"
+"""File of an entry of the cache."""
 
 Fingerprint = dict[str, Any]
 
@@ -65,12 +68,27 @@ class SplitReader:
         """Return the examples of a split and their fingerprint; raise ValueError for bad data."""
         if split not in self._splits:
             examples = self.corpus.read(split)
-            self._splits[split] = examples, compute_fingerprint(examples)
+            self._splits[split] = examples, load_or_compute_fingerprint(examples)
         return self._splits[split]
 
     def clear(self) -> None:
         """Free the memory of the examples."""
         self._splits.clear()
+
+
+def load_or_compute_fingerprint(examples: Any) -> Fingerprint:
+    """Return the fingerprint of a split, from the cache if its examples are there."""
+    stored = getattr(examples, "stored", None)  # a corpus of a user may lack it
+    if stored is None:
+        return compute_fingerprint(examples)
+
+    def write(folder: Path) -> None:
+        text = json.dumps(compute_fingerprint(examples))
+        (folder / FINGERPRINT).write_text(text, encoding="utf-8")
+
+    folder = stored.derive("fingerprint", {}, write)
+    fingerprint: Fingerprint = json.loads((folder / FINGERPRINT).read_text(encoding="utf-8"))
+    return fingerprint
 
 
 def compute_fingerprint(examples: Iterable[Any]) -> Fingerprint:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attention_zoo.data.cache.integers import IntegerFile, IntegerList, IntegerStore
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START
 
 Integers = NDArray[np.int64]
@@ -27,7 +29,7 @@ class Ragged:
         ValueError: no rows, or an empty row.
     """
 
-    def __init__(self, flat: NDArray[np.int32], lengths: Integers, name: str) -> None:
+    def __init__(self, flat: NDArray[Any], lengths: Integers, name: str) -> None:
         if not len(lengths):
             raise ValueError("cannot make batches: there are no examples")
         if not lengths.all():
@@ -47,6 +49,11 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def num_ids(self) -> int:
+        """Number of ids of all rows."""
+        return len(self._flat)
+
     def pad(self, rows: Integers, width: int, extra: int = 0) -> NDArray[np.int32]:
         """Return rows padded to a multiple of `width`, each with at least `extra` padding ids."""
         lengths = self.lengths[rows, None]
@@ -54,7 +61,8 @@ class Ragged:
         positions = np.arange(num_blocks * width)
         # Positions past the end of a row are clipped to a valid index, then replaced by PAD.
         index = np.minimum(self.starts[rows, None] + positions, len(self._flat) - 1)
-        return np.where(positions < lengths, self._flat[index], np.int32(PAD))
+        ids = self._flat[index].astype(np.int32, copy=False)
+        return np.where(positions < lengths, ids, np.int32(PAD))
 
     def shift(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the rows preceded by a start token, and the rows followed by an end token."""
@@ -69,33 +77,50 @@ class RaggedBuilder:
     """Rows of token ids that are collected part by part, as flat arrays.
 
     A flat array needs a tenth of the memory of lists of Python integers.
+
+    Args:
+        path: prefix of the two files that hold the arrays; None keeps the arrays in memory.
     """
 
-    def __init__(self) -> None:
-        self._flats: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
-        self._lengths: list[Integers] = [np.zeros(0, np.int64)]
+    def __init__(self, path: str | Path | None = None) -> None:
+        self._flat: IntegerStore
+        self._lengths: IntegerStore
+        if path is None:
+            self._flat, self._lengths = IntegerList(np.int32), IntegerList(np.int64)
+        else:
+            self._flat, self._lengths = (
+                IntegerFile(Path(f"{path}.{name}.npy")) for name in ("ids", "lengths")
+            )
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Add rows."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids: Iterable[int] = chain.from_iterable(rows)
-        self._flats.append(np.fromiter(ids, np.int32, int(lengths.sum())))
-        self._lengths.append(lengths)
+        self._flat.extend(np.fromiter(ids, np.int32, int(lengths.sum())))
+        self._lengths.extend(lengths)
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._flat.close()
+        self._lengths.close()
 
     def __len__(self) -> int:
-        return sum(map(len, self._lengths))
+        return len(self._lengths)
 
     @property
-    def flat(self) -> NDArray[np.int32]:
-        """The ids of all rows, concatenated."""
-        self._flats = [np.concatenate(self._flats)]
-        return self._flats[0]
+    def num_ids(self) -> int:
+        """Number of ids of all rows."""
+        return len(self._flat)
+
+    @property
+    def flat(self) -> NDArray[Any]:
+        """The ids of all rows, concatenated: int32; uint16 or uint32 in a file."""
+        return self._flat.read()
 
     @property
     def lengths(self) -> Integers:
         """Number of ids of each row."""
-        self._lengths = [np.concatenate(self._lengths)]
-        return self._lengths[0]
+        return self._lengths.read().astype(np.int64, copy=False)
 
 
 Rows = Sequence[Row] | RaggedBuilder

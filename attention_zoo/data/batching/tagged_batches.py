@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.batching.batching import Batch, Batches
-from attention_zoo.data.batching.ragged import Integers, Ragged, RaggedBuilder
+from attention_zoo.data.batching.ragged import Integers, Ragged, RaggedBuilder, Row, Rows
+
+ROW_NAMES = {"characters": "the character sequence of token"}
+"""Names of rows in error messages, other than "sentence"."""
 
 UNLABELLED = -1
 """Label of padding positions."""
@@ -29,46 +33,40 @@ class EncodedWords(NamedTuple):
     characters: Sequence[Sequence[int]] | None = None
     marks: Sequence[bool] | None = None
 
-    @property
-    def has_single_tokens(self) -> bool:
-        """Whether every word is a single token."""
-        return len(self.tokens) == len(self.starts)
 
+def list_columns(
+    sentences: Sequence[EncodedWords], labels: Sequence[Sequence[int]]
+) -> dict[str, list[Row]]:
+    """Return encoded sentences and the tag ids of their words as columns, for `TaggedBatches`.
 
-class TaggedBuilder:
-    """Encoded sentences and their labels, which are collected part by part, as flat arrays."""
+    Args:
+        sentences: encoded sentences; all or none with characters, all or none with marks.
+        labels: for each sentence the tag ids of its words, from 0.
 
-    def __init__(self) -> None:
-        self.tokens, self.labels, self.starts = RaggedBuilder(), RaggedBuilder(), RaggedBuilder()
-        self.marks, self.characters = RaggedBuilder(), RaggedBuilder()
-        self.has_single_tokens = True
-
-    def extend(self, sentences: Sequence[EncodedWords], labels: Sequence[Sequence[int]]) -> None:
-        """Add sentences with the tag ids of their words; all or none have characters, or marks.
-
-        Raises:
-            ValueError: different numbers of labels and sentences, or of labels and words.
-        """
-        if len(sentences) != len(labels):
+    Raises:
+        ValueError: different numbers of labels and sentences, or of labels and words.
+    """
+    if len(sentences) != len(labels):
+        raise ValueError(
+            f"expected one label sequence per sentence, got {len(labels)} label sequences and"
+            f" {len(sentences)} sentences"
+        )
+    for number, (sentence, tags) in enumerate(zip(sentences, labels, strict=True), 1):
+        if len(sentence.starts) != len(tags):
             raise ValueError(
-                f"expected one label sequence per sentence, got {len(labels)} label sequences and"
-                f" {len(sentences)} sentences"
+                f"sentence {number} has {len(sentence.starts)} words but {len(tags)} labels"
             )
-        first = len(self.labels) + 1
-        for number, (sentence, tags) in enumerate(zip(sentences, labels, strict=True), first):
-            if len(sentence.starts) != len(tags):
-                raise ValueError(
-                    f"sentence {number} has {len(sentence.starts)} words but {len(tags)} labels"
-                )
-        self.has_single_tokens &= all(sentence.has_single_tokens for sentence in sentences)
-        self.tokens.extend([sentence.tokens for sentence in sentences])
-        self.labels.extend([[tag + 1 for tag in tags] for tags in labels])
-        self.starts.extend([[index + 1 for index in sentence.starts] for sentence in sentences])
-        if sentences and sentences[0].marks is not None:
-            self.marks.extend([sentence.marks or () for sentence in sentences])
-        if sentences and sentences[0].characters is not None:
-            tokens = [token for sentence in sentences for token in sentence.characters or ()]
-            self.characters.extend(tokens)
+    columns: dict[str, list[Row]] = {
+        "tokens": [sentence.tokens for sentence in sentences],
+        "labels": [[tag + 1 for tag in tags] for tags in labels],
+        "starts": [[index + 1 for index in sentence.starts] for sentence in sentences],
+    }
+    if sentences and sentences[0].marks is not None:
+        columns["marks"] = [sentence.marks or () for sentence in sentences]
+    if sentences and sentences[0].characters is not None:
+        tokens = (sentence.characters or () for sentence in sentences)
+        columns["characters"] = [*chain.from_iterable(tokens)]
+    return columns
 
 
 class TaggedBatches(Batches):
@@ -76,8 +74,8 @@ class TaggedBatches(Batches):
 
     Args:
         sentences: encoded sentences; all or none with characters, all or none with marks. Or a
-            `TaggedBuilder`, which contains the labels too.
-        labels: for each sentence the tag ids of its words, from 0.
+            mapping of the columns of `list_columns` to their rows.
+        labels: for each sentence the tag ids of its words, from 0; empty with a mapping.
         batch_size, seed, options: see `Batches`. The numbers P of tokens and W of words in a
             sentence and C of characters in a token are padded to multiples of `bucket_width`.
 
@@ -88,28 +86,23 @@ class TaggedBatches(Batches):
 
     def __init__(
         self,
-        sentences: Sequence[EncodedWords] | TaggedBuilder,
+        sentences: Sequence[EncodedWords] | Mapping[str, RaggedBuilder],
         labels: Sequence[Sequence[int]],
         batch_size: int,
         seed: int,
         **options: Any,
     ) -> None:
-        if isinstance(sentences, TaggedBuilder):
-            builder = sentences
-        else:
-            builder = TaggedBuilder()
-            builder.extend(sentences, labels)
-        self._tokens = Ragged.from_rows(builder.tokens, "sentence")
-        self._labels = Ragged.from_rows(builder.labels, "sentence")
-        self._columns = {"tokens": self._tokens}
-        if not builder.has_single_tokens:
-            self._columns["starts"] = Ragged.from_rows(builder.starts, "sentence")
-        if len(builder.marks):
-            self._columns["marks"] = Ragged.from_rows(builder.marks, "sentence")
-        self._characters: Ragged | None = None
-        if len(builder.characters):
-            name = "the character sequence of token"
-            self._characters = Ragged.from_rows(builder.characters, name)
+        columns: Mapping[str, Rows]
+        columns = sentences if isinstance(sentences, Mapping) else list_columns(sentences, labels)
+        ragged = {
+            name: Ragged.from_rows(rows, ROW_NAMES.get(name, "sentence"))
+            for name, rows in columns.items()
+        }
+        self._labels, self._characters = ragged.pop("labels"), ragged.pop("characters", None)
+        self._tokens = ragged["tokens"]
+        if ragged["starts"].num_ids == self._tokens.num_ids:  # every word is a single token
+            del ragged["starts"]
+        self._columns = ragged
         super().__init__((self._tokens.lengths,), batch_size, seed, **options)
 
     def make_batch(self, rows: Integers) -> Batch:

@@ -9,6 +9,7 @@ from itertools import chain
 from sys import intern
 from typing import NamedTuple
 
+from attention_zoo.data.examples import NewColumn, new_list
 from attention_zoo.data.reading import (
     BadRowSkipper,
     Line,
@@ -46,6 +47,7 @@ def read_conll(
     comment: str | None = None,
     conllu: bool | None = None,
     skip_bad: int = 0,
+    new_column: NewColumn = new_list,
 ) -> TaggedSentences:
     """Read sentences from a file with one word per line and a blank line after each sentence.
 
@@ -65,6 +67,7 @@ def read_conll(
             default, it is if the first column counts from 1 in most sentences, and `words` is
             another column.
         skip_bad: maximum number of sentences with a bad line to skip. More raise an error.
+        new_column: function that makes the columns of the result.
 
     Raises:
         ValueError: a missing file, no sentences, a missing column, `words` and `tags` are the same
@@ -73,8 +76,10 @@ def read_conll(
             sentences have, an empty word or tag, or no word number in CoNLL-U.
     """
     columns, skipper = ConllColumns(words, tags, marks), BadRowSkipper(skip_bad)
-    texts, tag_rows, mark_rows = list[tuple[str, ...]](), list[tuple[str, ...]](), []
-    word_lines, files = list[Sequence[int]](), list[str]()
+    texts, tag_rows, lines, word_lines, files = map(
+        new_column, ("words", "tags", "lines", "word_lines", "files")
+    )
+    mark_rows = None if marks is None else new_column("marks")
     for file in list_paths(path):
         blocks = split_blocks(read_numbered_lines(file), comment)
         first = _read_first_blocks(blocks)
@@ -85,7 +90,9 @@ def read_conll(
                 if sentence:
                     texts.append(tuple(intern(word.text) for word in sentence))
                     tag_rows.append(tuple(intern(word.tag) for word in sentence))
-                    mark_rows.append(tuple(word.is_marked for word in sentence))
+                    if mark_rows is not None:
+                        mark_rows.append(tuple(word.is_marked for word in sentence))
+                    lines.append(sentence[0].line)
                     word_lines.append(_list_lines(sentence))
                     files.append(file)
     if not texts:
@@ -93,16 +100,8 @@ def read_conll(
             f"{describe_paths(path)}: contains no sentence (bad sentences skipped:"
             f" {skipper.count}); give one word and its tag per line"
         )
-    return TaggedSentences(
-        texts,
-        tag_rows,
-        describe_paths(path),
-        None if marks is None else mark_rows,
-        [lines[0] for lines in word_lines],
-        word_lines,
-        skipper.count,
-        files,
-    )
+    origin, skipped = describe_paths(path), skipper.count
+    return TaggedSentences(texts, tag_rows, origin, mark_rows, lines, word_lines, skipped, files)
 
 
 class ConllColumns(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from attention_zoo.data.examples import NumberedExamples
+from attention_zoo.data.examples import NewColumn, NumberedExamples, new_list
 from attention_zoo.data.reading import (
     BadRowSkipper,
     Paths,
@@ -28,11 +28,11 @@ class TextLines(NumberedExamples):
         files: file of each text; if None, all are from `origin`.
     """
 
-    texts: list[str]
+    texts: Sequence[str]
     origin: str
-    lines: list[int] | None = None
+    lines: Sequence[int] | None = None
     skipped: int = 0
-    files: list[str] | None = None
+    files: Sequence[str] | None = None
 
     columns = ("texts", "lines", "files")
 
@@ -40,18 +40,20 @@ class TextLines(NumberedExamples):
         return iter(self.texts)
 
 
-def read_lines(path: Paths, skip_bad: int = 0) -> TextLines:
+def read_lines(path: Paths, skip_bad: int = 0, new_column: NewColumn = new_list) -> TextLines:
     """Read the lines of a text file, without blank lines.
 
     Args:
         path: the file, or a list of files; UTF-8, compressed or not. Lines end in "\\n" (or
             "\\r\\n") alone.
         skip_bad: maximum number of bad lines to skip. More raise an error.
+        new_column: function that makes the columns of the result.
 
     Raises:
         ValueError: a missing file, no line with text, or invalid UTF-8 (file:line).
     """
-    texts, lines, files, skipper = [], [], [], BadRowSkipper(skip_bad)
+    texts, lines, files = map(new_column, TextLines.columns)
+    skipper = BadRowSkipper(skip_bad)
     for file in list_paths(path):
         for number, (location, raw) in enumerate(read_numbered_lines(file), 1):
             with skipper:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, starmap
 from typing import TypeVar
 
-from attention_zoo.data.examples import Examples
+from attention_zoo.data.examples import Examples, NewColumn, new_list
 from attention_zoo.data.reading import (
     BadRowSkipper,
     Line,
@@ -37,11 +37,11 @@ class TextPairs(Examples):
             each source has only one.
     """
 
-    sources: list[str]
-    targets: list[str]
+    sources: Sequence[str]
+    targets: Sequence[str]
     origin: str
     skipped: int = 0
-    references: list[tuple[str, ...]] | None = None
+    references: Sequence[tuple[str, ...]] | None = None
 
     columns = ("sources", "targets", "references")
 
@@ -49,7 +49,9 @@ class TextPairs(Examples):
         return zip(self.sources, self.targets, strict=True)
 
 
-def read_jsonl(path: Paths, source: str, target: str, skip_bad: int = 0) -> TextPairs:
+def read_jsonl(
+    path: Paths, source: str, target: str, skip_bad: int = 0, new_column: NewColumn = new_list
+) -> TextPairs:
     """Read pairs from two named fields of a JSON lines file.
 
     A field is a text or a list of texts. A list of source texts is joined by spaces. A list of
@@ -60,6 +62,7 @@ def read_jsonl(path: Paths, source: str, target: str, skip_bad: int = 0) -> Text
         source: field of the source texts.
         target: field of the target texts.
         skip_bad: maximum number of bad lines to skip. More raise an error.
+        new_column: function that makes the columns of the result.
 
     Raises:
         ValueError: a missing file, no rows, or a bad line (file:line): invalid UTF-8, no JSON
@@ -72,11 +75,13 @@ def read_jsonl(path: Paths, source: str, target: str, skip_bad: int = 0) -> Text
         sentences, targets = (get_field_texts(location, row, name) for name in (source, target))
         return " ".join(sentences), *targets
 
-    origin = describe_paths(path)
-    return collect_pairs(read_numbered_lines(path), parse_row, origin, (source, target), skip_bad)
+    rows, names = read_numbered_lines(path), (source, target)
+    return collect_pairs(rows, parse_row, describe_paths(path), names, skip_bad, new_column)
 
 
-def read_parallel(source_path: Paths, target_path: Paths, skip_bad: int = 0) -> TextPairs:
+def read_parallel(
+    source_path: Paths, target_path: Paths, skip_bad: int = 0, new_column: NewColumn = new_list
+) -> TextPairs:
     """Read pairs from two files in which line n of one translates line n of the other.
 
     Args:
@@ -84,6 +89,7 @@ def read_parallel(source_path: Paths, target_path: Paths, skip_bad: int = 0) -> 
             UTF-8, compressed or not.
         target_path: the files of their translations.
         skip_bad: maximum number of pairs with a bad line to skip. More raise an error.
+        new_column: function that makes the columns of the result.
 
     Raises:
         ValueError: a missing or empty file, files of different lengths, different numbers of files,
@@ -106,7 +112,7 @@ def read_parallel(source_path: Paths, target_path: Paths, skip_bad: int = 0) -> 
         return source, target
 
     origin = " and ".join(map(describe_paths, paths))
-    return collect_pairs(rows, parse_row, origin, ("source", "target"), skip_bad)
+    return collect_pairs(rows, parse_row, origin, ("source", "target"), skip_bad, new_column)
 
 
 def _align_lines(source_path: str, target_path: str) -> Iterator[tuple[str, tuple[Line, Line]]]:
@@ -135,6 +141,7 @@ def collect_pairs(
     origin: str,
     names: tuple[str, str],
     skip_bad: int,
+    new_column: NewColumn = new_list,
 ) -> TextPairs:
     """Collect pairs from rows, skipping at most `skip_bad` bad rows.
 
@@ -145,12 +152,12 @@ def collect_pairs(
         origin: source of the rows, for messages.
         names: field names of source and target, for messages.
         skip_bad: maximum number of bad rows.
+        new_column: function that makes the columns of the result.
 
     Raises:
         ValueError: more than `skip_bad` bad rows, or no rows.
     """
-    sources: list[str] = []
-    targets: list[str] = []
+    sources, targets = new_column("sources"), new_column("targets")
     alternatives: dict[int, tuple[str, ...]] = {}
     skipper = BadRowSkipper(skip_bad)
     for location, row in rows:
@@ -165,7 +172,9 @@ def collect_pairs(
             targets.append(references[0])
     if not sources:
         raise ValueError(f"{origin}: no pairs (bad rows skipped: {skipper.count})")
-    all_references = None
-    if alternatives:
-        all_references = [alternatives.get(n, (text,)) for n, text in enumerate(targets)]
-    return TextPairs(sources, targets, origin, skipper.count, all_references)
+    if not alternatives:
+        return TextPairs(sources, targets, origin, skipper.count)
+    references = new_column("references")
+    for number, text in enumerate(targets):
+        references.append(alternatives.get(number, (text,)))
+    return TextPairs(sources, targets, origin, skipper.count, references)

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
 
+from attention_zoo.data.examples import NewColumn, new_list
 from attention_zoo.data.reading import (
     Line,
     Paths,
@@ -34,7 +35,12 @@ NO_HEADER_HINT = (
 
 
 def read_tsv(
-    path: Paths, source: str, target: str, skip_bad: int = 0, header: bool = True
+    path: Paths,
+    source: str,
+    target: str,
+    skip_bad: int = 0,
+    header: bool = True,
+    new_column: NewColumn = new_list,
 ) -> TextPairs:
     """Read pairs from two columns of a TSV.
 
@@ -48,6 +54,7 @@ def read_tsv(
         target: column of the target texts.
         skip_bad: maximum number of bad lines to skip. More raise an error.
         header: whether the first line of each file contains the column names.
+        new_column: function that makes the columns of the result.
 
     Raises:
         ValueError: a missing or empty file, a missing or repeated column, no rows, or a bad line
@@ -55,7 +62,7 @@ def read_tsv(
             (or, without a header, in most of the first `LAYOUT_ROWS` lines).
     """
     table = _Table(_read_tsv_rows, "tab-separated columns", header, (source, target))
-    return _read_pairs(path, table, skip_bad)
+    return _read_pairs(path, table, skip_bad, new_column)
 
 
 def read_csv(
@@ -65,6 +72,7 @@ def read_csv(
     skip_bad: int = 0,
     header: bool = True,
     delimiter: str = ",",
+    new_column: NewColumn = new_list,
 ) -> TextPairs:
     """Read pairs from two columns of a CSV, as Python's `csv` module reads it.
 
@@ -74,6 +82,7 @@ def read_csv(
     Args:
         path, source, target, skip_bad, header: see `read_tsv`.
         delimiter: the character between two cells.
+        new_column: function that makes the columns of the result.
 
     Raises:
         ValueError: as `read_tsv`; a delimiter of several characters; a quoted cell without a
@@ -85,7 +94,8 @@ def read_csv(
         return read_csv_rows(read_raw_lines(path), delimiter)
 
     columns = f"columns separated by {delimiter!r}"
-    return _read_pairs(path, _Table(read_rows, columns, header, (source, target)), skip_bad)
+    table = _Table(read_rows, columns, header, (source, target))
+    return _read_pairs(path, table, skip_bad, new_column)
 
 
 def parse_delimiter(delimiter: str) -> str:
@@ -179,7 +189,7 @@ RowSelection = tuple[Callable[[], list[str]], int, list[int]]
 """Function that returns the cells of a row, the number of cells, and the columns to use."""
 
 
-def _read_pairs(paths: Paths, table: _Table, skip_bad: int) -> TextPairs:
+def _read_pairs(paths: Paths, table: _Table, skip_bad: int, new_column: NewColumn) -> TextPairs:
     def parse_row(location: str, row: RowSelection) -> tuple[str, str]:
         get_cells, width, (source, target) = row
         cells = get_cells()
@@ -191,7 +201,8 @@ def _read_pairs(paths: Paths, table: _Table, skip_bad: int) -> TextPairs:
         return cells[source], cells[target]
 
     rows = chain.from_iterable(_select_columns(path, table) for path in list_paths(paths))
-    return collect_pairs(rows, parse_row, describe_paths(paths), table.names, skip_bad)
+    origin = describe_paths(paths)
+    return collect_pairs(rows, parse_row, origin, table.names, skip_bad, new_column)
 
 
 def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, RowSelection]]:

@@ -23,14 +23,14 @@ class TaggedSentences(NumberedExamples):
         files: file of each sentence; if None, all are from `origin`.
     """
 
-    words: list[tuple[str, ...]]
-    tags: list[tuple[str, ...]]
+    words: Sequence[tuple[str, ...]]
+    tags: Sequence[tuple[str, ...]]
     origin: str
-    marks: list[tuple[bool, ...]] | None = None
-    lines: list[int] | None = None
+    marks: Sequence[tuple[bool, ...]] | None = None
+    lines: Sequence[int] | None = None
     word_lines: Sequence[Sequence[int]] | None = None
     skipped: int = 0
-    files: list[str] | None = None
+    files: Sequence[str] | None = None
 
     columns = ("words", "tags", "marks", "lines", "word_lines", "files")
 

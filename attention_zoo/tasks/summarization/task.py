@@ -15,7 +15,8 @@ from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
-from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
+from attention_zoo.tasks.building import check_model, check_vocabulary_size
+from attention_zoo.tasks.encoding import build_task
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.inputs import check_rules, check_text, list_inputs, name_rows, predict_rows
 from attention_zoo.tasks.result import check_plottable
@@ -105,9 +106,13 @@ class Summarization(TextPairTask):
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextPairs) -> Any:
         """Build a summarizer and train one tokenizer for source and target."""
-        return build_task(cls, recipe, [*train.sources, *train.targets])
+        return build_task(cls, recipe, train, "sources", "targets")
 
     # Training.
+
+    @property
+    def encoding_options(self) -> dict[str, Any]:
+        return {**super().encoding_options, "copies": self.model.copies}
 
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return token ids of both sides, including the extended ids of words to copy."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from attention_zoo import models
 from attention_zoo.data import Tokenizer
-from attention_zoo.tasks.building import build_model
+from attention_zoo.tasks.building import TokenizerOptions, build_model
 from attention_zoo.tasks.data_paths import find_files
 
-MAX_CHARACTERS = 1000
-"""Maximum size of the character vocabulary, including the four special tokens."""
+CHARACTER_OPTIONS = TokenizerOptions("character", vocabulary_size=1000)
+"""Options of the character tokenizer."""
 
 
 def build_tagger(

@@ -12,10 +12,12 @@ from attention_zoo.data import (
     read_conll,
     read_tagged_tfds,
 )
+from attention_zoo.data.examples import Examples, NewColumn
 from attention_zoo.data.reading import BadRowSkipper
 from attention_zoo.data.text.tag_checks import find_tag_errors
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
+from attention_zoo.tasks.cached_corpora import CachedCorpus
+from attention_zoo.tasks.corpora import Corpus, GeneratedCorpus, TfdsCorpus
 
 TAGGED_SENTENCES = Registry("data.corpus")
 
@@ -37,6 +39,7 @@ class SentenceCorpus(Corpus):
     strict: bool = True
     max_length: int = 256
 
+    examples_class: ClassVar[type[Examples]] = TaggedSentences
     limits: ClassVar[tuple[str, ...]] = ("max_length",)
 
     def check(self, sentences: TaggedSentences, skip_bad: int | None = None) -> TaggedSentences:
@@ -93,7 +96,7 @@ class Orders(GeneratedCorpus, SentenceCorpus):
 
 @TAGGED_SENTENCES.register("conll")
 @dataclass
-class Conll(FileCorpus, SentenceCorpus):
+class Conll(CachedCorpus, SentenceCorpus):
     """CoNLL files: one word and its tag per line, a blank line after each sentence.
 
     Args:
@@ -113,10 +116,10 @@ class Conll(FileCorpus, SentenceCorpus):
     conllu: bool | None = None
     skip_bad: int = 0
 
-    def _read(self, split: str) -> TaggedSentences:
-        columns = self.words, self.tags, self.marks
+    def _read_files(self, split: str, new_column: NewColumn) -> TaggedSentences:
+        files, columns = self.find_files(split), (self.words, self.tags, self.marks)
         options = self.comment, self.conllu, self.skip_bad
-        return self.check(read_conll(self.find_files(split), *columns, *options), self.skip_bad)
+        return self.check(read_conll(files, *columns, *options, new_column), self.skip_bad)
 
 
 @TAGGED_SENTENCES.register("conll2003")

@@ -17,14 +17,14 @@ from attention_zoo.data import (
     Tokenizer,
     check_tags,
     load_tokenizer,
-    train_tokenizer,
 )
-from attention_zoo.data.batching.tagged_batches import TaggedBuilder
+from attention_zoo.data.batching.tagged_batches import list_columns
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
-from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
+from attention_zoo.tasks.building import TokenizerOptions
+from attention_zoo.tasks.encoding import train_or_load_tokenizer
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     list_inputs,
@@ -37,7 +37,7 @@ from attention_zoo.tasks.progress import report_predicted
 from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import (
-    MAX_CHARACTERS,
+    CHARACTER_OPTIONS,
     build_tagger,
     check_tokenizers,
     load_vectors,
@@ -134,11 +134,10 @@ class Tagging(SingleTextTask):
     def from_recipe(cls, recipe: Any, train: TaggedSentences) -> Self:
         """Build a tagger for the tags of the training split and train its tokenizers."""
         options: TokenizerOptions = recipe.tokenizer
-        words = [word for of_sentence in train.words for word in of_sentence]
-        tokenizer = train_recipe_tokenizer(options, words)
+        tokenizer = train_or_load_tokenizer(options, train, ["words"])
         size, characters, character_count = tokenizer.vocabulary_size, None, None
         if takes_characters(recipe.model):
-            characters = train_tokenizer("character", words, MAX_CHARACTERS)
+            characters = train_or_load_tokenizer(CHARACTER_OPTIONS, train, ["words"])
             character_count = characters.vocabulary_size
         model = build_tagger(recipe.model, train.known_tags, size, character_count)
         if options.vectors is not None:
@@ -173,14 +172,15 @@ class Tagging(SingleTextTask):
         head = self.model.settings["head"]
         if head["kind"] == "crf" and head["tag_scheme"] is not None:
             check_tags(examples, head["tag_scheme"])
-        labels = index_tags(examples, self.tags)
-        rows: list[int] = []
-        builder = TaggedBuilder()
-        for kept, encoded in self._encode_within(examples):
-            rows += kept
-            builder.extend(encoded, [labels[row] for row in kept])
-        options = self._make_batch_options(examples, rows)
-        return TaggedBatches(builder, (), batch_size, seed, **options)
+        encoded, options = self._encode_corpus(examples)
+        return TaggedBatches(encoded, (), batch_size, seed, **options)
+
+    def _list_columns(self, examples: Any, encoded: Sequence[EncodedWords]) -> dict[str, Any]:
+        return {**list_columns(encoded, index_tags(examples, self.tags))}
+
+    @property
+    def encoding_options(self) -> dict[str, Any]:
+        return {**self.options, "tags": self.tags, "model": [self._takes_marks, self.max_positions]}
 
     def _encode_examples(self, examples: TaggedSentences) -> list[EncodedWords]:
         """Encode the sentences of a corpus; raise ValueError if required marks are missing."""

@@ -15,7 +15,8 @@ from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
-from attention_zoo.tasks.building import TokenizerOptions, build_model, train_recipe_tokenizer
+from attention_zoo.tasks.building import TokenizerOptions, build_model
+from attention_zoo.tasks.encoding import train_or_load_tokenizer
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.inputs import (
     check_rules,
@@ -102,11 +103,11 @@ class Translation(TextPairTask):
         """Build a translator and train its source and target tokenizers."""
         options: TokenizerOptions = recipe.tokenizer
         if options.shared:
-            texts = [*train.sources, *train.targets]
-            source = target = train_recipe_tokenizer(options, texts)
+            columns = "sources", "targets"
+            source = target = train_or_load_tokenizer(options, train, columns)
         else:
-            source = train_recipe_tokenizer(options, train.sources)
-            target = train_recipe_tokenizer(options, train.targets)
+            source = train_or_load_tokenizer(options, train, ["sources"])
+            target = train_or_load_tokenizer(options, train, ["targets"])
         model = build_model(
             recipe.model,
             source_vocabulary_size=source.vocabulary_size,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from attention_zoo.data import EncodedWords, TaggedBatches
-from attention_zoo.data.batching.tagged_batches import TaggedBuilder
+from attention_zoo.data.batching.encoded import EncodedCorpus
+from attention_zoo.data.batching.tagged_batches import list_columns
 from tests.refusals import refuses
 
 RNG = np.random.default_rng(0)
@@ -72,12 +73,13 @@ def test_sentences_added_in_parts_give_equal_batches(pieces: int) -> None:
     if pieces > 1:  # only the last part has words of several tokens
         singles, single_labels = make_corpus(30, characters=True, marks=True)
         sentences, labels = [*singles, *sentences], [*single_labels, *labels]
-    builder = TaggedBuilder()
+    encoded = EncodedCorpus()
     for part in (slice(0, 7), slice(7, 7), slice(7, 30), slice(30, None)):
-        builder.extend(sentences[part], labels[part])
+        rows = range(*part.indices(len(sentences)))
+        encoded.extend(rows, list_columns(sentences[part], labels[part]))
     whole, parts = (
         TaggedBatches(*arguments, batch_size=8, seed=1)
-        for arguments in ((sentences, labels), (builder, ()))
+        for arguments in ((sentences, labels), (encoded, ()))
     )
     for step in range(whole.steps_per_epoch):
         (inputs, tags), (other_inputs, other_tags) = whole.get_batch(step), parts.get_batch(step)
@@ -85,8 +87,6 @@ def test_sentences_added_in_parts_give_equal_batches(pieces: int) -> None:
         assert other_inputs.keys() == inputs.keys()
         for name, array in inputs.items():
             np.testing.assert_array_equal(other_inputs[name], array)
-    with pytest.raises(ValueError, match=rf"^sentence {len(labels) + 1} has 1 words but 2 labels$"):
-        builder.extend([make_sentence(1, characters=True, marks=True)], [[1, 2]])
 
 
 def test_characters_are_padded_to_the_longest_token_of_the_batch() -> None:

@@ -1,0 +1,67 @@
+"""Token ids of a corpus: columns of rows, and which examples they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo.data.batching.ragged import RaggedBuilder, Row
+from attention_zoo.data.cache.integers import IntegerFile, IntegerList, IntegerStore
+
+NUMBERS = "numbers.npy"
+
+
+class EncodedCorpus(Mapping[str, RaggedBuilder]):
+    """Token ids of the examples within the length limits, by column; collected part by part.
+
+    Args:
+        folder: folder of the files that hold the arrays; those that exist are read. None keeps the
+            arrays in memory.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._numbers: IntegerStore = (
+            IntegerList(np.int64) if folder is None else IntegerFile(folder / NUMBERS)
+        )
+        self._columns: dict[str, RaggedBuilder] = {}
+        for path in sorted(folder.glob("*.ids.npy")) if folder is not None else ():
+            name = path.name.removesuffix(".ids.npy")
+            self._columns[name] = RaggedBuilder(path.with_name(name))
+
+    def extend(self, rows: Sequence[int], columns: Mapping[str, Sequence[Row]]) -> None:
+        """Add examples.
+
+        Args:
+            rows: indices of the examples in the corpus.
+            columns: rows of token ids by column.
+        """
+        self._numbers.extend(np.asarray(rows, np.int64) + 1)
+        for name, ids in columns.items():
+            if name not in self._columns:
+                path = None if self._folder is None else self._folder / name
+                self._columns[name] = RaggedBuilder(path)
+            self._columns[name].extend(ids)
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._numbers.close()
+        for column in self._columns.values():
+            column.close()
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Number of each example in the corpus, from 1."""
+        return self._numbers.read().astype(np.int64, copy=False)
+
+    def __getitem__(self, name: str) -> RaggedBuilder:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)

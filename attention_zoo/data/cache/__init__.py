@@ -1,0 +1,1 @@
+"""Cache of prepared data: examples, vocabularies and token ids of large corpora, on disk."""

@@ -1,0 +1,118 @@
+"""Arrays of integers that are collected part by part, in memory or in a NumPy file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+CHUNK = 2**20
+"""Number of integers that are converted at a time."""
+
+
+class IntegerList:
+    """A one-dimensional array of integers that is collected part by part, in memory.
+
+    Args:
+        dtype: type of the array.
+    """
+
+    def __init__(self, dtype: type) -> None:
+        self._parts: list[NDArray[Any]] = [np.zeros(0, dtype)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def extend(self, values: NDArray[Any]) -> None:
+        """Add integers."""
+        self._parts.append(values)
+
+    def close(self) -> None:
+        """Do nothing: there is no file."""
+
+    def read(self) -> NDArray[Any]:
+        """Return all integers."""
+        self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]
+
+
+class IntegerFile:
+    """A one-dimensional array of integers from 0 in a `.npy` file, written part by part.
+
+    Its type is uint16, or uint32 if an integer needs it.
+
+    Args:
+        path: the file. If it exists, it can only be read.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        if path.exists():
+            self._length = len(map_integers(path))
+        else:
+            self._length = 0
+            self._create(np.uint16)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def _create(self, dtype: type) -> BinaryIO:
+        self._dtype: np.dtype[Any] = np.dtype(dtype)
+        self._file = self._path.open("wb")
+        self._write_header(self._file)
+        return self._file
+
+    def _write_header(self, file: BinaryIO) -> None:
+        """Write the header; NumPy pads it, so that its size does not depend on the length."""
+        descr = npy.dtype_to_descr(self._dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": (self._length,)}
+        npy.write_array_header_1_0(file, header)
+
+    def extend(self, values: NDArray[Any]) -> None:
+        """Add integers; raise ValueError if the file is closed."""
+        if self._file is None:
+            raise ValueError(f"{self._path}: is complete; write another file")
+        if values.max(initial=0) > np.iinfo(self._dtype).max:
+            self._widen()
+        self._file.write(values.astype(self._dtype).tobytes())
+        self._length += len(values)
+
+    def _widen(self) -> None:
+        """Write the file again, as uint32."""
+        self.close()
+        narrow = self._path.with_name(f"{self._path.name}.narrow")
+        self._path.rename(narrow)
+        file = self._create(np.uint32)
+        values = map_integers(narrow)
+        for start in range(0, len(values), CHUNK):
+            file.write(values[start : start + CHUNK].astype(self._dtype).tobytes())
+        del values
+        narrow.unlink()
+
+    def close(self) -> None:
+        """Write the final header and close the file."""
+        if self._file is not None:
+            self._file.seek(0)
+            self._write_header(self._file)
+            self._file.close()
+            self._file = None
+
+    def read(self) -> NDArray[Any]:
+        """Return all integers, mapped into memory; no more can be added."""
+        self.close()
+        return map_integers(self._path)
+
+
+def map_integers(path: Path) -> NDArray[Any]:
+    """Return the array of a `.npy` file, mapped into memory."""
+    return np.asarray(np.load(path, mmap_mode="r"))
+
+
+IntegerStore = IntegerList | IntegerFile

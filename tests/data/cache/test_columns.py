@@ -1,0 +1,65 @@
+"""Columns in Arrow files return what was appended, in every order of access."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attention_zoo.data.cache.columns import BATCH, StoredColumn
+
+
+def make_column(path: Path, values: list[Any]) -> StoredColumn:
+    column = StoredColumn(path)
+    for value in values:
+        column.append(value)
+    column.close()
+    return StoredColumn(path)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["a", "", "日本語 \u2028 👍🏽", "tab\tand\x00null"],
+        [0, -5, 2**40],
+        [("New", "York"), ("a",)],
+        [(True, False), (False,)],
+        [(3, 4, 9), (2**33,)],
+    ],
+    ids=["texts", "integers", "words", "marks", "lines"],
+)
+def test_values_are_returned_unchanged(values: list[Any], tmp_path: Path) -> None:
+    column = make_column(tmp_path / "column.arrow", values)
+    assert [*column] == values
+    assert column == values
+    assert [column[row] for row in range(len(values))] == values
+
+
+@pytest.mark.parametrize("size", [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH + 5])
+def test_rows_are_found_in_their_batch(size: int, tmp_path: Path) -> None:
+    column = make_column(tmp_path / "column.arrow", [f"text {row}" for row in range(size)])
+    assert len(column) == size
+    for row in (0, size // 2, size - 1, -1, -size):
+        assert column[row] == f"text {row % size}"
+    assert column[size - 1 :] == [f"text {size - 1}"]
+    assert column[::-1][0] == f"text {size - 1}"
+    for row in (size, -size - 1):
+        with pytest.raises(IndexError, match=f"row {row} of {size}"):
+            column[row]
+
+
+def test_ranges_become_tuples_and_equal_words_share_memory(tmp_path: Path) -> None:
+    lines = make_column(tmp_path / "lines.arrow", [range(4, 7), (9, 11)])
+    assert [*lines] == [(4, 5, 6), (9, 11)]
+    words = make_column(tmp_path / "words.arrow", [("the", "cat"), ("the",)])
+    assert words[0][0] is words[1][0]
+
+
+def test_a_column_can_be_read_by_its_writer(tmp_path: Path) -> None:
+    column = StoredColumn(tmp_path / "column.arrow")
+    for row in range(BATCH + 3):
+        column.append(row)
+    assert len(column) == BATCH + 3
+    assert column[BATCH + 2] == BATCH + 2
+    assert [*column] == [*range(BATCH + 3)]
