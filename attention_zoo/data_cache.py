@@ -6,9 +6,12 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,17 +25,21 @@ LOGGER = logging.getLogger("attention_zoo.data")
 
 FORMAT_VERSION = 1
 INFO = "entry.json"
+ENTRY_NAME = re.compile(r"\.?((?:examples|fingerprint|tokenizer|tokens)-[0-9a-f]{32})(?:\.\w+)?")
+"""Name of the folder of an entry; it begins with a dot while the entry is incomplete."""
 FOLDER_VARIABLE = "ATTENTION_ZOO_CACHE"
 """Environment variable that names the default folder."""
 
 
 def get_default_folder() -> Path:
-    """Return the default folder: `$ATTENTION_ZOO_CACHE`, or `~/.cache/attention_zoo/data`."""
+    """Return the default folder.
+
+    It is `$ATTENTION_ZOO_CACHE`, or `attention_zoo/data` in `$XDG_CACHE_HOME` (default `~/.cache`).
+    """
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
-        return Path(named).expanduser()
-    parent = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(parent) / "attention_zoo" / "data"
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "attention_zoo" / "data"
 
 
 class CacheEntry(NamedTuple):
@@ -61,54 +68,79 @@ class DataCache:
 
     Args:
         folder: the folder, which is created with the first entry.
+
+    Raises:
+        ValueError: the home folder, which the name contains, is unknown, or the name is invalid.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder).expanduser()
+        try:
+            self.folder = Path(folder).expanduser()
+        except RuntimeError as error:
+            raise ValueError(f"data.cache: {folder}: {error}; name another folder") from None
+        if "\0" in str(folder):
+            raise ValueError(f"data.cache: {str(folder)!r}: the path contains a null character")
 
-    def load_or_make(
+    def get_or_create(
         self,
         kind: str,
         origin: str,
         key: Mapping[str, Any],
-        write: Callable[[Path], None],
+        write: Callable[[Path], object],
     ) -> Path:
-        """Return the folder of an entry; if there is none, or a damaged one, write it first.
+        """Return the folder of an entry; write the entry first if it is missing or damaged.
 
         Args:
             kind: see `CacheEntry`.
-            origin: the source of the data, for `list`.
+            origin: the source of the data, for `list_entries`.
             key: everything that determines the content, as JSON values.
             write: function that writes the files of the entry to a folder.
 
         Raises:
-            ValueError: the cache cannot be written, or `write` raises one. Nothing is left of an
-                entry that was not completed.
+            ValueError: the cache cannot be written, or `write` raises a ValueError; the incomplete
+                entry is deleted.
         """
         name = f"{kind}-{compute_key(kind, key)}"
         folder = self.folder / name
-        if self._is_intact(folder):
-            return folder
-        with self._explain_errors(), self._hold_lock(name):
-            if not folder.exists() or find_damage(folder):  # else another process has written it
-                for remains in (folder, *self.folder.glob(f".{name}.*")):
-                    if remains.is_dir():
-                        shutil.rmtree(remains)
-                with create_folder(folder) as temporary:
-                    write(temporary)
-                    text = json.dumps({"kind": kind, "origin": origin})
-                    (temporary / INFO).write_text(text, "utf-8")
-                    write_manifest(temporary)
+        with self._explain_errors():
+            if self._is_intact(folder):
+                return folder
+            with self._hold_lock(name):
+                if not self._is_intact(folder):  # else another process has written it
+                    self._remove(folder)
+                    self._write(folder, {"kind": kind, "origin": origin}, write)
         return folder
 
+    def _write(
+        self, folder: Path, info: Mapping[str, str], write: Callable[[Path], object]
+    ) -> None:
+        with create_folder(folder) as temporary:
+            write(temporary)
+            (temporary / INFO).write_text(json.dumps(info), "utf-8")
+            write_manifest(temporary)
+
     def _is_intact(self, folder: Path) -> bool:
-        """Return whether an entry exists and all its files match their checksums."""
+        """Return whether an entry exists and all its files match their checksums.
+
+        Raises:
+            ValueError: a file cannot be read.
+        """
         if not folder.exists():
             return False
         damage = find_damage(folder)
-        if damage:
-            LOGGER.info("%s: %s; preparing the data again", folder, damage)
-        return not damage
+        if damage is None:
+            return True
+        if damage.reason not in (" is missing", " is damaged"):
+            raise ValueError(f"data.cache: {folder}: {damage}")
+        LOGGER.info("%s: %s; preparing the data again", folder, damage)
+        return False
+
+    def _remove(self, folder: Path) -> None:
+        """Remove an entry, and incomplete ones of the same name, while its lock is held."""
+        if folder.exists():  # a reader must not see a part of it
+            folder.rename(self.folder / f".{folder.name}.removed")
+        for leftover in self.folder.glob(f".{folder.name}.*"):
+            shutil.rmtree(leftover)
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
@@ -123,10 +155,10 @@ class DataCache:
 
     @contextmanager
     def _hold_lock(self, name: str) -> Iterator[None]:
-        """Hold the lock of an entry; wait if another process is writing it."""
+        """Hold the lock of an entry, one of 256; wait if another process is writing the entry."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # A soft lock, which filelock can fall back to, outlives a process that is killed. The files
-        # of locks are never removed, because a process may wait for one; their number is limited.
+        # are never removed, because a process may be waiting for one; entries share them.
         lock = FileLock(self.folder / f".lock-{name[-2:]}", fallback_to_soft=False)
         try:
             held = lock.acquire(blocking=False)
@@ -136,17 +168,14 @@ class DataCache:
         with held:
             yield
 
-    def list(self) -> list[CacheEntry]:
+    def list_entries(self) -> list[CacheEntry]:
         """Return all complete entries, the newest first."""
-        entries = [
-            entry
-            for path in (self.folder.iterdir() if self.folder.is_dir() else ())
-            if (entry := _read_entry(path)) is not None
-        ]
+        paths = self.folder.glob("[!.]*-*") if self.folder.is_dir() else ()
+        entries = [entry for path in paths if (entry := _read_entry(path)) is not None]
         return sorted(entries, key=lambda entry: (-entry.created, entry.folder))
 
     def clear(self) -> tuple[int, int]:
-        """Remove all entries, and what killed processes have left.
+        """Remove all entries, and incomplete entries of killed processes.
 
         Returns:
             The number of entries that were removed, and the size of their files in bytes.
@@ -154,13 +183,12 @@ class DataCache:
         Raises:
             OSError: an entry cannot be removed.
         """
-        entries = self.list()
-        for entry in entries:
-            with self._hold_lock(entry.folder.name):
-                shutil.rmtree(entry.folder, ignore_errors=not entry.folder.exists())
-        for remains in self.folder.glob(".*-*.*") if self.folder.is_dir() else ():
-            with self._hold_lock(remains.name.split(".")[1]):
-                shutil.rmtree(remains, ignore_errors=not remains.exists())
+        entries = self.list_entries()
+        paths = [*self.folder.iterdir()] if self.folder.is_dir() else []
+        names = {found[1] for path in paths if (found := ENTRY_NAME.fullmatch(path.name))}
+        for name in sorted(names):
+            with self._hold_lock(name):
+                self._remove(self.folder / name)
         return len(entries), sum(entry.bytes for entry in entries)
 
 
@@ -177,25 +205,45 @@ def _read_entry(folder: Path) -> CacheEntry | None:
         return None
 
 
-class StoredCorpus(NamedTuple):
-    """A corpus in the cache.
+class CorpusCache(NamedTuple):
+    """Cache of data that is computed from one corpus.
 
     Attributes:
         cache: the cache.
-        key: hash of everything that determines the examples.
+        examples_hash: hash of everything that determines the examples.
         origin: the source of the data.
     """
 
     cache: DataCache
-    key: str
+    examples_hash: str
     origin: str
 
-    def derive(self, kind: str, key: Mapping[str, Any], write: Callable[[Path], None]) -> Path:
+    def get_or_create(
+        self, kind: str, key: Mapping[str, Any], write: Callable[[Path], object]
+    ) -> Path:
         """Return the folder of an entry that is computed from the examples; see `DataCache`."""
-        return self.cache.load_or_make(kind, self.origin, {"examples": self.key, **key}, write)
+        key = {"examples": self.examples_hash, **key}
+        return self.cache.get_or_create(kind, self.origin, key, write)
+
+
+def get_corpus_cache(examples: Any) -> CorpusCache | None:
+    """Return the cache of a corpus; None if it has none, as a corpus of a user's class."""
+    cache: CorpusCache | None = getattr(examples, "cache", None)
+    return cache
+
+
+def is_builtin(value: Any) -> bool:
+    """Return whether the class of a value, or a class, is defined in attention_zoo.
+
+    Data that other classes prepare is not cached, because their code may change without a change of
+    the key.
+    """
+    cls = value if isinstance(value, type) else type(value)
+    return cls.__module__.startswith("attention_zoo.")
 
 
 def compute_key(kind: str, key: Mapping[str, Any]) -> str:
-    """Return the hash of a key, of this version of the package, as 32 hexadecimal digits."""
-    text = json.dumps([FORMAT_VERSION, __version__, kind, key], sort_keys=True)
+    """Return the first 32 digits of the SHA-256 of a kind, a key and the versions in use."""
+    versions = [FORMAT_VERSION, __version__, version("tokenizers"), unicodedata.unidata_version]
+    text = json.dumps([versions, kind, key], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -15,27 +15,31 @@ MEGABYTE = 10**6
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action and the folder."""
-    parser.add_argument("action", metavar="ACTION", help="list, or clear")
+    parser.add_argument(
+        "action", metavar="ACTION", help="`list` prints the entries, `clear` removes them"
+    )
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
-        help="the folder that recipes name with data.cache (default: the default folder, which is"
-        " $ATTENTION_ZOO_CACHE or ~/.cache/attention_zoo/data)",
+        help="folder of the cache, as in data.cache of a recipe (default: $ATTENTION_ZOO_CACHE, or"
+        " attention_zoo/data in $XDG_CACHE_HOME or ~/.cache)",
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the entries, or remove them and print how many they were."""
+    """Print the entries, or remove them and print their number."""
     check_known("unknown action", [arguments.action], ACTIONS)
     folder = arguments.folder and Path(arguments.folder)
     if folder and not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; name the data.cache of a recipe")
+        raise ValueError(
+            f"{folder}: no such folder; pass the folder that data.cache of the recipe names"
+        )
     cache = DataCache(folder or get_default_folder())
     if arguments.action == "clear":
         count, freed = cache.clear()
         print(f"{cache.folder}: removed {count} entries, {freed / MEGABYTE:,.1f} MB")
         return
-    entries = cache.list()
+    entries = cache.list_entries()
     for entry in entries:
         created = datetime.fromtimestamp(entry.created).strftime("%Y-%m-%d %H:%M")
         size = f"{entry.bytes / MEGABYTE:10,.1f} MB"

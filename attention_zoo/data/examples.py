@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
-from attention_zoo.data_cache import StoredCorpus
+from attention_zoo.data_cache import CorpusCache
 
-NewColumn = Callable[[str], Any]
+ColumnFactory = Callable[[str], Any]
 """Function from the name of a column to an empty column, with the method `append`."""
 
 
-def new_list(name: str) -> list[Any]:
+def make_list(name: str) -> list[Any]:
     """Return a column in memory."""
     return []
 
@@ -26,13 +26,13 @@ class Examples:
         columns: names of the fields with one entry per example; an optional one may be None.
         origin: source of the data, for display and for saved results.
         skipped: number of bad examples that were skipped on request.
-        stored: where the cache has exactly these examples; None if it does not have them.
+        cache: cache of data that is computed from these examples; None if they are not cached.
     """
 
     columns: ClassVar[tuple[str, ...]]
     origin: str
     skipped: int
-    stored: StoredCorpus | None = None
+    cache: CorpusCache | None = None
 
     def __post_init__(self) -> None:
         sizes = {name: len(values) for name, values in self._columns().items()}

@@ -144,11 +144,6 @@ class Task(ABC):
         """Limits and boolean options by name."""
         return {name: vars(self)[name] for name in (*self.limits, *self.boolean_options)}
 
-    @property
-    def encoding_options(self) -> dict[str, Any]:
-        """Everything but the tokenizers that determines the token ids of a corpus, as JSON."""
-        return self.options
-
     @classmethod
     def recipe_options(cls, recipe: Any) -> dict[str, Any]:
         """Return a recipe's search options, limits and boolean options as constructor arguments."""
@@ -213,6 +208,8 @@ class Task(ABC):
         **options: Any,
     ) -> Iterator[Any]:
         """Return an iterator over the results of inputs, in order, that needs bounded memory.
+
+        After five seconds, the progress is shown on a terminal.
 
         Args:
             inputs: any iterable of texts or images, which is read as results are consumed.

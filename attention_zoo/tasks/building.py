@@ -6,13 +6,15 @@ import inspect
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.data import Tokenizer, train_tokenizer
+from attention_zoo.data import Tokenizer, load_tokenizer, train_tokenizer
+from attention_zoo.data.tokenizers.tokenizer import TOKENIZERS
+from attention_zoo.data_cache import get_corpus_cache, is_builtin
 from attention_zoo.models.presets import check_arguments
-from attention_zoo.tasks.corpus_texts import EvenSelection
+from attention_zoo.tasks.corpus_texts import EvenSelection, get_texts
 
 DEFAULT_KIND = "subword"
 """Kind of tokenizer if neither the recipe nor the task names one."""
@@ -85,6 +87,46 @@ def train_recipe_tokenizer(options: TokenizerOptions, texts: Sequence[str]) -> T
             " it from the recipe"
         )
     return train_tokenizer(kind, texts, options.vocabulary_size, options.lowercase)
+
+
+def load_or_train_tokenizer(
+    options: TokenizerOptions, examples: Any, columns: Sequence[str]
+) -> Tokenizer:
+    """Train a tokenizer on columns of a corpus, or load it from the cache.
+
+    Args:
+        options: options of the tokenizer.
+        examples: the corpus.
+        columns: names of its columns.
+    """
+
+    def train() -> Tokenizer:
+        return train_recipe_tokenizer(options, get_texts(examples, columns))
+
+    cache = get_corpus_cache(examples)
+    if cache is None or not is_builtin(TOKENIZERS.get(options.kind or DEFAULT_KIND)):
+        return train()
+    settings = asdict(options) | {"kind": options.kind or DEFAULT_KIND}
+    del settings["vectors"], settings["shared"]  # the tokenizer does not depend on them
+    key = {"columns": [*columns], "options": settings}
+    folder = cache.get_or_create("tokenizer", key, lambda folder: train().save(folder))
+    tokenizer: Tokenizer = load_tokenizer(folder)
+    return tokenizer
+
+
+def build_task(task_class: Any, recipe: Any, examples: Any, *columns: str) -> Any:
+    """Build a task whose model and tokenizer have one vocabulary.
+
+    Args:
+        task_class: class of the task.
+        recipe: the recipe.
+        examples: the corpus.
+        columns: the columns of the corpus that the tokenizer is trained on.
+    """
+    tokenizer = load_or_train_tokenizer(recipe.tokenizer, examples, columns)
+    model = build_model(recipe.model, vocabulary_size=tokenizer.vocabulary_size)
+    with naming_preset(recipe.model):
+        return task_class(model, tokenizer, **task_class.recipe_options(recipe))
 
 
 def check_model(model: Any, required: type, example: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Corpora of files whose examples are kept in the cache, so that they are read only once."""
+"""Corpora of files whose examples are kept in the cache, so that they are parsed only once."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attention_zoo.data.cache.stored_examples import load_examples, write_examples
-from attention_zoo.data.examples import Examples, NewColumn, new_list
+from attention_zoo.data.examples import ColumnFactory, Examples, make_list
 from attention_zoo.data.progress import LOGGER, log_progress
+from attention_zoo.data.storage.example_files import load_examples, write_examples
 from attention_zoo.data_cache import (
+    CorpusCache,
     DataCache,
-    StoredCorpus,
-    compute_key,
     get_default_folder,
+    is_builtin,
 )
 from attention_zoo.extras import describe_missing
 from attention_zoo.tasks.corpora import FileCorpus
 
-MIN_BYTES = 16 * 2**20
+MIN_BYTES = 16 * 10**6
 """Size of the files of a split from which they are cached by default."""
 
 NOT_IN_KEY = ("train", "validation", "test", "split", "cache")
-"""Options that do not determine the examples; the key has the files themselves."""
+"""Options left out of the key, which contains the hashes of the files."""
 
 
 @dataclass
@@ -36,9 +36,8 @@ class CachedCorpus(FileCorpus):
     A subclass implements `_read_files`.
 
     Args:
-        cache: folder of prepared data: examples, vocabularies and token ids. null is the default
-            folder (`attention-zoo cache list` prints it), for splits with files of 16 MB or more;
-            true is the default folder for files of any size, false is no cache.
+        cache: folder of the cache of prepared data; true is the default folder, false no cache,
+            null the default folder if the files of the split have 16 MB or more.
     """
 
     cache: Any = None
@@ -56,15 +55,15 @@ class CachedCorpus(FileCorpus):
         super().__post_init__()
 
     @abstractmethod
-    def _read_files(self, split: str, new_column: NewColumn) -> Examples:
-        """Return the examples of a split; `new_column` makes an empty column with a name."""
+    def _read_files(self, split: str, column_factory: ColumnFactory) -> Examples:
+        """Return the examples of a split; `column_factory` makes an empty column with a name."""
 
     def _read(self, split: str) -> Examples:
         files = self.find_files(split)
         cache = self._find_cache(files)
         if cache is None:
-            return self._read_files(split, new_list)
-        before = [*map(read_state, files)]
+            return self._read_files(split, make_list)
+        before = {file: get_state(file) for file in files}
         options = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -75,38 +74,63 @@ class CachedCorpus(FileCorpus):
         origin = ", ".join(files)
 
         def write(folder: Path) -> None:
-            write_examples(folder, lambda new_column: self._read_files(split, new_column))
-            changed = [f for f, state in zip(files, before, strict=True) if read_state(f) != state]
-            if changed:
-                raise ValueError(f"{changed[0]}: changed while it was read; start again")
+            write_examples(folder, lambda column_factory: self._read_files(split, column_factory))
+            if {file: get_state(file) for file in self.find_files(split)} != before:
+                raise ValueError(f"{origin}: changed while it was read; start again")
 
-        folder = cache.load_or_make("examples", origin, key, write)
+        folder = cache.get_or_create("examples", origin, key, write)
         examples = load_examples(folder, self.examples_class)
-        stored = StoredCorpus(cache, compute_key("examples", key), origin)
-        object.__setattr__(examples, "stored", stored)  # the dataclass is frozen
+        corpus_cache = CorpusCache(cache, folder.name, origin)
+        object.__setattr__(examples, "cache", corpus_cache)  # the dataclass is frozen
         return examples
 
     def _find_cache(self, files: list[str]) -> DataCache | None:
         """Return the cache for these files; None if their examples are kept in memory."""
-        is_ours = type(self).__module__.startswith("attention_zoo.")
-        if self.cache is False or not is_ours or not all(map(os.path.isfile, files)):
-            return None  # a reader that is not part of this package may change
+        if self.cache is False or not is_builtin(self) or not all(map(os.path.isfile, files)):
+            return None
         if self.cache is None:
-            if sum(os.path.getsize(file) for file in files) < MIN_BYTES:
-                return None
-            if find_spec("pyarrow") is None:
-                LOGGER.info(
-                    "%s; without it, large data is prepared at each start",
-                    describe_missing("pyarrow"),
+            return self._find_default_cache(files)
+        cache = DataCache(self.cache if isinstance(self.cache, str) else get_default_folder())
+        folder = os.path.realpath(cache.folder)
+        for file in files:
+            if os.path.realpath(file).startswith(f"{folder}{os.sep}"):
+                raise ValueError(
+                    f"{file} is in the folder data.cache={self.cache}; use another one"
                 )
-                return None
-        return DataCache(self.cache if isinstance(self.cache, str) else get_default_folder())
+            if not file.isprintable():
+                raise ValueError(
+                    f"{file!r}: a path with such characters cannot be cached; rename it"
+                )
+        return cache
+
+    def _find_default_cache(self, files: list[str]) -> DataCache | None:
+        """Return the default cache if the files are large and the cache can be used."""
+        if sum(os.path.getsize(file) for file in files) < MIN_BYTES:
+            return None
+        problem = None
+        if find_spec("pyarrow") is None:
+            problem = describe_missing("pyarrow")
+        elif not all(map(str.isprintable, files)):
+            problem = "the path of a file has characters that cannot be printed"
+        else:
+            try:
+                cache = DataCache(get_default_folder())
+                cache.folder.mkdir(parents=True, exist_ok=True)
+            except (OSError, ValueError) as error:
+                problem = str(error)
+        if problem:
+            LOGGER.info("large data is prepared at each start, without a cache: %s", problem)
+            return None
+        return cache
 
 
-def read_state(path: str) -> tuple[int, int]:
-    """Return the size and the time of the last change of a file."""
-    state = os.stat(path)
-    return state.st_size, state.st_mtime_ns
+def get_state(path: str) -> tuple[int, ...] | None:
+    """Return numbers that change with the content of a file; None if there is no such file."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
 def hash_file(path: str) -> str:
@@ -114,8 +138,8 @@ def hash_file(path: str) -> str:
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:
-            parts = iter(lambda: file.read(2**20), b"")
-            for part in log_progress(parts, f"{path}: computing the key in the cache", "MB"):
+            parts = iter(lambda: file.read(10**6), b"")
+            for part in log_progress(parts, f"{path}: computing the SHA-256", "MB"):
                 digest.update(part)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None

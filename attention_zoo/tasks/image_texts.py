@@ -13,9 +13,8 @@ from attention_zoo.data import CaptionedImages, ImageTextBatches, Tokenizer
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.metrics import mass_in_boxes
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.building import check_model, check_vocabulary_size
+from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.caption_corpora import CAPTIONED_IMAGES
-from attention_zoo.tasks.encoding import build_task
 from attention_zoo.tasks.images import ImageTask
 
 Tokens = list[int]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attention_zoo.data import TextLines, generate_date_lines, read_lines
-from attention_zoo.data.examples import Examples, NewColumn
+from attention_zoo.data.examples import ColumnFactory, Examples
 from attention_zoo.data.synthetic.dates import LANGUAGES
 from attention_zoo.registry import Registry, check_known
 from attention_zoo.tasks.cached_corpora import CachedCorpus
@@ -59,5 +59,5 @@ class Text(CachedCorpus, LineCorpus):
     corpus: str = "text"
     skip_bad: int = 0
 
-    def _read_files(self, split: str, new_column: NewColumn) -> TextLines:
-        return read_lines(self.find_files(split), self.skip_bad, new_column)
+    def _read_files(self, split: str, column_factory: ColumnFactory) -> TextLines:
+        return read_lines(self.find_files(split), self.skip_bad, column_factory)

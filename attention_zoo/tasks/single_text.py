@@ -15,7 +15,7 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import Locations, Task, add_locations
 from attention_zoo.tasks.building import check_model
-from attention_zoo.tasks.encoding import EncodedPart, load_or_encode
+from attention_zoo.tasks.encoding import EncodedPart, load_or_encode, take_encoded
 from attention_zoo.tasks.inputs import check_text
 from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.text_inputs import encode_in_parts, find_unknown_characters
@@ -75,8 +75,12 @@ class SingleTextTask(Task):
 
     def filter_by_length(self, examples: Any) -> Any:
         """Return the examples within the length limit, which `make_batches` keeps."""
-        numbers = load_or_encode(self, examples, lambda: self._encode_within(examples)).numbers
-        return examples.take(numbers - 1)
+        return take_encoded(self, examples, self._encode_within)
+
+    @property
+    def encoding_options(self) -> dict[str, Any]:
+        """Options that, with the tokenizers, determine the token ids of a corpus."""
+        return {**self.options, "max_positions": self.max_positions}
 
     def _encode_examples(self, examples: Any) -> Sequence[Any]:
         """Return the token ids of all examples."""
@@ -89,14 +93,16 @@ class SingleTextTask(Task):
     def _encode_within(self, examples: Any) -> Iterator[EncodedPart]:
         """Yield row numbers and token ids of the examples within the limit, in parts."""
         parts = encode_in_parts(examples, self._encode_examples, self.example_noun)
-        for rows, encoded in parts:
+        for rows, part, encoded in parts:
             fits = [self._fits(one) for one in encoded]
-            kept = list(compress(rows, fits))
-            yield kept, self._list_columns(examples.take(kept), list(compress(encoded, fits)))
+            columns = self._list_columns(part, encoded, fits)
+            yield list(compress(rows, fits)), columns
 
-    def _list_columns(self, examples: Any, encoded: Sequence[Any]) -> dict[str, Sequence[Row]]:
-        """Return the columns of token ids of encoded examples."""
-        return {"lines": encoded}
+    def _list_columns(
+        self, examples: Any, encoded: Sequence[Any], fits: Sequence[bool]
+    ) -> dict[str, Sequence[Row]]:
+        """Return the token ids to store for encoded examples, by column; `fits` selects them."""
+        return {"lines": list(compress(encoded, fits))}
 
     def _encode_corpus(self, examples: Any) -> tuple[EncodedCorpus, dict[str, Any]]:
         """Return the token ids of the examples within the limit, and arguments of `Batches`.
@@ -104,14 +110,14 @@ class SingleTextTask(Task):
         Raises:
             ValueError: if no example is within the limit.
         """
-        encoded = load_or_encode(self, examples, lambda: self._encode_within(examples))
-        numbers = encoded.numbers
-        if not len(numbers):
+        encoded = load_or_encode(self, examples, self._encode_within)
+        rows = encoded.rows
+        if not len(rows):
             raise ValueError(
                 f"{examples.origin}: none of its {len(examples)} {self.example_noun} fits into"
                 f" {self.max_length} {self.unit}; raise data.max_length"
             )
-        return encoded, {"bucket_width": self._round_bucket_width(4), "numbers": numbers}
+        return encoded, {"bucket_width": self._round_bucket_width(4), "numbers": rows + 1}
 
     def _round_bucket_width(self, width: int) -> int:
         """Return 1 if batches of this bucket width could exceed the model's maximum length."""

@@ -24,8 +24,8 @@ BUCKET = 8  # sources are padded to multiples of this, so that few shapes are co
 
 def encode_in_parts(
     examples: Any, encode: Callable[[Any], T], noun: str
-) -> Iterator[tuple[range, T]]:
-    """Yield the rows of each part of a corpus, and what `encode` returns for its examples.
+) -> Iterator[tuple[range, Any, T]]:
+    """Yield the rows of each part of a corpus, its examples, and what `encode` returns for them.
 
     Parts are small, because lists of Python integers need ten times the memory of an array. A
     ValueError of `encode` names the corpus and the first example of the part.
@@ -37,12 +37,13 @@ def encode_in_parts(
     """
     for begin in log_progress(range(0, len(examples), PART), "encoding", noun, PART):
         rows = range(begin, min(begin + PART, len(examples)))
+        part = examples.take(rows)
         try:
-            encoded = encode(examples.take(rows))
+            encoded = encode(part)
         except ValueError as error:
             where = f"{examples.origin}, from {noun.removesuffix('s')} {begin + 1} on"
             raise ValueError(f"{where}: {error}") from None
-        yield rows, encoded
+        yield rows, part, encoded
 
 
 def round_up(length: int, step: int = BUCKET) -> int:

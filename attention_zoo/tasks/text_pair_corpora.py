@@ -16,7 +16,7 @@ from attention_zoo.data import (
     read_tfds,
     read_tsv,
 )
-from attention_zoo.data.examples import Examples, NewColumn
+from attention_zoo.data.examples import ColumnFactory, Examples
 from attention_zoo.data.synthetic.dates import LANGUAGES
 from attention_zoo.registry import Registry, check_known
 from attention_zoo.tasks.cached_corpora import CachedCorpus
@@ -127,9 +127,9 @@ class Tsv(CachedCorpus, NamedPairCorpus):
     header: bool = True
     skip_bad: int = 0
 
-    def _read_files(self, split: str, new_column: NewColumn) -> TextPairs:
+    def _read_files(self, split: str, column_factory: ColumnFactory) -> TextPairs:
         files, names = self.find_files(split), (self.source, self.target)
-        return read_tsv(files, *names, self.skip_bad, self.header, new_column)
+        return read_tsv(files, *names, self.skip_bad, self.header, column_factory)
 
 
 @TEXT_PAIRS.register("csv")
@@ -144,9 +144,9 @@ class Csv(Tsv):
     corpus: str = "csv"
     delimiter: str = ","
 
-    def _read_files(self, split: str, new_column: NewColumn) -> TextPairs:
+    def _read_files(self, split: str, column_factory: ColumnFactory) -> TextPairs:
         files, options = self.find_files(split), (self.skip_bad, self.header, self.delimiter)
-        return read_csv(files, self.source, self.target, *options, new_column)
+        return read_csv(files, self.source, self.target, *options, column_factory)
 
 
 @TEXT_PAIRS.register("jsonl")
@@ -161,9 +161,9 @@ class Jsonl(CachedCorpus, NamedPairCorpus):
     corpus: str = "jsonl"
     skip_bad: int = 0
 
-    def _read_files(self, split: str, new_column: NewColumn) -> TextPairs:
+    def _read_files(self, split: str, column_factory: ColumnFactory) -> TextPairs:
         names = self.source, self.target
-        return read_jsonl(self.find_files(split), *names, self.skip_bad, new_column)
+        return read_jsonl(self.find_files(split), *names, self.skip_bad, column_factory)
 
 
 @TEXT_PAIRS.register("parallel")
@@ -196,9 +196,9 @@ class Parallel(CachedCorpus, NamedPairCorpus):
         """Return the files of the sources, followed by those of the targets."""
         return [*chain.from_iterable(self._find_sides(split))]
 
-    def _read_files(self, split: str, new_column: NewColumn) -> TextPairs:
+    def _read_files(self, split: str, column_factory: ColumnFactory) -> TextPairs:
         sources, targets = self._find_sides(split)
-        return read_parallel(sources, targets, self.skip_bad, new_column)
+        return read_parallel(sources, targets, self.skip_bad, column_factory)
 
 
 @TEXT_PAIRS.register("tfds")

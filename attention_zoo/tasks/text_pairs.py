@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import compress
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attention_zoo.data import PairBatches, TextPairs
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.encoding import EncodedPart, load_or_encode
+from attention_zoo.tasks.encoding import EncodedPart, load_or_encode, take_encoded
 from attention_zoo.tasks.generation import GenerationTask
 from attention_zoo.tasks.text_inputs import encode_in_parts
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS
@@ -50,27 +50,31 @@ class TextPairTask(GenerationTask):
         Raises:
             ValueError: if no pair is left.
         """
-        encoded = load_or_encode(self, examples, lambda: self._encode_within(examples))
-        numbers = encoded.numbers
-        if not len(numbers):
+        encoded = load_or_encode(self, examples, self._encode_within)
+        rows = encoded.rows
+        if not len(rows):
             raise ValueError(
                 f"{examples.origin}: none of its {len(examples)} pairs fits into"
                 f" {self.max_source_length} source and {self.max_target_length} target tokens;"
                 " raise data.max_source_length and data.max_target_length"
             )
         columns = encoded["sources"], encoded["targets"]
-        return PairBatches(*columns, batch_size, seed, numbers=numbers)
+        return PairBatches(*columns, batch_size, seed, numbers=rows + 1)
 
     def filter_by_length(self, examples: TextPairs) -> TextPairs:
         """Return the pairs that `make_batches` keeps."""
-        numbers = load_or_encode(self, examples, lambda: self._encode_within(examples)).numbers
-        return examples.take(numbers - 1)
+        return take_encoded(self, examples, self._encode_within)
+
+    @property
+    def encoding_options(self) -> dict[str, Any]:
+        """Options that, with the tokenizers, determine the token ids of a corpus."""
+        return self.options
 
     def _encode_within(self, examples: TextPairs) -> Iterator[EncodedPart]:
         """Yield row numbers and token ids of the pairs within the limits, in parts."""
         most_source, most_target = self.max_source_length, self.max_target_length - 1
         parts = encode_in_parts(examples, self.encode_pairs, self.example_noun)
-        for rows, sides in parts:
+        for rows, _, sides in parts:
             fits = [
                 0 < len(source) <= most_source and 0 < len(target) <= most_target
                 for source, target in zip(*sides, strict=True)

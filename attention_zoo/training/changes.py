@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from attention_zoo.data.progress import log_progress
+from attention_zoo.data_cache import get_corpus_cache
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks import Corpus
 from attention_zoo.training.recipe import Recipe
@@ -30,7 +31,7 @@ ALWAYS_ALLOWED = ("imports", "data.cache")
 BLOCK = 1000  # examples per hash
 
 FINGERPRINT = "fingerprint.json"
-"""File of an entry of the cache."""
+"""Name of the file in an entry of the cache."""
 
 Fingerprint = dict[str, Any]
 
@@ -78,15 +79,15 @@ class SplitReader:
 
 def load_or_compute_fingerprint(examples: Any) -> Fingerprint:
     """Return the fingerprint of a split, from the cache if its examples are there."""
-    stored = getattr(examples, "stored", None)  # a corpus of a user may lack it
-    if stored is None:
+    cache = get_corpus_cache(examples)
+    if cache is None:
         return compute_fingerprint(examples)
 
     def write(folder: Path) -> None:
         text = json.dumps(compute_fingerprint(examples))
         (folder / FINGERPRINT).write_text(text, encoding="utf-8")
 
-    folder = stored.derive("fingerprint", {}, write)
+    folder = cache.get_or_create("fingerprint", {}, write)
     fingerprint: Fingerprint = json.loads((folder / FINGERPRINT).read_text(encoding="utf-8"))
     return fingerprint
 

@@ -15,7 +15,7 @@ def folder(tmp_path: Path) -> Path:
     """Cache with two entries."""
     cache = DataCache(tmp_path / "cache")
     for kind in ("examples", "tokens"):
-        cache.load_or_make(
+        cache.get_or_create(
             kind, "train.tsv", {}, lambda folder: (folder / "data").write_bytes(b"0" * 2_000_000)
         )
     return cache.folder

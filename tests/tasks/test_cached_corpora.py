@@ -1,9 +1,10 @@
-"""Corpora in the cache equal those in memory: examples, vocabularies, token ids and messages."""
+"""Corpora in the cache equal those in memory: examples, tokenizers, token ids and messages."""
 
 from __future__ import annotations
 
 import gzip
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,10 +15,10 @@ import tensorflow as tf
 
 from attention_zoo import data_cache
 from attention_zoo.data import TextLines, Tokenizer, train_tokenizer
-from attention_zoo.data.cache.columns import BATCH, StoredColumn
-from attention_zoo.tasks import TASKS, cached_corpora, encoding
-from attention_zoo.tasks.building import TokenizerOptions
-from attention_zoo.tasks.encoding import load_or_encode, train_or_load_tokenizer
+from attention_zoo.data.storage.columns import BATCH, ArrowColumn
+from attention_zoo.tasks import TASKS, building, cached_corpora
+from attention_zoo.tasks.building import TokenizerOptions, load_or_train_tokenizer
+from attention_zoo.tasks.encoding import load_or_encode
 from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS
@@ -68,11 +69,11 @@ def make_corpus(kind: str, train: str, cache: Any, **options: Any) -> Any:
 def test_examples_and_fingerprint_equal_those_in_memory(kind: str, tmp_path: Path) -> None:
     train, cache = write_files(kind, tmp_path), str(tmp_path / "cache")
     expected, fingerprint = SplitReader(make_corpus(kind, train, False)).read("train")
-    assert expected.stored is None
+    assert expected.cache is None
     for _ in range(2):
         examples, hashes = SplitReader(make_corpus(kind, train, cache)).read("train")
         assert hashes == fingerprint
-        assert examples.stored is not None
+        assert examples.cache is not None
         assert [*examples] == [*expected]
         assert (examples.origin, examples.skipped) == (expected.origin, expected.skipped)
         for name in expected.columns:
@@ -80,15 +81,15 @@ def test_examples_and_fingerprint_equal_those_in_memory(kind: str, tmp_path: Pat
             if values is None:
                 assert getattr(examples, name) is None
                 continue
-            assert isinstance(getattr(examples, name), StoredColumn)
+            assert isinstance(getattr(examples, name), ArrowColumn)
             rows = [tuple(one) if isinstance(one, range) else one for one in values]
             assert [*getattr(examples, name)] == rows, name
             assert [*getattr(examples.take([1, 0]), name)] == rows[1::-1]
-    kinds = sorted(entry.kind for entry in data_cache.DataCache(cache).list())
+    kinds = sorted(entry.kind for entry in data_cache.DataCache(cache).list_entries())
     assert kinds == ["examples", "fingerprint"]
 
 
-def test_a_second_start_reads_no_file_of_the_corpus(
+def test_cached_examples_are_not_parsed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train, cache = write_files("tsv", tmp_path), str(tmp_path / "cache")
@@ -135,9 +136,46 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     monkeypatch.setattr(type(corpus), "_read_files", read_and_append)
     with pytest.raises(ValueError, match=r"^data\.train: .*: changed while it was read; start aga"):
         corpus.read("train")
-    assert data_cache.DataCache(cache).list() == []
+    assert data_cache.DataCache(cache).list_entries() == []
     monkeypatch.undo()
     assert corpus.read("train").texts == ["one", "two"]
+
+
+def test_a_file_that_appears_while_others_are_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    corpus = make_corpus("text", str(tmp_path / "*.txt"), str(tmp_path / "cache"))
+    real = cached_corpora.hash_file
+
+    def hash_and_add(path: str) -> str:
+        (tmp_path / "b.txt").write_text("two\n")
+        return real(path)
+
+    monkeypatch.setattr(cached_corpora, "hash_file", hash_and_add)
+    with pytest.raises(ValueError, match=r"a\.txt: changed while it was read; start again$"):
+        corpus.read("train")
+    monkeypatch.undo()
+    assert corpus.read("train").texts == ["one", "two"]
+    (tmp_path / "b.txt").unlink()
+    assert corpus.read("train").texts == ["one"]
+
+
+def test_the_cache_is_not_part_of_the_corpus(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("one\n")
+    corpus = make_corpus("text", str(tmp_path / "**/*.txt"), str(tmp_path / "cache"))
+    examples = corpus.read("train")
+    load_or_train_tokenizer(TokenizerOptions("word"), examples, ["texts"])
+    with pytest.raises(ValueError, match=r"vocabulary\.txt is in the folder data\.cache=.*; use"):
+        corpus.read("train")
+
+
+def test_paths_that_are_not_unicode_are_refused(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")
+    Path(path).write_text("one\n")
+    assert make_corpus("text", path, False).read("train").texts == ["one"]
+    with pytest.raises(ValueError, match=r"\\udcff\.txt': a path with such characters cannot be"):
+        make_corpus("text", path, str(tmp_path / "cache")).read("train")
 
 
 def test_bad_rows_raise_the_same_errors(tmp_path: Path) -> None:
@@ -149,6 +187,9 @@ def test_bad_rows_raise_the_same_errors(tmp_path: Path) -> None:
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
     assert not [*(tmp_path / "cache").glob("[!.]*")]
+
+
+WORDS = TokenizerOptions("whitespace", 20)
 
 
 class Lines:
@@ -181,26 +222,26 @@ def fail_to_prepare(*arguments: Any) -> None:
     raise AssertionError("this is in the cache")
 
 
-def test_vocabularies_and_token_ids_are_prepared_once(
+def test_tokenizers_and_token_ids_are_prepared_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus, options = make_lines(tmp_path), TokenizerOptions("whitespace", 40)
     examples = corpus.read("train")
-    tokenizer = train_or_load_tokenizer(options, examples, ["texts"])
+    tokenizer = load_or_train_tokenizer(options, examples, ["texts"])
     assert tokenizer.vocabulary == train_tokenizer("whitespace", [*examples.texts], 40).vocabulary
     task = Lines(tokenizer)
     expected = [one for one in tokenizer.encode([*examples.texts]) if len(one) <= 3]
-    for prepare in (lambda: task.encode(examples), fail_to_prepare):
+    for prepare in (task.encode, fail_to_prepare):
         encoded = load_or_encode(task, examples, prepare)
-        assert encoded.numbers.tolist() == [n for n in range(1, BATCH + 8) if n % 4]
+        assert encoded.rows.tolist() == [n for n in range(BATCH + 7) if (n + 1) % 4]
         assert encoded["lines"].flat.tolist() == [token for one in expected for token in one]
         assert encoded["lines"].lengths.tolist() == [*map(len, expected)]
         assert encoded["lines"].flat.dtype == np.uint16
-    monkeypatch.setattr(encoding, "train_recipe_tokenizer", fail_to_prepare)
-    again = train_or_load_tokenizer(options, corpus.read("train"), ["texts"])
+    monkeypatch.setattr(building, "train_recipe_tokenizer", fail_to_prepare)
+    again = load_or_train_tokenizer(options, corpus.read("train"), ["texts"])
     assert again.vocabulary == tokenizer.vocabulary
     with pytest.raises(AssertionError, match="in the cache"):
-        train_or_load_tokenizer(TokenizerOptions("whitespace", 41), examples, ["texts"])
+        load_or_train_tokenizer(TokenizerOptions("whitespace", 41), examples, ["texts"])
     for change in (
         {"encoding_options": {"max_length": 2}},
         {"name": "others"},
@@ -246,26 +287,62 @@ def test_tasks_train_on_the_same_batches(name: str, tmp_path: Path) -> None:
             for array, other in zip(arrays, expected, strict=True):
                 assert array.dtype == other.dtype
                 np.testing.assert_array_equal(array, other)
-    kinds = {entry.kind for entry in data_cache.DataCache(tmp_path / "cache").list()}
+    kinds = {entry.kind for entry in data_cache.DataCache(tmp_path / "cache").list_entries()}
     assert kinds == {"examples", "tokenizer", "tokens"}
 
 
-def test_what_user_code_prepares_is_not_cached(tmp_path: Path) -> None:
+def test_tokenizers_of_characters_determine_the_token_ids(tmp_path: Path) -> None:
+    train, columns = write_files("conll", tmp_path), []
+    corpus = make_corpus("conll", train, str(tmp_path / "cache"))
+    examples = corpus.read("train")
+    for change in ({"characters": None}, {}, {"characters": None}):
+        model = {"preset": "bilstm_cnn_crf", "units": 4, **change}
+        recipe = Recipe(task="tagging", data=corpus, tokenizer=WORDS, model=model)
+        task = TASKS.get("tagging").from_recipe(recipe, examples)
+        columns.append("characters" in task.make_batches(examples, 2, 0).get_batch(0)[0])
+    assert columns == [False, True, False]
+
+
+def test_limits_of_the_model_are_checked(tmp_path: Path) -> None:
+    corpus = make_lines(tmp_path, 9)
+    examples = corpus.read("train")
+    for length, problem in ((256, None), (16, "max_length=256 exceeds the 16 positions")):
+        model = {"preset": "gpt_tiny", "num_layers": 1, "max_length": length}
+        recipe = Recipe(task="language_modeling", data=corpus, tokenizer=WORDS, model=model)
+        task = TASKS.get("language_modeling").from_recipe(recipe, examples)
+        with nullcontext() if problem is None else pytest.raises(ValueError, match=problem):
+            task.make_batches(examples, 2, 0)
+
+
+def test_unknown_tags_of_long_sentences_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("a O\n\n" + "b B-X\n" * 4)
+    for cache in (False, str(tmp_path / "cache")):
+        corpus = TAGGED_SENTENCES.get("conll")(train=str(tmp_path / "train.txt"), cache=cache)
+        examples = corpus.read("train")
+        model = {"preset": "bilstm_crf", "units": 4}
+        recipe = Recipe(task="tagging", data=corpus, tokenizer=WORDS, model=model)
+        task = TASKS.get("tagging").from_recipe(recipe, examples.take([0]))
+        task.max_length = 3
+        with pytest.raises(ValueError, match=r"train\.txt:3: unknown tag 'B-X'"):
+            task.make_batches(examples, 2, 0)
+
+
+def test_user_classes_are_not_cached(tmp_path: Path) -> None:
     examples = make_lines(tmp_path, 9).read("train")
-    task = Lines(train_or_load_tokenizer(TokenizerOptions("word"), examples, ["texts"]))
-    count = len(examples.stored.cache.list())
+    task = Lines(load_or_train_tokenizer(TokenizerOptions("word"), examples, ["texts"]))
+    count = len(examples.cache.cache.list_entries())
 
     class Changed(Lines):
         __module__ = "my_module"
 
-    load_or_encode(Changed(task.tokenizers["tokenizer"]), examples, lambda: task.encode(examples))
-    assert len(examples.stored.cache.list()) == count
+    load_or_encode(Changed(task.tokenizers["tokenizer"]), examples, task.encode)
+    assert len(examples.cache.cache.list_entries()) == count
 
     @dataclass
     class Reversed(LINES.get("text")):  # type: ignore[misc]
         pass
 
-    assert Reversed(train=str(tmp_path / "train.txt"), cache=True).read("train").stored is None
+    assert Reversed(train=str(tmp_path / "train.txt"), cache=True).read("train").cache is None
 
 
 def test_only_large_files_are_cached_by_default(
@@ -273,14 +350,22 @@ def test_only_large_files_are_cached_by_default(
 ) -> None:
     monkeypatch.setenv("ATTENTION_ZOO_CACHE", str(tmp_path / "default"))
     train = write_files("text", tmp_path)
-    assert make_corpus("text", train, None).read("train").stored is None
-    assert make_corpus("text", train, True).read("train").stored is not None
+    assert make_corpus("text", train, None).read("train").cache is None
+    assert make_corpus("text", train, True).read("train").cache is not None
     monkeypatch.setattr(cached_corpora, "MIN_BYTES", 10)
-    assert make_corpus("text", train, None).read("train").stored.cache.folder.name == "default"
+    assert make_corpus("text", train, None).read("train").cache.cache.folder.name == "default"
     monkeypatch.setattr(cached_corpora, "find_spec", lambda name: None)
     with caplog.at_level("INFO", "attention_zoo.data"):
-        assert make_corpus("text", train, None).read("train").stored is None
+        assert make_corpus("text", train, None).read("train").cache is None
     assert "pyarrow is not installed; run `pip install 'attention-zoo[data]'`" in caplog.text
+    monkeypatch.undo()
+    monkeypatch.setattr(cached_corpora, "MIN_BYTES", 10)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ATTENTION_ZOO_CACHE", str(tmp_path / "file" / "cache"))
+    with caplog.at_level("INFO", "attention_zoo.data"):
+        assert make_corpus("text", train, None).read("train").cache is None
+    assert "prepared at each start, without a cache: [Errno 20] Not a directory" in caplog.text
+    monkeypatch.setattr(cached_corpora, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"^data\.cache: pyarrow is not installed; run `pip"):
         make_corpus("text", train, True)
 
@@ -289,7 +374,7 @@ def test_only_large_files_are_cached_by_default(
     (3, r"^data\.cache must be a folder, true, false or null, got 3$"),
     ("", r"^data\.cache must be a folder, true, false or null, got ''$"),
 )
-def test_other_values_are_refused(cache: Any) -> None:
+def test_invalid_cache_options_are_refused(cache: Any) -> None:
     make_corpus("text", "train.txt", cache)
 
 

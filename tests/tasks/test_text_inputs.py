@@ -46,7 +46,9 @@ def test_errors_of_encoding_name_the_first_example_of_the_part(
     monkeypatch.setattr(text_inputs, "PART", 2)
     lines = TextLines(["a", "b", "c", "d", "e"], "here")
     parts = encode_in_parts(lines, lambda part: part.texts, "lines")
-    assert list(parts) == [(range(2), ["a", "b"]), (range(2, 4), ["c", "d"]), (range(4, 5), ["e"])]
+    rows, examples, encoded = zip(*parts, strict=True)
+    assert rows == (range(2), range(2, 4), range(4, 5))
+    assert encoded == (["a", "b"], ["c", "d"], ["e"]) == tuple(part.texts for part in examples)
 
     def fail(part: TextLines) -> None:
         if "c" in part.texts:

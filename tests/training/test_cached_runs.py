@@ -49,7 +49,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def train(words: list[str], encoded: int = 0) -> int:
-    """Train in a process, which is killed after it has encoded this many parts; the exit code."""
+    """Train in a subprocess, killed after `encoded` parts (0: never); return its exit code."""
     command = [sys.executable, "-c", TRAIN, str(encoded), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr[-2000:]
@@ -64,11 +64,11 @@ def test_a_run_that_is_killed_and_resumed_equals_one_without_a_cache(
     whole = training.fit(recipe, [*RESUMED, "run=whole", "data.cache=false"]).folder
     cached = [*words, "run=run", "data.cache=cache"]
     assert train(cached, encoded=1) == -signal.SIGKILL
-    kinds = [entry.kind for entry in DataCache("cache").list()]
+    kinds = [entry.kind for entry in DataCache("cache").list_entries()]
     assert "examples" in kinds
     assert "tokens" not in kinds
     assert train([*cached, "training.steps=20"]) == 0
-    assert "tokens" in {entry.kind for entry in DataCache("cache").list()}
+    assert "tokens" in {entry.kind for entry in DataCache("cache").list_entries()}
     shutil.copytree("run", "copy")
     for name, cache in (("run", "cache"), ("copy", "false")):
         words = [*RESUMED, f"run={name}", f"data.cache={cache}"]
@@ -77,7 +77,7 @@ def test_a_run_that_is_killed_and_resumed_equals_one_without_a_cache(
 
 
 @pytest.mark.slow
-def test_two_processes_prepare_the_data_once(recipe: Path, tmp_path: Path) -> None:
+def test_two_processes_share_a_cache(recipe: Path, tmp_path: Path) -> None:
     programs = [
         subprocess.Popen(
             [sys.executable, "-c", TRAIN, "0", str(recipe), f"run={name}", "data.cache=cache"]

@@ -9,28 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.batching.ragged import RaggedBuilder, Row
-from attention_zoo.data.cache.integers import IntegerFile, IntegerList, IntegerStore
+from attention_zoo.data.storage.integers import IntegerFile, IntegerList, IntegerStore
 
-NUMBERS = "numbers.npy"
+ROWS = "rows.npy"
 
 
 class EncodedCorpus(Mapping[str, RaggedBuilder]):
     """Token ids of the examples within the length limits, by column; collected part by part.
 
     Args:
-        folder: folder of the files that hold the arrays; those that exist are read. None keeps the
-            arrays in memory.
+        folder: folder of the files that hold the arrays; None keeps the arrays in memory.
+        create: whether to create the files instead of reading them.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, create: bool = True) -> None:
         self._folder = folder
-        self._numbers: IntegerStore = (
-            IntegerList(np.int64) if folder is None else IntegerFile(folder / NUMBERS)
+        self._rows: IntegerStore = (
+            IntegerList(np.int64) if folder is None else IntegerFile(folder / ROWS, create)
         )
         self._columns: dict[str, RaggedBuilder] = {}
-        for path in sorted(folder.glob("*.ids.npy")) if folder is not None else ():
+        for path in () if folder is None or create else sorted(folder.glob("*.ids.npy")):
             name = path.name.removesuffix(".ids.npy")
-            self._columns[name] = RaggedBuilder(path.with_name(name))
+            self._columns[name] = RaggedBuilder(path.with_name(name), create=False)
 
     def extend(self, rows: Sequence[int], columns: Mapping[str, Sequence[Row]]) -> None:
         """Add examples.
@@ -39,7 +39,7 @@ class EncodedCorpus(Mapping[str, RaggedBuilder]):
             rows: indices of the examples in the corpus.
             columns: rows of token ids by column.
         """
-        self._numbers.extend(np.asarray(rows, np.int64) + 1)
+        self._rows.extend(np.asarray(rows, np.int64))
         for name, ids in columns.items():
             if name not in self._columns:
                 path = None if self._folder is None else self._folder / name
@@ -48,14 +48,14 @@ class EncodedCorpus(Mapping[str, RaggedBuilder]):
 
     def close(self) -> None:
         """Finish the files."""
-        self._numbers.close()
+        self._rows.close()
         for column in self._columns.values():
             column.close()
 
     @property
-    def numbers(self) -> NDArray[np.int64]:
-        """Number of each example in the corpus, from 1."""
-        return self._numbers.read().astype(np.int64, copy=False)
+    def rows(self) -> NDArray[np.int64]:
+        """Index of each example in the corpus."""
+        return self._rows.read().astype(np.int64, copy=False)
 
     def __getitem__(self, name: str) -> RaggedBuilder:
         return self._columns[name]

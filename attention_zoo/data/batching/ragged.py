@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.cache.integers import IntegerFile, IntegerList, IntegerStore
+from attention_zoo.data.storage.integers import IntegerFile, IntegerList, IntegerStore
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START
 
 Integers = NDArray[np.int64]
@@ -80,16 +80,17 @@ class RaggedBuilder:
 
     Args:
         path: prefix of the two files that hold the arrays; None keeps the arrays in memory.
+        create: whether to create the files instead of reading them.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, create: bool = True) -> None:
         self._flat: IntegerStore
         self._lengths: IntegerStore
         if path is None:
             self._flat, self._lengths = IntegerList(np.int32), IntegerList(np.int64)
         else:
             self._flat, self._lengths = (
-                IntegerFile(Path(f"{path}.{name}.npy")) for name in ("ids", "lengths")
+                IntegerFile(Path(f"{path}.{name}.npy"), create) for name in ("ids", "lengths")
             )
 
     def extend(self, rows: Sequence[Row]) -> None:
@@ -106,11 +107,6 @@ class RaggedBuilder:
 
     def __len__(self) -> int:
         return len(self._lengths)
-
-    @property
-    def num_ids(self) -> int:
-        """Number of ids of all rows."""
-        return len(self._flat)
 
     @property
     def flat(self) -> NDArray[Any]:

@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from attention_zoo.data.batching.batching import Batch, Batches
 from attention_zoo.data.batching.ragged import Integers, Ragged, RaggedBuilder, Row, Rows
 
-ROW_NAMES = {"characters": "the character sequence of token"}
-"""Names of rows in error messages, other than "sentence"."""
-
 UNLABELLED = -1
 """Label of padding positions."""
 
@@ -36,7 +33,7 @@ class EncodedWords(NamedTuple):
 
 def list_columns(
     sentences: Sequence[EncodedWords], labels: Sequence[Sequence[int]]
-) -> dict[str, list[Row]]:
+) -> dict[str, Sequence[Row]]:
     """Return encoded sentences and the tag ids of their words as columns, for `TaggedBatches`.
 
     Args:
@@ -56,7 +53,7 @@ def list_columns(
             raise ValueError(
                 f"sentence {number} has {len(sentence.starts)} words but {len(tags)} labels"
             )
-    columns: dict[str, list[Row]] = {
+    columns: dict[str, Sequence[Row]] = {
         "tokens": [sentence.tokens for sentence in sentences],
         "labels": [[tag + 1 for tag in tags] for tags in labels],
         "starts": [[index + 1 for index in sentence.starts] for sentence in sentences],
@@ -94,8 +91,9 @@ class TaggedBatches(Batches):
     ) -> None:
         columns: Mapping[str, Rows]
         columns = sentences if isinstance(sentences, Mapping) else list_columns(sentences, labels)
+        names = {"characters": "the character sequence of token"}
         ragged = {
-            name: Ragged.from_rows(rows, ROW_NAMES.get(name, "sentence"))
+            name: Ragged.from_rows(rows, names.get(name, "sentence"))
             for name, rows in columns.items()
         }
         self._labels, self._characters = ragged.pop("labels"), ragged.pop("characters", None)

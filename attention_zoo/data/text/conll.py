@@ -9,7 +9,7 @@ from itertools import chain
 from sys import intern
 from typing import NamedTuple
 
-from attention_zoo.data.examples import NewColumn, new_list
+from attention_zoo.data.examples import ColumnFactory, make_list
 from attention_zoo.data.reading import (
     BadRowSkipper,
     Line,
@@ -47,7 +47,7 @@ def read_conll(
     comment: str | None = None,
     conllu: bool | None = None,
     skip_bad: int = 0,
-    new_column: NewColumn = new_list,
+    column_factory: ColumnFactory = make_list,
 ) -> TaggedSentences:
     """Read sentences from a file with one word per line and a blank line after each sentence.
 
@@ -67,7 +67,8 @@ def read_conll(
             default, it is if the first column counts from 1 in most sentences, and `words` is
             another column.
         skip_bad: maximum number of sentences with a bad line to skip. More raise an error.
-        new_column: function that makes the columns of the result.
+        column_factory: function from the name of a column to an empty column with the method
+            `append`; by default, a list.
 
     Raises:
         ValueError: a missing file, no sentences, a missing column, `words` and `tags` are the same
@@ -77,9 +78,9 @@ def read_conll(
     """
     columns, skipper = ConllColumns(words, tags, marks), BadRowSkipper(skip_bad)
     texts, tag_rows, lines, word_lines, files = map(
-        new_column, ("words", "tags", "lines", "word_lines", "files")
+        column_factory, ("words", "tags", "lines", "word_lines", "files")
     )
-    mark_rows = None if marks is None else new_column("marks")
+    mark_rows = None if marks is None else column_factory("marks")
     for file in list_paths(path):
         blocks = split_blocks(read_numbered_lines(file), comment)
         first = _read_first_blocks(blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from attention_zoo.data.examples import NewColumn, NumberedExamples, new_list
+from attention_zoo.data.examples import ColumnFactory, NumberedExamples, make_list
 from attention_zoo.data.reading import (
     BadRowSkipper,
     Paths,
@@ -40,19 +40,22 @@ class TextLines(NumberedExamples):
         return iter(self.texts)
 
 
-def read_lines(path: Paths, skip_bad: int = 0, new_column: NewColumn = new_list) -> TextLines:
+def read_lines(
+    path: Paths, skip_bad: int = 0, column_factory: ColumnFactory = make_list
+) -> TextLines:
     """Read the lines of a text file, without blank lines.
 
     Args:
         path: the file, or a list of files; UTF-8, compressed or not. Lines end in "\\n" (or
             "\\r\\n") alone.
         skip_bad: maximum number of bad lines to skip. More raise an error.
-        new_column: function that makes the columns of the result.
+        column_factory: function from the name of a column to an empty column with the method
+            `append`; by default, a list.
 
     Raises:
         ValueError: a missing file, no line with text, or invalid UTF-8 (file:line).
     """
-    texts, lines, files = map(new_column, TextLines.columns)
+    texts, lines, files = map(column_factory, TextLines.columns)
     skipper = BadRowSkipper(skip_bad)
     for file in list_paths(path):
         for number, (location, raw) in enumerate(read_numbered_lines(file), 1):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, starmap
 from typing import TypeVar
 
-from attention_zoo.data.examples import Examples, NewColumn, new_list
+from attention_zoo.data.examples import ColumnFactory, Examples, make_list
 from attention_zoo.data.reading import (
     BadRowSkipper,
     Line,
@@ -50,7 +50,11 @@ class TextPairs(Examples):
 
 
 def read_jsonl(
-    path: Paths, source: str, target: str, skip_bad: int = 0, new_column: NewColumn = new_list
+    path: Paths,
+    source: str,
+    target: str,
+    skip_bad: int = 0,
+    column_factory: ColumnFactory = make_list,
 ) -> TextPairs:
     """Read pairs from two named fields of a JSON lines file.
 
@@ -62,7 +66,8 @@ def read_jsonl(
         source: field of the source texts.
         target: field of the target texts.
         skip_bad: maximum number of bad lines to skip. More raise an error.
-        new_column: function that makes the columns of the result.
+        column_factory: function from the name of a column to an empty column with the method
+            `append`; by default, a list.
 
     Raises:
         ValueError: a missing file, no rows, or a bad line (file:line): invalid UTF-8, no JSON
@@ -76,11 +81,14 @@ def read_jsonl(
         return " ".join(sentences), *targets
 
     rows, names = read_numbered_lines(path), (source, target)
-    return collect_pairs(rows, parse_row, describe_paths(path), names, skip_bad, new_column)
+    return collect_pairs(rows, parse_row, describe_paths(path), names, skip_bad, column_factory)
 
 
 def read_parallel(
-    source_path: Paths, target_path: Paths, skip_bad: int = 0, new_column: NewColumn = new_list
+    source_path: Paths,
+    target_path: Paths,
+    skip_bad: int = 0,
+    column_factory: ColumnFactory = make_list,
 ) -> TextPairs:
     """Read pairs from two files in which line n of one translates line n of the other.
 
@@ -89,7 +97,8 @@ def read_parallel(
             UTF-8, compressed or not.
         target_path: the files of their translations.
         skip_bad: maximum number of pairs with a bad line to skip. More raise an error.
-        new_column: function that makes the columns of the result.
+        column_factory: function from the name of a column to an empty column with the method
+            `append`; by default, a list.
 
     Raises:
         ValueError: a missing or empty file, files of different lengths, different numbers of files,
@@ -112,7 +121,7 @@ def read_parallel(
         return source, target
 
     origin = " and ".join(map(describe_paths, paths))
-    return collect_pairs(rows, parse_row, origin, ("source", "target"), skip_bad, new_column)
+    return collect_pairs(rows, parse_row, origin, ("source", "target"), skip_bad, column_factory)
 
 
 def _align_lines(source_path: str, target_path: str) -> Iterator[tuple[str, tuple[Line, Line]]]:
@@ -141,7 +150,7 @@ def collect_pairs(
     origin: str,
     names: tuple[str, str],
     skip_bad: int,
-    new_column: NewColumn = new_list,
+    column_factory: ColumnFactory = make_list,
 ) -> TextPairs:
     """Collect pairs from rows, skipping at most `skip_bad` bad rows.
 
@@ -152,12 +161,13 @@ def collect_pairs(
         origin: source of the rows, for messages.
         names: field names of source and target, for messages.
         skip_bad: maximum number of bad rows.
-        new_column: function that makes the columns of the result.
+        column_factory: function from the name of a column to an empty column with the method
+            `append`; by default, a list.
 
     Raises:
         ValueError: more than `skip_bad` bad rows, or no rows.
     """
-    sources, targets = new_column("sources"), new_column("targets")
+    sources, targets = column_factory("sources"), column_factory("targets")
     alternatives: dict[int, tuple[str, ...]] = {}
     skipper = BadRowSkipper(skip_bad)
     for location, row in rows:
@@ -174,7 +184,7 @@ def collect_pairs(
         raise ValueError(f"{origin}: no pairs (bad rows skipped: {skipper.count})")
     if not alternatives:
         return TextPairs(sources, targets, origin, skipper.count)
-    references = new_column("references")
+    references = column_factory("references")
     for number, text in enumerate(targets):
         references.append(alternatives.get(number, (text,)))
     return TextPairs(sources, targets, origin, skipper.count, references)

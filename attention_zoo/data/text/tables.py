@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
 
-from attention_zoo.data.examples import NewColumn, new_list
+from attention_zoo.data.examples import ColumnFactory, make_list
 from attention_zoo.data.reading import (
     Line,
     Paths,
@@ -40,7 +40,7 @@ def read_tsv(
     target: str,
     skip_bad: int = 0,
     header: bool = True,
-    new_column: NewColumn = new_list,
+    column_factory: ColumnFactory = make_list,
 ) -> TextPairs:
     """Read pairs from two columns of a TSV.
 
@@ -54,7 +54,8 @@ def read_tsv(
         target: column of the target texts.
         skip_bad: maximum number of bad lines to skip. More raise an error.
         header: whether the first line of each file contains the column names.
-        new_column: function that makes the columns of the result.
+        column_factory: function from the name of a column to an empty column with the method
+            `append`; by default, a list.
 
     Raises:
         ValueError: a missing or empty file, a missing or repeated column, no rows, or a bad line
@@ -62,7 +63,7 @@ def read_tsv(
             (or, without a header, in most of the first `LAYOUT_ROWS` lines).
     """
     table = _Table(_read_tsv_rows, "tab-separated columns", header, (source, target))
-    return _read_pairs(path, table, skip_bad, new_column)
+    return _read_pairs(path, table, skip_bad, column_factory)
 
 
 def read_csv(
@@ -72,7 +73,7 @@ def read_csv(
     skip_bad: int = 0,
     header: bool = True,
     delimiter: str = ",",
-    new_column: NewColumn = new_list,
+    column_factory: ColumnFactory = make_list,
 ) -> TextPairs:
     """Read pairs from two columns of a CSV, as Python's `csv` module reads it.
 
@@ -82,7 +83,8 @@ def read_csv(
     Args:
         path, source, target, skip_bad, header: see `read_tsv`.
         delimiter: the character between two cells.
-        new_column: function that makes the columns of the result.
+        column_factory: function from the name of a column to an empty column with the method
+            `append`; by default, a list.
 
     Raises:
         ValueError: as `read_tsv`; a delimiter of several characters; a quoted cell without a
@@ -95,7 +97,7 @@ def read_csv(
 
     columns = f"columns separated by {delimiter!r}"
     table = _Table(read_rows, columns, header, (source, target))
-    return _read_pairs(path, table, skip_bad, new_column)
+    return _read_pairs(path, table, skip_bad, column_factory)
 
 
 def parse_delimiter(delimiter: str) -> str:
@@ -189,7 +191,9 @@ RowSelection = tuple[Callable[[], list[str]], int, list[int]]
 """Function that returns the cells of a row, the number of cells, and the columns to use."""
 
 
-def _read_pairs(paths: Paths, table: _Table, skip_bad: int, new_column: NewColumn) -> TextPairs:
+def _read_pairs(
+    paths: Paths, table: _Table, skip_bad: int, column_factory: ColumnFactory
+) -> TextPairs:
     def parse_row(location: str, row: RowSelection) -> tuple[str, str]:
         get_cells, width, (source, target) = row
         cells = get_cells()
@@ -202,7 +206,7 @@ def _read_pairs(paths: Paths, table: _Table, skip_bad: int, new_column: NewColum
 
     rows = chain.from_iterable(_select_columns(path, table) for path in list_paths(paths))
     origin = describe_paths(paths)
-    return collect_pairs(rows, parse_row, origin, table.names, skip_bad, new_column)
+    return collect_pairs(rows, parse_row, origin, table.names, skip_bad, column_factory)
 
 
 def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, RowSelection]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from itertools import islice
 
@@ -23,6 +24,12 @@ class EngineTokenizer:
     def vocabulary_size(self) -> int:
         """Number of token ids."""
         return int(self._engine.get_vocab_size(with_added_tokens=True))
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of everything that determines the ids of a text."""
+        content = f"{type(self).__qualname__}\n{self._engine.to_str()}"
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, without start and end tokens.

@@ -17,7 +17,7 @@ from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
 from attention_zoo.tasks.base import SEARCH_OPTIONS, TASKS, Locations, add_locations
-from attention_zoo.tasks.encoding import build_task
+from attention_zoo.tasks.building import build_task
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
 from attention_zoo.tasks.inputs import check_rules, list_inputs, name_rows, predict_rows
 from attention_zoo.tasks.result import Result

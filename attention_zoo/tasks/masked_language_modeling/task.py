@@ -18,8 +18,7 @@ from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.ops import whole_number
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
-from attention_zoo.tasks.building import build_model
-from attention_zoo.tasks.encoding import train_or_load_tokenizer
+from attention_zoo.tasks.building import build_model, load_or_train_tokenizer
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     list_inputs,
@@ -120,7 +119,7 @@ class MaskedLanguageModeling(SingleTextTask):
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextLines) -> Self:
         """Build a masked language model around a BERT and train its tokenizer."""
-        tokenizer = train_or_load_tokenizer(recipe.tokenizer, train, ["texts"])
+        tokenizer = load_or_train_tokenizer(recipe.tokenizer, train, ["texts"])
         size = count_tokens(tokenizer)
         bert = build_model(recipe.model, vocabulary_size=size, use_pooler=False)
         return cls(models.MaskedLM(bert), tokenizer, **cls.recipe_options(recipe))

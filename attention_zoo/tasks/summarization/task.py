@@ -15,8 +15,7 @@ from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
-from attention_zoo.tasks.building import check_model, check_vocabulary_size
-from attention_zoo.tasks.encoding import build_task
+from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.inputs import check_rules, check_text, list_inputs, name_rows, predict_rows
 from attention_zoo.tasks.result import check_plottable

@@ -12,7 +12,7 @@ from attention_zoo.data import (
     read_conll,
     read_tagged_tfds,
 )
-from attention_zoo.data.examples import Examples, NewColumn
+from attention_zoo.data.examples import ColumnFactory, Examples
 from attention_zoo.data.reading import BadRowSkipper
 from attention_zoo.data.text.tag_checks import find_tag_errors
 from attention_zoo.registry import Registry
@@ -116,10 +116,10 @@ class Conll(CachedCorpus, SentenceCorpus):
     conllu: bool | None = None
     skip_bad: int = 0
 
-    def _read_files(self, split: str, new_column: NewColumn) -> TaggedSentences:
+    def _read_files(self, split: str, column_factory: ColumnFactory) -> TaggedSentences:
         files, columns = self.find_files(split), (self.words, self.tags, self.marks)
         options = self.comment, self.conllu, self.skip_bad
-        return self.check(read_conll(files, *columns, *options, new_column), self.skip_bad)
+        return self.check(read_conll(files, *columns, *options, column_factory), self.skip_bad)
 
 
 @TAGGED_SENTENCES.register("conll2003")

@@ -18,13 +18,11 @@ from attention_zoo.data import (
     check_tags,
     load_tokenizer,
 )
-from attention_zoo.data.batching.tagged_batches import list_columns
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
-from attention_zoo.tasks.building import TokenizerOptions
-from attention_zoo.tasks.encoding import train_or_load_tokenizer
+from attention_zoo.tasks.building import TokenizerOptions, load_or_train_tokenizer
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     list_inputs,
@@ -54,6 +52,7 @@ from attention_zoo.tasks.tagging.words import (
     index_tags,
     list_marks,
     mark_words,
+    select_columns,
     split_source,
 )
 from attention_zoo.tasks.task_file import read_task_file
@@ -134,10 +133,10 @@ class Tagging(SingleTextTask):
     def from_recipe(cls, recipe: Any, train: TaggedSentences) -> Self:
         """Build a tagger for the tags of the training split and train its tokenizers."""
         options: TokenizerOptions = recipe.tokenizer
-        tokenizer = train_or_load_tokenizer(options, train, ["words"])
+        tokenizer = load_or_train_tokenizer(options, train, ["words"])
         size, characters, character_count = tokenizer.vocabulary_size, None, None
         if takes_characters(recipe.model):
-            characters = train_or_load_tokenizer(CHARACTER_OPTIONS, train, ["words"])
+            characters = load_or_train_tokenizer(CHARACTER_OPTIONS, train, ["words"])
             character_count = characters.vocabulary_size
         model = build_tagger(recipe.model, train.known_tags, size, character_count)
         if options.vectors is not None:
@@ -175,12 +174,13 @@ class Tagging(SingleTextTask):
         encoded, options = self._encode_corpus(examples)
         return TaggedBatches(encoded, (), batch_size, seed, **options)
 
-    def _list_columns(self, examples: Any, encoded: Sequence[EncodedWords]) -> dict[str, Any]:
-        return {**list_columns(encoded, index_tags(examples, self.tags))}
+    def _list_columns(self, examples: Any, encoded: Any, fits: Sequence[bool]) -> dict[str, Any]:
+        return select_columns(encoded, index_tags(examples, self.tags), fits)
 
     @property
     def encoding_options(self) -> dict[str, Any]:
-        return {**self.options, "tags": self.tags, "model": [self._takes_marks, self.max_positions]}
+        options = {**super().encoding_options, "characters": self._encoder.character_hash}
+        return {**options, "tags": self.tags, "marks": self._takes_marks}
 
     def _encode_examples(self, examples: TaggedSentences) -> list[EncodedWords]:
         """Encode the sentences of a corpus; raise ValueError if required marks are missing."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from typing import NamedTuple
+from itertools import accumulate, compress
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attention_zoo.data import EncodedWords, TaggedSentences, Tokenizer, Word, split_words
+from attention_zoo.data.batching.tagged_batches import list_columns
 from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.ops import whole_number
@@ -52,6 +53,11 @@ class WordEncoder:
 
     def __init__(self, tokenizer: Tokenizer, characters: Tokenizer | None = None) -> None:
         self.tokenizer, self.characters = tokenizer, characters
+
+    @property
+    def character_hash(self) -> str | None:
+        """Hash of the tokenizer of characters; None without one."""
+        return None if self.characters is None else self.characters.content_hash
 
     def encode(
         self, sentences: Sequence[Words], marks: Sequence[Sequence[bool]] | None = None
@@ -175,3 +181,10 @@ def index_tags(examples: TaggedSentences, tags: Sequence[str]) -> list[list[int]
                     f" (known: {', '.join(numbers)})"
                 )
     return [[numbers[tag] for tag in of_sentence] for of_sentence in examples.tags]
+
+
+def select_columns(
+    encoded: Sequence[EncodedWords], labels: Sequence[Sequence[int]], fits: Sequence[bool]
+) -> dict[str, Any]:
+    """Return the token ids and labels of the sentences that `fits` selects, by column."""
+    return list_columns(list(compress(encoded, fits)), list(compress(labels, fits)))

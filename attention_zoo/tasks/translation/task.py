@@ -15,8 +15,7 @@ from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
-from attention_zoo.tasks.building import TokenizerOptions, build_model
-from attention_zoo.tasks.encoding import train_or_load_tokenizer
+from attention_zoo.tasks.building import TokenizerOptions, build_model, load_or_train_tokenizer
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.inputs import (
     check_rules,
@@ -104,10 +103,10 @@ class Translation(TextPairTask):
         options: TokenizerOptions = recipe.tokenizer
         if options.shared:
             columns = "sources", "targets"
-            source = target = train_or_load_tokenizer(options, train, columns)
+            source = target = load_or_train_tokenizer(options, train, columns)
         else:
-            source = train_or_load_tokenizer(options, train, ["sources"])
-            target = train_or_load_tokenizer(options, train, ["targets"])
+            source = load_or_train_tokenizer(options, train, ["sources"])
+            target = load_or_train_tokenizer(options, train, ["targets"])
         model = build_model(
             recipe.model,
             source_vocabulary_size=source.vocabulary_size,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from sys import intern
 from typing import Any, overload
 
-BATCH = 2048
+BATCH = 256
 """Number of values of a record batch, which is in memory as a whole."""
 
 
-class StoredColumn(Sequence[Any]):
+class ArrowColumn(Sequence[Any]):
     """A column in a file of Arrow's IPC format: texts, integers, or lists of these or of booleans.
 
     Values are appended first, and then read. Lists are read as tuples. A batch is read as a whole
@@ -20,33 +19,48 @@ class StoredColumn(Sequence[Any]):
     being mapped, because mapped pages count as memory of the process.
 
     Args:
-        path: the file. If it does not exist, it is created with the first batch, from whose values
-            the type is inferred.
+        path: the file.
+        create: whether to create the file instead of reading it. The type of the column is that of
+            the first values.
+
+    Raises:
+        OSError: the file cannot be read.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, create: bool = False) -> None:
         self.path = Path(path)
+        self._is_complete = not create
         self._pending: list[Any] = []
         self._length = 0
         self._type: Any = None
         self._file: Any = None
         self._writer: Any = None
         self._reader: Any = None
-        self._read_batch = lru_cache(maxsize=2)(self._load_batch)
-        if self.path.exists():
+        self._batch: tuple[int, list[Any]] = (-1, [])
+        if not create:
             self._open()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ArrowColumn, (self.path,)
+
+    def __repr__(self) -> str:
+        return f"<ArrowColumn: {len(self):,} values in {self.path}>"
+
     def append(self, value: Any) -> None:
-        """Add a value, of the same type as all others."""
+        """Add a value, of the same type as all others; raise ValueError if the file is complete."""
+        if self._is_complete:
+            raise ValueError(f"{self.path}: the file is complete; no values can be appended")
         self._pending.append(value)
         self._length += 1
-        if len(self._pending) == BATCH:
+        if len(self._pending) >= BATCH:
             self._write_pending()
 
     def _write_pending(self) -> None:
         import pyarrow
         from pyarrow import ipc
 
+        if self._type is None and isinstance(self._pending[0], str):
+            self._type = pyarrow.large_string()  # a batch may have more than 2 GB
         # Ranges are not converted.
         values = [list(one) if isinstance(one, range) else one for one in self._pending]
         array = pyarrow.array(values, self._type)
@@ -60,23 +74,26 @@ class StoredColumn(Sequence[Any]):
         self._pending = []
 
     def close(self) -> None:
-        """Finish writing; the column can then be read."""
+        """Finish writing, and close the file; the column can then be read."""
+        self._is_complete = True
         if self._pending:
             self._write_pending()
         if self._writer is not None:
             self._writer.close()
+        if self._file is not None:
             self._file.close()
-            self._writer = None
+        self._writer = self._reader = self._file = None
 
     def _open(self) -> None:
         import pyarrow
         from pyarrow import ipc
 
-        self._reader = ipc.open_file(pyarrow.OSFile(str(self.path)))
+        self._file = pyarrow.OSFile(str(self.path))
+        self._reader = ipc.open_file(self._file)
         full = self._reader.num_record_batches - 1
         self._length = full * BATCH + self._reader.get_batch(full).num_rows
 
-    def _load_batch(self, number: int) -> list[Any]:
+    def _read_batch(self, number: int) -> list[Any]:
         if self._reader is None:
             self.close()
             self._open()
@@ -101,11 +118,15 @@ class StoredColumn(Sequence[Any]):
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of {len(self)}")
         number, offset = divmod(row, BATCH)
-        return self._read_batch(number)[offset]
+        kept, batch = self._batch
+        if kept != number:
+            batch = self._read_batch(number)
+            self._batch = number, batch
+        return batch[offset]
 
     def __iter__(self) -> Iterator[Any]:
         for number in range(-(-len(self) // BATCH)):
-            yield from self._load_batch(number)
+            yield from self._read_batch(number)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and [*self] == [*other]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attention_zoo.data.cache.columns import BATCH, StoredColumn
+from attention_zoo.data.storage.columns import BATCH, ArrowColumn
 
 
-def make_column(path: Path, values: list[Any]) -> StoredColumn:
-    column = StoredColumn(path)
+def make_column(path: Path, values: list[Any]) -> ArrowColumn:
+    column = ArrowColumn(path, create=True)
     for value in values:
         column.append(value)
     column.close()
-    return StoredColumn(path)
+    return ArrowColumn(path)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +59,25 @@ def test_ranges_become_tuples_and_equal_words_share_memory(tmp_path: Path) -> No
 
 
 def test_a_column_can_be_read_by_its_writer(tmp_path: Path) -> None:
-    column = StoredColumn(tmp_path / "column.arrow")
+    column = ArrowColumn(tmp_path / "column.arrow", create=True)
     for row in range(BATCH + 3):
         column.append(row)
     assert len(column) == BATCH + 3
     assert column[BATCH + 2] == BATCH + 2
     assert [*column] == [*range(BATCH + 3)]
+    with pytest.raises(ValueError, match=r"column\.arrow: the file is complete; no values can"):
+        column.append(0)
+    assert len(column) == BATCH + 3
+
+
+def test_a_column_can_be_copied_and_sent_to_another_process(tmp_path: Path) -> None:
+    column = make_column(tmp_path / "column.arrow", ["a", "b"])
+    for other in (copy.deepcopy(column), pickle.loads(pickle.dumps(column))):
+        assert other == ["a", "b"]
+    assert repr(column) == f"<ArrowColumn: 2 values in {tmp_path / 'column.arrow'}>"
+
+
+def test_a_missing_file_is_not_created(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="column"):
+        ArrowColumn(tmp_path / "column.arrow")
+    assert not [*tmp_path.iterdir()]

@@ -40,24 +40,23 @@ class IntegerList:
 
 
 class IntegerFile:
-    """A one-dimensional array of integers from 0 in a `.npy` file, written part by part.
+    """A one-dimensional array of non-negative integers in a `.npy` file, written part by part.
 
     Its type is uint16, or uint32 if an integer needs it.
 
     Args:
-        path: the file. If it exists, it can only be read.
+        path: the file.
+        create: whether to create the file instead of reading it.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written or read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, create: bool = False) -> None:
         self._path = path
         self._file: BinaryIO | None = None
-        if path.exists():
-            self._length = len(map_integers(path))
-        else:
-            self._length = 0
+        self._length = 0 if create else len(map_integers(path))
+        if create:
             self._create(np.uint16)
 
     def __len__(self) -> int:
@@ -78,7 +77,7 @@ class IntegerFile:
     def extend(self, values: NDArray[Any]) -> None:
         """Add integers; raise ValueError if the file is closed."""
         if self._file is None:
-            raise ValueError(f"{self._path}: is complete; write another file")
+            raise ValueError(f"{self._path}: the file is complete; no integers can be added")
         if values.max(initial=0) > np.iinfo(self._dtype).max:
             self._widen()
         self._file.write(values.astype(self._dtype).tobytes())

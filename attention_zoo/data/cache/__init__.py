@@ -1,1 +1,0 @@
-"""Cache of prepared data: examples, vocabularies and token ids of large corpora, on disk."""
