@@ -136,7 +136,9 @@ def _loss_and_gradients(
     state += [] if bias is None else [ops.zeros((size,))]
     chunks = _split_into_chunks(tokens, rows)
     like = ops.zeros((rows, width)), tuple(ops.zeros((rows,)) for _ in tokens.mixture)
-    (loss, *by_weights), (by_hidden, by_mixture) = scan(process_chunk, state, chunks, like)
+    (loss, *by_weights), (by_hidden, by_mixture) = scan(
+        process_chunk, state, chunks, like, overlap=False
+    )
     by_hidden = ops.reshape(by_hidden, (-1, width))[:count]
     by_mixture = [ops.reshape(part, (-1,))[:count] for part in by_mixture]
     if by_mixture:

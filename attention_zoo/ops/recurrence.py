@@ -16,7 +16,12 @@ Step = Callable[[Nest, Nest], tuple[Nest, Nest]]
 
 
 def scan(
-    step: Step, state: Nest, inputs: Nest, like: Nest, reverse: bool = False
+    step: Step,
+    state: Nest,
+    inputs: Nest,
+    like: Nest,
+    reverse: bool = False,
+    overlap: bool = True,
 ) -> tuple[Nest, Nest]:
     """Run `state, outputs_t = step(state, inputs_t)` along the first axis of `inputs`.
 
@@ -26,12 +31,14 @@ def scan(
         inputs: nest of `(T, ...)`.
         like: a nest of tensors with the structure, shapes and dtypes of `outputs_t`.
         reverse: whether to run from the last t to the first; outputs keep the order of the inputs.
+        overlap: whether TensorFlow may start steps before earlier ones are complete, which needs
+            memory for up to ten steps.
 
     Returns:
         The final state, and the outputs as a nest of `(T, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
-        return _scan_tensorflow(step, state, inputs, like, reverse)
+        return _scan_tensorflow(step, state, inputs, like, reverse, overlap)
     return ops.scan(step, state, inputs, reverse=reverse)
 
 
@@ -101,7 +108,7 @@ def _compute_sequentially(decay: Tensor, inflow: Tensor) -> Tensor:
 
 
 def _scan_tensorflow(
-    step: Step, state: Nest, inputs: Nest, like: Nest, reverse: bool
+    step: Step, state: Nest, inputs: Nest, like: Nest, reverse: bool, overlap: bool
 ) -> tuple[Nest, Nest]:
     """Run `scan` by `while_loop` and TensorArrays; XLA's gradient needs `maximum_iterations`."""
     import tensorflow as tf
@@ -131,7 +138,8 @@ def _scan_tensorflow(
         return t < length
 
     loop_vars = (tf.constant(0), tree.flatten(state), sinks)
-    _, flat, sinks = tf.while_loop(is_running, body, loop_vars, maximum_iterations=length)
+    options = {"maximum_iterations": length, "parallel_iterations": 10 if overlap else 1}
+    _, flat, sinks = tf.while_loop(is_running, body, loop_vars, **options)
     stacked = [sink.stack() if is_static else sink.stack()[:length] for sink in sinks]
     return tree.pack_sequence_as(state, flat), tree.pack_sequence_as(like, stacked)
 
