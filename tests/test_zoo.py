@@ -31,6 +31,7 @@ SENTENCE = "they arrive on Monday, March 3, 2031; dinner is at 5:04 PM."
 TEXTS = {
     "masked_language_modeling": "the bus left on [MASK], March 3, 2031.",
     "language_modeling": "the bus left",
+    "summarization": "Lokor has lost , and with 684 votes Kedoth gets Bimosk Sututh for mayor .",
 }
 
 
