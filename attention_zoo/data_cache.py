@@ -81,6 +81,11 @@ class DataCache:
         if "\0" in str(folder):
             raise ValueError(f"data.cache: {str(folder)!r}: the path contains a null character")
 
+    def create_folder(self) -> None:
+        """Create the folder of the cache; raise ValueError if that fails."""
+        with self._explain_errors():
+            self.folder.mkdir(parents=True, exist_ok=True)
+
     def get_or_create(
         self,
         kind: str,

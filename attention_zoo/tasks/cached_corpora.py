@@ -63,6 +63,9 @@ class CachedCorpus(FileCorpus):
         cache = self._find_cache(files)
         if cache is None:
             return self._read_files(split, make_list)
+        for file in files:  # a pattern may match files of the cache
+            if os.path.realpath(file).startswith(f"{os.path.realpath(cache.folder)}{os.sep}"):
+                raise ValueError(f"{file} is in the cache {cache.folder}; set another data.cache")
         before = {file: get_state(file) for file in files}
         options = {
             field.name: getattr(self, field.name)
@@ -85,43 +88,38 @@ class CachedCorpus(FileCorpus):
         return examples
 
     def _find_cache(self, files: list[str]) -> DataCache | None:
-        """Return the cache for these files; None if their examples are kept in memory."""
+        """Return the cache for these files; None if their examples are kept in memory.
+
+        Raises:
+            ValueError: the recipe asks for a cache that cannot be used for these files.
+        """
         if self.cache is False or not is_builtin(self) or not all(map(os.path.isfile, files)):
             return None
-        if self.cache is None:
-            return self._find_default_cache(files)
-        cache = DataCache(self.cache if isinstance(self.cache, str) else get_default_folder())
-        folder = os.path.realpath(cache.folder)
-        for file in files:
-            if os.path.realpath(file).startswith(f"{folder}{os.sep}"):
-                raise ValueError(
-                    f"{file} is in the folder data.cache={self.cache}; use another one"
-                )
-            if not file.isprintable():
-                raise ValueError(
-                    f"{file!r}: a path with such characters cannot be cached; rename it"
-                )
-        return cache
+        if self.cache is None and sum(map(os.path.getsize, files)) < MIN_BYTES:
+            return None
+        try:
+            return open_cache(self.cache if isinstance(self.cache, str) else None, files)
+        except ValueError as error:
+            if self.cache is not None:
+                raise
+            LOGGER.info("large data is prepared at each start, without a cache: %s", error)
+            return None
 
-    def _find_default_cache(self, files: list[str]) -> DataCache | None:
-        """Return the default cache if the files are large and the cache can be used."""
-        if sum(os.path.getsize(file) for file in files) < MIN_BYTES:
-            return None
-        problem = None
-        if find_spec("pyarrow") is None:
-            problem = describe_missing("pyarrow")
-        elif not all(map(str.isprintable, files)):
-            problem = "the path of a file has characters that cannot be printed"
-        else:
-            try:
-                cache = DataCache(get_default_folder())
-                cache.folder.mkdir(parents=True, exist_ok=True)
-            except (OSError, ValueError) as error:
-                problem = str(error)
-        if problem:
-            LOGGER.info("large data is prepared at each start, without a cache: %s", problem)
-            return None
-        return cache
+
+def open_cache(folder: str | None, files: list[str]) -> DataCache:
+    """Return the cache in a folder, which is created; None is the default folder.
+
+    Raises:
+        ValueError: the folder cannot be used, pyarrow is missing, or a file cannot be cached.
+    """
+    if find_spec("pyarrow") is None:
+        raise ValueError(f"data.cache: {describe_missing('pyarrow')}")
+    cache = DataCache(folder or get_default_folder())
+    for file in files:
+        if not file.isprintable():
+            raise ValueError(f"{file!r}: a path with such characters cannot be cached; rename it")
+    cache.create_folder()
+    return cache
 
 
 def get_state(path: str) -> tuple[int, ...] | None:

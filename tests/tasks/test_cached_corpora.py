@@ -161,13 +161,19 @@ def test_a_file_that_appears_while_others_are_read_is_refused(
     assert corpus.read("train").texts == ["one"]
 
 
-def test_the_cache_is_not_part_of_the_corpus(tmp_path: Path) -> None:
+def test_the_cache_is_not_part_of_the_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached_corpora, "MIN_BYTES", 1)
+    monkeypatch.setenv("ATTENTION_ZOO_CACHE", str(tmp_path / "default"))
     (tmp_path / "train.txt").write_text("one\n")
-    corpus = make_corpus("text", str(tmp_path / "**/*.txt"), str(tmp_path / "cache"))
-    examples = corpus.read("train")
-    load_or_train_tokenizer(TokenizerOptions("word"), examples, ["texts"])
-    with pytest.raises(ValueError, match=r"vocabulary\.txt is in the folder data\.cache=.*; use"):
-        corpus.read("train")
+    for cache in (str(tmp_path / "cache"), None):
+        corpus = make_corpus("text", str(tmp_path / "**/*.txt"), cache)
+        examples = corpus.read("train")
+        load_or_train_tokenizer(TokenizerOptions("word"), examples, ["texts"])
+        with pytest.raises(ValueError, match=r"vocabulary\.txt is in the cache .*; set another"):
+            corpus.read("train")
+        examples.cache.cache.clear()
 
 
 def test_paths_that_are_not_unicode_are_refused(tmp_path: Path) -> None:
@@ -364,7 +370,8 @@ def test_only_large_files_are_cached_by_default(
     monkeypatch.setenv("ATTENTION_ZOO_CACHE", str(tmp_path / "file" / "cache"))
     with caplog.at_level("INFO", "attention_zoo.data"):
         assert make_corpus("text", train, None).read("train").cache is None
-    assert "prepared at each start, without a cache: [Errno 20] Not a directory" in caplog.text
+    assert "prepared at each start, without a cache: data.cache: " in caplog.text
+    assert "cache: Not a directory; free disk space" in caplog.text
     monkeypatch.setattr(cached_corpora, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"^data\.cache: pyarrow is not installed; run `pip"):
         make_corpus("text", train, True)
