@@ -15,14 +15,17 @@ from attention_zoo.data.tokenizers.vocabulary import END, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.decoding.options import NUMBER_RANGES, SCALAR_INTEGERS
 from attention_zoo.export.checks import get_first_error
+from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
+from attention_zoo.layers.attention.steps import is_long_sequence
 
+LENGTH_LIMITS = ("max_length", "max_source_length", "max_target_length")
 NO_LIMIT = np.iinfo("int32").max
 
 Inputs = Mapping[str, tf.TensorSpec]
 
 
 def make_signature_function(
-    serve: Callable[..., Any], inputs: Inputs, defaults: Mapping[str, Any] | None = None
+    serve: Callable[..., Any], inputs: Inputs, defaults: Mapping[str, Any], expect_long: bool
 ) -> Any:
     """Compile a function with `tf.function`, for use as a signature.
 
@@ -32,8 +35,9 @@ def make_signature_function(
         serve: takes the inputs by position and the optional inputs by keyword.
         inputs: the specs of the inputs, by name.
         defaults: the default values of optional inputs, by name; vectors may have any length.
+        expect_long: whether sequences may be long, see `expect_long_sequences`.
     """
-    defaults = {name: tf.constant(value) for name, value in (defaults or {}).items()}
+    defaults = {name: tf.constant(value) for name, value in defaults.items()}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name, kind) for name in inputs]
     parameters += [inspect.Parameter(n, kind, default=value) for n, value in defaults.items()]
@@ -43,7 +47,8 @@ def make_signature_function(
         bound.apply_defaults()
         arguments = bound.arguments
         positional = [arguments.pop(name) for name in inputs]
-        return serve(*positional, **arguments)
+        with expect_long_sequences(expect_long):
+            return serve(*positional, **arguments)
 
     signature = inspect.Signature(parameters)
     call.__signature__ = signature  # type: ignore[attr-defined]
@@ -87,6 +92,12 @@ def require_one_per_source(values: tf.Tensor, count: tf.Tensor, noun: str) -> tf
         return tf.identity(values)
 
 
+def may_be_long(task: Any) -> bool:
+    """Return whether a task accepts sequences so long that attention must be blockwise."""
+    lengths = [limit for name, limit in task.options.items() if name in LENGTH_LIMITS]
+    return any(map(is_long_sequence, lengths))
+
+
 class TaskModule(tf.Module):
     """Base class of exported tasks. It holds the model's variables, which TensorFlow then saves.
 
@@ -105,7 +116,14 @@ class TaskModule(tf.Module):
         # `tf.Module.variables` does not find Keras variables.
         self.weights = [variable.value for variable in task.model.variables]
         self._defaults = self._make_defaults(task)
-        self.serve = make_signature_function(self._serve, self.inputs, self._defaults)
+        self._expect_long = may_be_long(task)
+        self.serve = self._compile(self._serve, self.inputs, self._defaults)
+
+    def _compile(
+        self, serve: Callable[..., Any], inputs: Inputs, defaults: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Compile a function of a signature for the lengths that the task accepts."""
+        return make_signature_function(serve, inputs, defaults or {}, self._expect_long)
 
     def _make_defaults(self, task: Any) -> dict[str, Any]:
         """Return the default values of optional inputs as NumPy values."""
@@ -128,7 +146,7 @@ class TaskModule(tf.Module):
             outputs: dict[str, tf.Tensor] = self.serve(*inputs, **constants)
             return outputs
 
-        default = make_signature_function(serve, self.inputs)
+        default = self._compile(serve, self.inputs)
         return {"serving_default": default, "serve_with_options": self.serve}
 
 
@@ -179,7 +197,7 @@ class SearchModule(TaskModule):
         def score(source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
             return self._score(source, require_one_per_source(target, tf.size(source), "target"))
 
-        return {**super().make_signatures(), "score": make_signature_function(score, inputs)}
+        return {**super().make_signatures(), "score": self._compile(score, inputs)}
 
     def _score(self, source: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         """Compute the log probabilities of targets `(B,)`; see `score_targets` for the outputs."""

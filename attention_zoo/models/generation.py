@@ -16,6 +16,8 @@ from attention_zoo.decoding.options import NUMBER_RANGES, SCALAR_INTEGERS, as_fr
 from attention_zoo.decoding.plan import Vocabulary, get_static_value
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
+from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
+from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.models.prebuilt import make_token_spec
 from attention_zoo.ops.random import scramble
@@ -151,7 +153,8 @@ class GenerationMixin:
 
         Other numbers (the seed, `batch_size`, penalties, `temperature` and so on; without XLA,
         limits of the length) do not recompile. With XLA, each new source shape is
-        compiled; without it, at most one more.
+        compiled; without it, at most one more, and one for sources of 2,048 positions or more, in
+        which attention is blockwise.
 
         Args:
             source: `(B, S)` integers.
@@ -169,9 +172,10 @@ class GenerationMixin:
         inputs["source"] = self.convert_source(source)
         if prefix is not None:
             inputs["prefix"] = ops.cast(prefix, "int32")
-        key = (repr(fixed), tuple(inputs), tuple(map(id, rules)))
+        is_long = is_long_sequence(inputs["source"].shape[1])
+        key = (repr(fixed), tuple(inputs), tuple(map(id, rules)), is_long)
         searches = self.__dict__.setdefault("_compiled", _Searches())
-        return searches.run(key, lambda: _Search(self, fixed, rules), inputs)
+        return searches.run(key, lambda: _Search(self, fixed, rules, is_long), inputs)
 
 
 def mask_special_tokens(logits: Tensor) -> Tensor:
@@ -287,10 +291,14 @@ class _Search(keras.Model):
     """`search` as the call of a model, which is what Keras compiles on every backend."""
 
     def __init__(
-        self, generator: GenerationMixin, options: SearchOptions, rules: Sequence[Rule]
+        self,
+        generator: GenerationMixin,
+        options: SearchOptions,
+        rules: Sequence[Rule],
+        expect_long: bool,
     ) -> None:
         super().__init__(name="search", dtype="float32")  # whatever the global dtype policy
-        self.generator, self.rules = generator, rules
+        self.generator, self.rules, self.expect_long = generator, rules, expect_long
         kind = SearchOptions if _has_static_lengths(options) else _GraphOptions
         self.search_options = kind(**options.as_dict())
         self.jit_compile = options.jit or keras.backend.backend() != "tensorflow"
@@ -311,13 +319,14 @@ class _Search(keras.Model):
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         options = {name: x for name, x in inputs.items() if name not in ("source", "prefix")}
         try:
-            result = self.generator.search(
-                inputs["source"],
-                self.search_options,
-                prefix=inputs.get("prefix"),
-                rules=self.rules,
-                **options,
-            )
+            with expect_long_sequences(self.expect_long):
+                result = self.generator.search(
+                    inputs["source"],
+                    self.search_options,
+                    prefix=inputs.get("prefix"),
+                    rules=self.rules,
+                    **options,
+                )
         except ValueError as error:
             _thread_state.error = error
             raise

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from attention_zoo.data.batching.batching import Batches
 from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
-from attention_zoo.layers.attention.steps import BLOCKWISE_MIN_SCORES
+from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.ops import CopyProjection, Projection
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.loss_scale import LossScale
@@ -282,7 +282,7 @@ def may_be_long(batches: Any) -> bool:
 
     One long example is enough. False for batches of a user's class, whose lengths are unknown.
     """
-    return isinstance(batches, Batches) and batches.max_length**2 >= BLOCKWISE_MIN_SCORES
+    return isinstance(batches, Batches) and is_long_sequence(batches.max_length)
 
 
 def check_loss(loss: Any) -> None:

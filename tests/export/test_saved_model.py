@@ -18,6 +18,8 @@ from attention_zoo.decoding import AllowedTokens, Automaton, SearchOptions
 from attention_zoo.export import export
 from attention_zoo.export.checks import EMPTY
 from attention_zoo.export.modules import SearchModule
+from attention_zoo.layers.attention import blockwise
+from attention_zoo.layers.attention.expected_lengths import expects_long_sequences
 from attention_zoo.tasks import LanguageModeling, Translation
 from tests.export import test_served_glimpses, test_served_retrieval, test_served_tagging
 from tests.export.alone import predict_in_tensorflow_process, run_exported_eagerly
@@ -77,6 +79,35 @@ def assert_same(
             if expected.attention is not None:
                 weights = np.array(answers["attention"][row][n])[:words, :size]
                 np.testing.assert_allclose(weights, expected.attention, atol=1e-5)
+
+
+def test_exports_expect_the_lengths_that_the_task_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, expected = translator(max_length=1), []
+    search = task.model.search
+
+    def record(*arguments: Any, **options: Any) -> Any:
+        expected.append(expects_long_sequences())
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(task.model, "search", record)
+    for limit in (2047, 2048):
+        task.set_options(max_source_length=limit)
+        run_exported_eagerly(task.export_module(), SOURCES[:1])
+    assert expected == [False, True]
+
+
+@pytest.mark.full
+def test_exports_for_long_sources_are_blockwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks: list[int] = []
+    real = blockwise.attend_blockwise
+    monkeypatch.setattr(blockwise, "attend_blockwise", lambda *x: blocks.append(1) or real(*x))
+    task = translator("transformer_tiny", max_length=8)
+    task.set_options(max_source_length=2048)
+    folder = export(task, tmp_path / "export")
+    assert blocks
+    assert_same(read(served(folder, SOURCES)), task, SOURCES)
 
 
 def read(answers: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from keras import ops
 
 import attention_zoo as az
 from attention_zoo.decoding import AllowedTokens, Rule, SearchOptions
+from attention_zoo.layers.attention import blockwise, steps
+from attention_zoo.layers.attention.expected_lengths import expects_long_sequences
 from attention_zoo.models.generation import hash_sources
 from tests.layers.running import JAX, array, close, randomise
 from tests.models.generation_conformance import END, SOURCE, VOCABULARY
@@ -145,6 +147,46 @@ def test_other_seeds_and_limits_compile_nothing(jit: bool, monkeypatch: pytest.M
         np.testing.assert_array_equal(array(result.tokens)[:, :, :steps], expected)
         assert not array(result.tokens)[:, :, steps:].any()
     assert len(traced) == 1
+
+
+@pytest.mark.full
+@on_tensorflow
+@pytest.mark.parametrize("name", ["transformer_tiny", "copy_transformer_small"])
+def test_long_sources_are_attended_blockwise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In graphs for any length, which is what the second length of a source leads to."""
+    blocks, real = [], blockwise.attend_blockwise
+    monkeypatch.setattr(blockwise, "attend_blockwise", lambda *x: blocks.append(1) or real(*x))
+    monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 5**2)
+    small = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 1}
+    words = VOCABULARY if name == "transformer_tiny" else {"vocabulary_size": 12, "copies": 2}
+    model = az.models.from_preset(name, **words, **small)
+    randomise(model)
+    counts = []
+    for width in (3, 4, 5, 6, 4):
+        source, before = SOURCE[:2, :width], len(blocks)
+        result = model.compiled_search(source, max_length=3)
+        counts.append(len(blocks) - before)
+        close(array(result.scores), array(model.search(source, max_length=3).scores), 1e-5)
+        if hasattr(model, "compiled_trace"):
+            tokens = array(result.tokens)[:, 0]
+            for one, other in zip(
+                model.compiled_trace(source, tokens), model.trace(source, tokens), strict=True
+            ):
+                close(array(one), array(other), 1e-5)
+    assert [count > 0 for count in counts] == [False, False, True, True, False]
+
+
+def test_only_searches_of_long_sources_expect_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, expected = translator(), []
+    start = model.start_decoding
+    record = expected.append
+    monkeypatch.setattr(
+        model, "start_decoding", lambda *x: record(expects_long_sequences()) or start(*x)
+    )
+    monkeypatch.setattr(steps, "BLOCKWISE_MIN_SCORES", 5**2)
+    for width in (4, 5):
+        model.compiled_search(SOURCE[:1, :width], max_length=1)
+    assert expected == [False, True]
 
 
 NUMBERS: dict[str, dict[str, list[Any]]] = {

@@ -13,6 +13,8 @@ import pytest
 
 from attention_zoo import models, tasks, training
 from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
+from attention_zoo.layers.attention import blockwise
+from attention_zoo.layers.attention import steps as attention_steps
 from attention_zoo.tasks import TaggedSpan, Tagging, TaggingResult
 from attention_zoo.tasks.tagging import task as tagging_task
 from attention_zoo.tasks.tagging.result import TaggerInference
@@ -161,6 +163,21 @@ def test_attention_excludes_padding() -> None:
         size = len(answer.source_tokens)
         assert answer.attention.shape == (1, 2, size, size)
         np.testing.assert_allclose(answer.attention.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.full
+def test_long_sentences_are_attended_blockwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks: list[int] = []
+    real = blockwise.attend_blockwise
+    monkeypatch.setattr(blockwise, "attend_blockwise", lambda *x: blocks.append(1) or real(*x))
+    monkeypatch.setattr(attention_steps, "BLOCKWISE_MIN_SCORES", 20**2)
+    task, counts = tagger(attention=True), []
+    task.warm_up([1], [4])
+    for length in (5, 30, 40, 6):  # widths are rounded up
+        before = len(blocks)
+        task.predict([" ".join(["York"] * length)], attention=False)
+        counts.append(len(blocks) - before)
+    assert [count > 0 for count in counts] == [False, True, True, False]
 
 
 def test_attention_is_optional() -> None:

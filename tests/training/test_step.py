@@ -15,9 +15,9 @@ from attention_zoo import models, training
 from attention_zoo.data.batching.batching import LineBatches
 from attention_zoo.layers import MultiHeadAttention
 from attention_zoo.layers.attention import blockwise
+from attention_zoo.layers.attention import steps as attention_steps
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.training import fitting
-from attention_zoo.training import step as step_module
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.devices import distribute_batches
 from attention_zoo.training.loss_scale import LossScale
@@ -473,7 +473,7 @@ def test_batches_may_be_long_from_2048_tokens() -> None:
 def test_training_expects_the_lengths_of_its_batches(
     min_scores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_module, "BLOCKWISE_MIN_SCORES", min_scores)
+    monkeypatch.setattr(attention_steps, "BLOCKWISE_MIN_SCORES", min_scores)
     real = CompiledSteps
     expected = []
 

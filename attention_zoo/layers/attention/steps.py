@@ -136,6 +136,11 @@ class AttentionResult(NamedTuple):
         return zoo_ops.scatter_window(self.weights, self.window, num_sources)
 
 
+def is_long_sequence(length: int) -> bool:
+    """Return whether self-attention over this many positions is blockwise."""
+    return length**2 >= BLOCKWISE_MIN_SCORES
+
+
 def use_blockwise(attention: Any, num_queries: Tensor, num_sources: Tensor) -> bool:
     """Return whether the contexts are computed block by block, without storing the weights.
 

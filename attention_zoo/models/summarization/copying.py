@@ -8,6 +8,8 @@ import keras
 from keras import ops
 
 from attention_zoo.layers import CopyHead
+from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
+from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models.generation import PAD, START, GenerationMixin, check_vocabulary_size
 from attention_zoo.ops import CopyProjection, Projection, copied_share
@@ -139,21 +141,25 @@ class CopyingMixin(GenerationMixin):
         return Trace(weights, ops.where(mask, ops.cast(copied, "float32"), 0.0))
 
     def compiled_trace(self, source: Tensor, tokens: Tensor) -> Trace:
-        """Run `trace`, compiled once for all shapes (on JAX per shape); return NumPy arrays."""
-        traces = self.__dict__.setdefault("_traces", [])
-        if not traces:
-            traces.append(_Trace(self))
+        """Run `trace`, compiled once for all shapes (on JAX per shape); return NumPy arrays.
+
+        It is compiled once more for sources of 2,048 tokens or more, in which self-attention is
+        blockwise.
+        """
+        is_long = is_long_sequence(source.shape[1])
+        traces = self.__dict__.setdefault("_traces", [_Trace(self, False), _Trace(self, True)])
         inputs = {"source": ops.cast(source, "int32"), "tokens": ops.cast(tokens, "int32")}
-        return Trace(**traces[0].predict_on_batch(inputs))
+        return Trace(**traces[is_long].predict_on_batch(inputs))
 
 
 class _Trace(keras.Model):
     """`trace` as the call of a model, which is what Keras compiles on every backend."""
 
-    def __init__(self, summarizer: CopyingMixin) -> None:
+    def __init__(self, summarizer: CopyingMixin, expect_long: bool) -> None:
         super().__init__(name="trace", dtype="float32")
-        self.summarizer = summarizer
+        self.summarizer, self.expect_long = summarizer, expect_long
         self.jit_compile = keras.backend.backend() != "tensorflow"
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.summarizer.trace(inputs["source"], inputs["tokens"])._asdict()
+        with expect_long_sequences(self.expect_long):
+            return self.summarizer.trace(inputs["source"], inputs["tokens"])._asdict()

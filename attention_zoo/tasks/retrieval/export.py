@@ -19,7 +19,6 @@ from attention_zoo.export.modules import (
     STRINGS,
     Inputs,
     TaskModule,
-    make_signature_function,
     pad_ragged,
 )
 from attention_zoo.models.vision.cross_attention_retriever import EncodedTexts
@@ -61,9 +60,9 @@ class RetrievalModule(TaskModule):
         }
         return {
             **super().make_signatures(),
-            "encode_images": make_signature_function(self.encode_images, {"image": STRINGS}),
-            "encode_texts": make_signature_function(self.encode_texts, {"text": STRINGS}),
-            "rank": make_signature_function(self.rank, encoded),
+            "encode_images": self._compile(self.encode_images, {"image": STRINGS}),
+            "encode_texts": self._compile(self.encode_texts, {"text": STRINGS}),
+            "rank": self._compile(self.rank, encoded),
         }
 
     def _serve(self, image: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
 from attention_zoo.metrics import read_spans
 from attention_zoo.ops.linear_chain import log_partition, unpack
 from attention_zoo.tasks.inputs import NAN_LOGITS
@@ -73,14 +74,21 @@ class TaggerInference(keras.Model):
         count: N, number of tag sequences.
         marginals: also return the marginal probabilities of tags.
         attention: also return the attention weights, if the tagger has self-attention.
+        expect_long: whether sentences may be long, see `expect_long_sequences`.
     """
 
     def __init__(
-        self, tagger: keras.Model, count: int = 1, marginals: bool = True, attention: bool = False
+        self,
+        tagger: keras.Model,
+        count: int = 1,
+        marginals: bool = True,
+        attention: bool = False,
+        expect_long: bool = False,
     ) -> None:
         super().__init__(name="inference", dtype="float32")  # whatever the global dtype policy
         self.tagger, self.count = tagger, count
         self.use_marginals, self.use_attention = marginals, attention
+        self.expect_long = expect_long
         self.jit_compile = keras.backend.backend() != "tensorflow"
 
     def run(self, inputs: dict[str, Any], compiled: bool) -> dict[str, np.ndarray]:
@@ -96,7 +104,8 @@ class TaggerInference(keras.Model):
 
         The scores are NaN if a potential is NaN: comparisons of the Viterbi algorithm ignore it.
         """
-        potentials = self.tagger(inputs, training=False)
+        with expect_long_sequences(self.expect_long):
+            potentials = self.tagger(inputs, training=False)
         tags, scores = self.tagger.decode(potentials, self.count)
         scores = scores - log_partition(unpack(potentials))[:, None]
         is_nan = ops.any(ops.isnan(potentials), axis=(1, 2))
@@ -105,6 +114,21 @@ class TaggerInference(keras.Model):
             predicted["marginals"] = self.tagger.marginals(potentials)
         weights = self.tagger.attention(inputs) if self.use_attention else None
         return predicted if weights is None else {**predicted, "attention": weights}
+
+
+class TaggerInferences:
+    """Cache of inferences by their options, which keeps their compiled functions."""
+
+    def __init__(self) -> None:
+        self._inferences: dict[tuple[Any, ...], TaggerInference] = {}
+
+    def get(self, tagger: keras.Model, **options: Any) -> TaggerInference:
+        """Return the inference of a tagger with these options."""
+        key = tuple(sorted(options.items()))
+        inference = self._inferences.get(key)
+        if inference is None or inference.tagger is not tagger:
+            inference = self._inferences[key] = TaggerInference(tagger, **options)
+        return inference
 
 
 def make_result(

@@ -19,6 +19,7 @@ from attention_zoo.data import (
     load_tokenizer,
 )
 from attention_zoo.decoding import Rule, SearchOptions
+from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
@@ -42,7 +43,7 @@ from attention_zoo.tasks.tagging.building import (
     takes_characters,
 )
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
-from attention_zoo.tasks.tagging.result import TaggerInference, TaggingResult, make_result
+from attention_zoo.tasks.tagging.result import TaggerInferences, TaggingResult, make_result
 from attention_zoo.tasks.tagging.scoring import score_tags
 from attention_zoo.tasks.tagging.words import (
     Marked,
@@ -127,7 +128,7 @@ class Tagging(SingleTextTask):
         if scheme is not None:
             read_spans(self.tags, scheme)  # raises ValueError for tags outside the scheme
         self._calls = 0
-        self._inferences: dict[tuple[Any, ...], TaggerInference] = {}
+        self._inferences = TaggerInferences()
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TaggedSentences) -> Self:
@@ -302,7 +303,6 @@ class Tagging(SingleTextTask):
         """
         if not sentences:
             return
-        inference = self._inference(count=options.n_best, **wanted)
         labels = [[0] * len(one.starts) for one in sentences]
         width = self._round_bucket_width(BUCKET)
         batches = TaggedBatches(sentences, labels, options.batch_size, 0, bucket_width=width)
@@ -310,18 +310,16 @@ class Tagging(SingleTextTask):
             size = round_batch_size(len(rows), options.batch_size)
             padded = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
             inputs, _ = batches.make_batch(np.array(padded))
+            inference = self._inferences.get(
+                self.model,
+                count=options.n_best,
+                expect_long=is_long_sequence(inputs["tokens"].shape[1]),
+                **wanted,
+            )
             outputs = inference.run(inputs, compiled or len(sentences) > FEW)
             for index, row in enumerate(rows):
                 yield row, {name: output[index] for name, output in outputs.items()}
             report_predicted(len(rows))
-
-    def _inference(self, **wanted: Any) -> TaggerInference:
-        """Return a `TaggerInference` with these options, cached to keep its compiled function."""
-        key = tuple(sorted(wanted.items()))
-        inference = self._inferences.get(key)
-        if inference is None or inference.tagger is not self.model:
-            inference = self._inferences[key] = TaggerInference(self.model, **wanted)
-        return inference
 
     def evaluate(self, examples: TaggedSentences, **search_overrides: Any) -> dict[str, Any]:
         """Compute tag accuracy on `examples` and, with a scheme, F1 of spans.
