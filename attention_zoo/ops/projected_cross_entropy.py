@@ -104,7 +104,6 @@ def _loss_and_gradients(
     """
     kernel = ops.cast(projection.kernel, projection.hidden.dtype)
     bias = None if projection.bias is None else ops.cast(projection.bias, "float32")
-    over_classes = ops.transpose(kernel)
     count, width = ops.shape(projection.hidden)
     size = projection.kernel.shape[1]
     # In half precision, subtract before rounding: rounded terms that are nearly equal cancel to 0.
@@ -126,28 +125,34 @@ def _loss_and_gradients(
             targets = (1 - smoothing) * ops.one_hot(chunk.labels, size) + smoothing / size
             exps, share = share * exps - weights[:, None] * targets, ops.ones_like(share)
         exps = ops.cast(exps, kernel.dtype)
-        by_hidden = share * ops.cast(ops.matmul(exps, over_classes), "float32")
+        by_hidden = share * ops.cast(ops.einsum("nv,dv->nd", exps, kernel), "float32")
         shared = ops.cast(ops.transpose(ops.cast(chunk.hidden, "float32") * share), kernel.dtype)
         by_kernel += ops.cast(ops.matmul(shared, exps), "float32")
         by_bias = [part + ops.sum(share * ops.cast(exps, "float32"), axis=0) for part in by_bias]
         return [loss, by_kernel, *by_bias], (by_hidden, by_mixture)
 
-    state = [ops.zeros(()), ops.zeros((width, size))]
-    state += [] if bias is None else [ops.zeros((size,))]
+    start = [ops.zeros(()), ops.zeros((width, size))]
+    start += [] if bias is None else [ops.zeros((size,))]
+    terms: list[Tensor] = []
+    if not tokens.mixture:
+        start[0], terms = _compute_label_terms(projection, tokens, kernel, smoothing)
+        if not is_half_precision:
+            start[1:] = terms[1:]  # the sums start from them, which saves a copy of the kernel
     chunks = _split_into_chunks(tokens, rows)
     like = ops.zeros((rows, width)), tuple(ops.zeros((rows,)) for _ in tokens.mixture)
     (loss, *by_weights), (by_hidden, by_mixture) = scan(
-        process_chunk, state, chunks, like, overlap=False
+        process_chunk, start, chunks, like, overlap=False
     )
-    by_hidden = ops.reshape(by_hidden, (-1, width))[:count]
+    gradients = [ops.reshape(by_hidden, (-1, width))[:count], *by_weights]
     by_mixture = [ops.reshape(part, (-1,))[:count] for part in by_mixture]
-    if by_mixture:
+    if is_half_precision:
+        return loss, [*gradients, *by_mixture]
+    if tokens.mixture:  # the weights are known only now
         tokens = tokens._replace(weights=-by_mixture[0])
-    linear_loss, linear = _compute_linear_terms(projection, tokens, over_classes, smoothing)
-    gradients = [by_hidden, *by_weights]
-    if not is_half_precision:
-        gradients = [a - b for a, b in zip(gradients, linear, strict=True)]
-    return loss - linear_loss, [*gradients, *by_mixture]
+        _, terms = _compute_label_terms(projection, tokens, kernel, smoothing)
+        gradients[1:] = [a + b for a, b in zip(gradients[1:], terms[1:], strict=True)]
+    gradients[0] += terms[0]
+    return loss, [*gradients, *by_mixture]
 
 
 def _apply_mixture(losses: Tensor, chunk: _Tokens) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
@@ -180,16 +185,16 @@ def _split_into_chunks(tokens: _Tokens, rows: int) -> _Tokens:
     return chunks
 
 
-def _compute_linear_terms(
-    projection: Projection, tokens: _Tokens, over_classes: Tensor, smoothing: float
+def _compute_label_terms(
+    projection: Projection, tokens: _Tokens, kernel: Tensor, smoothing: float
 ) -> tuple[Tensor, list[Tensor]]:
-    """Compute `e mean_v logits` and the gradients of `(1 - e) logits(y) + e mean_v logits`."""
+    """Compute `-e mean_v logits` and the gradients of `-(1 - e) logits(y) - e mean_v logits`."""
     size = projection.kernel.shape[1]
     hidden = ops.cast(tokens.hidden, "float32")
-    mean = ops.mean(ops.cast(over_classes, "float32"), axis=0)
+    mean = ops.mean(ops.cast(kernel, "float32"), axis=1)
     means = ops.matmul(hidden, mean[:, None])[:, 0]
-    weights = tokens.weights[:, None]
-    rows = ops.cast(ops.take(over_classes, tokens.labels, axis=0), "float32")
+    weights = -tokens.weights[:, None]
+    rows = ops.cast(ops.transpose(ops.take(kernel, tokens.labels, axis=1)), "float32")
     by_hidden = weights * ((1 - smoothing) * rows + smoothing * mean)
     weighted = weights * hidden
     by_classes = (1 - smoothing) * ops.segment_sum(weighted, tokens.labels, size)
@@ -197,6 +202,6 @@ def _compute_linear_terms(
     gradients = [by_hidden, by_kernel]
     if projection.bias is not None:
         means += ops.mean(ops.cast(projection.bias, "float32"))
-        counts = ops.segment_sum(tokens.weights, tokens.labels, size)
-        gradients.append((1 - smoothing) * counts + smoothing / size * ops.sum(tokens.weights))
-    return smoothing * ops.sum(tokens.weights * means), gradients
+        counts = ops.segment_sum(weights[:, 0], tokens.labels, size)
+        gradients.append((1 - smoothing) * counts + smoothing / size * ops.sum(weights))
+    return smoothing * ops.sum(weights[:, 0] * means), gradients
