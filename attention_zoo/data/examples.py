@@ -54,15 +54,18 @@ class Examples:
     def take(self, rows: Iterable[int]) -> Self:
         """Return the examples with indices `rows`."""
         rows = list(rows)
-        taken = {
-            name: values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
-            for name, values in self._columns().items()
-        }
+        taken = {name: _take(values, rows) for name, values in self._columns().items()}
         return cast(Self, replace(cast(Any, self), **taken))
 
     def _columns(self) -> dict[str, Any]:
         columns = {name: getattr(self, name) for name in self.columns}
         return {name: values for name, values in columns.items() if values is not None}
+
+
+def _take(values: Any, rows: list[int]) -> Any:
+    if hasattr(values, "select"):  # an `ImageFile`, which is too large to copy
+        return values.select(rows)
+    return values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
 
 
 class NumberedExamples(Examples):

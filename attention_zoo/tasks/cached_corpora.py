@@ -25,6 +25,9 @@ from attention_zoo.tasks.corpora import FileCorpus
 MIN_BYTES = 16 * 10**6
 """Size of the files of a split from which they are cached by default."""
 
+ImageState = tuple[str, int, int]
+"""Name, size in bytes and time of modification of an image, or of a file that contains images."""
+
 NOT_IN_KEY = ("train", "validation", "test", "split", "cache")
 """Options left out of the key, which contains the hashes of the files."""
 
@@ -37,13 +40,15 @@ class CachedCorpus(FileCorpus):
 
     Args:
         cache: folder of the cache of prepared data; true is the default folder, false no cache,
-            null the default folder if the files of the split have 16 MB or more.
+            null the default folder if the files of the split, and its images, have 16 MB or more.
     """
 
     cache: Any = None
 
     examples_class: ClassVar[type[Examples]]
     """Class of the examples."""
+    example_limits: ClassVar[tuple[str, ...]] = ()
+    """Limits that the examples depend on, not only their token ids."""
 
     def __post_init__(self) -> None:
         if not (self.cache is None or isinstance(self.cache, bool | str)) or self.cache == "":
@@ -58,9 +63,17 @@ class CachedCorpus(FileCorpus):
     def _read_files(self, split: str, column_factory: ColumnFactory) -> Examples:
         """Return the examples of a split; `column_factory` makes an empty column with a name."""
 
+    def _list_files(self, split: str) -> list[str]:
+        """Return the files of a split, whose content is a part of the key."""
+        return self.find_files(split)
+
+    def _list_images(self, split: str) -> list[ImageState]:
+        """Return name, size and time of the images of a split, which are a part of the key."""
+        return []
+
     def _read(self, split: str) -> Examples:
-        files = self.find_files(split)
-        cache = self._find_cache(files)
+        files, images = self._list_files(split), self._list_images(split)
+        cache = self._find_cache(files, images)
         if cache is None:
             return self._read_files(split, make_list)
         for file in files:  # a pattern may match files of the cache
@@ -71,14 +84,22 @@ class CachedCorpus(FileCorpus):
             field.name: getattr(self, field.name)
             for field in fields(self)
             if field.name not in (*NOT_IN_KEY, *self.limits, *self.boolean_options)
+            or field.name in self.example_limits
         }
         hashes = [[file, hash_file(file)] for file in files]
-        key = {"corpus": type(self).__qualname__, "options": options, "files": hashes}
+        key: dict[str, Any] = {
+            "corpus": type(self).__qualname__,
+            "options": options,
+            "files": hashes,
+        }
+        if images:
+            key["images"] = images
         origin = ", ".join(files)
 
         def write(folder: Path) -> None:
             write_examples(folder, lambda column_factory: self._read_files(split, column_factory))
-            if {file: get_state(file) for file in self.find_files(split)} != before:
+            after = {file: get_state(file) for file in self._list_files(split)}
+            if after != before or self._list_images(split) != images:
                 raise ValueError(f"{origin}: changed while it was read; start again")
 
         folder = cache.get_or_create("examples", origin, key, write)
@@ -87,7 +108,7 @@ class CachedCorpus(FileCorpus):
         object.__setattr__(examples, "cache", corpus_cache)  # the dataclass is frozen
         return examples
 
-    def _find_cache(self, files: list[str]) -> DataCache | None:
+    def _find_cache(self, files: list[str], images: list[ImageState]) -> DataCache | None:
         """Return the cache for these files; None if their examples are kept in memory.
 
         Raises:
@@ -95,7 +116,8 @@ class CachedCorpus(FileCorpus):
         """
         if self.cache is False or not is_builtin(self) or not all(map(os.path.isfile, files)):
             return None
-        if self.cache is None and sum(map(os.path.getsize, files)) < MIN_BYTES:
+        size = sum(map(os.path.getsize, files)) + sum(size for _, size, _ in images)
+        if self.cache is None and size < MIN_BYTES:
             return None
         try:
             return open_cache(self.cache if isinstance(self.cache, str) else None, files)

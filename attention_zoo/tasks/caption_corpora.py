@@ -16,8 +16,11 @@ from attention_zoo.data import (
     read_captions,
     read_coco,
 )
+from attention_zoo.data.examples import ColumnFactory, Examples
+from attention_zoo.data.images.image_files import list_image_states
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
+from attention_zoo.tasks.cached_corpora import CachedCorpus, ImageState
+from attention_zoo.tasks.corpora import Corpus, GeneratedCorpus, TfdsCorpus
 from attention_zoo.tasks.data_paths import check_paths, find_files
 
 CAPTIONED_IMAGES = Registry("data.corpus")
@@ -66,7 +69,7 @@ class Scenes(GeneratedCorpus, CaptionCorpus):
 
 
 @dataclass
-class CaptionFileCorpus(FileCorpus, CaptionCorpus):
+class CaptionFileCorpus(CachedCorpus, CaptionCorpus):
     """Base class of corpora of caption files with folders of images.
 
     Args:
@@ -82,6 +85,17 @@ class CaptionFileCorpus(FileCorpus, CaptionCorpus):
     test_images: str | None = None
     image_size: int = 224
     skip_bad: int = 0
+
+    examples_class: ClassVar[type[Examples]] = CaptionedImages
+    example_limits: ClassVar[tuple[str, ...]] = ("image_size",)
+
+    def _list_images(self, split: str) -> list[ImageState]:
+        folder, shared = self.find_images(split, self.list_captions(split))
+        return [(folder, 0, int(shared)), *list_image_states(folder)]
+
+    def list_captions(self, split: str) -> list[str]:
+        """Return the files with the captions of a split."""
+        return self.find_files(split)
 
     def find_images(self, split: str, captions: Sequence[str]) -> tuple[str, bool]:
         """Return the folder or zip file of a split, and whether it has images of other splits.
@@ -146,14 +160,22 @@ class CaptionLines(CaptionFileCorpus):
         """Return the format of the files."""
         return CaptionLayout(self.format, self.image, self.caption, self.delimiter)
 
-    def _read(self, split: str) -> CaptionedImages:
-        files, names = self.find_files(split), None
-        if self.captions is not None:
-            names = files
-            files = find_files("data.captions", check_paths("data.captions", self.captions))
-        images, shared = self.find_images(split, files)
+    def list_captions(self, split: str) -> list[str]:
+        if self.captions is None:
+            return self.find_files(split)
+        return find_files("data.captions", check_paths("data.captions", self.captions))
+
+    def _list_files(self, split: str) -> list[str]:
+        files = self.find_files(split)
+        return files if self.captions is None else [*files, *self.list_captions(split)]
+
+    def _read_files(self, split: str, column_factory: ColumnFactory) -> CaptionedImages:
+        files = self.find_files(split)
+        captions = self.list_captions(split)
+        images, shared = self.find_images(split, captions)
+        names = None if self.captions is None else files
         options = self.image_size, self.skip_bad, shared, names, self.make_layout()
-        return read_captions(images, files, *options)
+        return read_captions(images, captions, *options, column_factory)
 
 
 @CAPTIONED_IMAGES.register("coco")
@@ -163,10 +185,11 @@ class Coco(CaptionFileCorpus):
 
     corpus: str = "coco"
 
-    def _read(self, split: str) -> CaptionedImages:
+    def _read_files(self, split: str, column_factory: ColumnFactory) -> CaptionedImages:
         files = self.find_files(split)
         images, shared = self.find_images(split, files)
-        return read_coco(images, files, self.image_size, self.skip_bad, shared)
+        options = self.image_size, self.skip_bad, shared
+        return read_coco(images, files, *options, column_factory)
 
 
 @CAPTIONED_IMAGES.register("captions_tfds")

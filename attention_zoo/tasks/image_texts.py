@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, compress
 from typing import Any, ClassVar
 
 import keras
@@ -10,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import CaptionedImages, ImageTextBatches, Tokenizer
+from attention_zoo.data.progress import log_progress
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.metrics import mass_in_boxes
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.caption_corpora import CAPTIONED_IMAGES
+from attention_zoo.tasks.encoding import EncodedPart, load_or_encode
 from attention_zoo.tasks.images import ImageTask
+from attention_zoo.tasks.text_inputs import PART
 
 Tokens = list[int]
 CHANNELS = 3
@@ -87,26 +91,35 @@ class ImageTextTask(ImageTask):
         Raises:
             ValueError: if no caption is left.
         """
-        kept = self._encode_captions(examples)
-        if not kept:
+        encoded = load_or_encode(self, examples, self._encode_captions)
+        rows = encoded.rows
+        if not len(rows):
             raise ValueError(
                 f"{examples.origin}: every caption has more tokens than the limit"
                 f" max_target_length={self.max_target_length}. Raise data.max_target_length."
             )
-        rows, texts = zip(*kept, strict=True)
-        numbers = [row + 1 for row in rows]
-        return self.batch_class(examples.images, texts, rows, batch_size, seed, numbers=numbers)
+        texts = encoded["captions"]
+        return self.batch_class(examples.images, texts, rows, batch_size, seed, numbers=rows + 1)
 
     def filter_by_length(self, examples: CaptionedImages) -> CaptionedImages:
         """Return the images with a caption within the limit, each with all its captions."""
-        return examples.take(sorted({row for row, _ in self._encode_captions(examples)}))
+        rows = load_or_encode(self, examples, self._encode_captions).rows
+        return examples.take(np.unique(rows).tolist())
 
-    def _encode_captions(self, examples: CaptionedImages) -> list[tuple[int, Tokens]]:
-        """Return image row and token ids of each caption within the limit."""
-        owner, texts = flatten_captions(examples)
+    @property
+    def encoding_options(self) -> dict[str, Any]:
+        """Options that, with the tokenizer, determine the token ids of a corpus."""
+        return {"max_target_length": self.max_target_length}
+
+    def _encode_captions(self, examples: CaptionedImages) -> Iterator[EncodedPart]:
+        """Yield image rows and token ids of the captions within the limit, in parts."""
         limit = self.max_target_length - self.num_end_tokens
-        encoded = zip(owner, self.tokenizer.encode(texts), strict=True)
-        return [(row, ids) for row, ids in encoded if 0 < len(ids) <= limit]
+        for begin in log_progress(range(0, len(examples), PART), "encoding", "images", PART):
+            part = examples.captions[begin : begin + PART]
+            rows = [row for row, texts in enumerate(part, begin) for _ in texts]
+            encoded = self.tokenizer.encode([*chain.from_iterable(part)])
+            fits = [0 < len(ids) <= limit for ids in encoded]
+            yield list(compress(rows, fits)), {"captions": list(compress(encoded, fits))}
 
 
 def flatten_captions(examples: CaptionedImages) -> tuple[list[int], list[str]]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.batching.batching import Batches, check_integers
-from attention_zoo.data.batching.ragged import Integers, Ragged, Row
+from attention_zoo.data.batching.ragged import Integers, Ragged, Rows
+from attention_zoo.data.storage.image_files import ImageFile
 
 Inputs = dict[str, NDArray[np.uint8] | NDArray[np.int32]]
 
@@ -35,8 +36,8 @@ class ImageTextBatches(Batches):
 
     def __init__(
         self,
-        images: NDArray[np.uint8],
-        texts: Sequence[Row],
+        images: NDArray[np.uint8] | ImageFile,
+        texts: Rows,
         image_indices: Sequence[int] | Integers,
         batch_size: int,
         seed: int,

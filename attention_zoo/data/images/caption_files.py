@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from attention_zoo.data.examples import ColumnFactory, make_list
 from attention_zoo.data.images.caption_lines import (
     CaptionEntry,
     CaptionLayout,
@@ -41,6 +42,7 @@ def read_captions(
     shared: bool = False,
     names: Paths | None = None,
     layout: CaptionLayout | None = None,
+    column_factory: ColumnFactory = make_list,
 ) -> CaptionedImages:
     """Read images from a folder or zip, with captions from a text file, in the file's order.
 
@@ -63,6 +65,8 @@ def read_captions(
             are ignored.
         names: a file with one image name per line, or a list of files: only these images are read.
         layout: the format of the captions; default: found from the lines.
+        column_factory: function from the name of a column to an empty column; the column "images"
+            is filled image by image. By default, the images are an array in memory.
 
     Raises:
         ValueError: a missing folder, zip or captions file; no images; a bad line (file:line), with
@@ -80,7 +84,8 @@ def read_captions(
     if names is not None:
         rows = _select_names(names, reader.entries, describe_paths(path), skipper)
     listed = None if shared or names is not None else reader.locations.keys()
-    return _read_images(images, describe_paths(path), rows, listed, size, skipper)
+    stack = ImageStack(column_factory)
+    return _read_images(images, describe_paths(path), rows, listed, size, skipper, stack)
 
 
 def read_coco(
@@ -89,6 +94,7 @@ def read_coco(
     size: Size | None = None,
     skip_bad: int = 0,
     shared: bool = False,
+    column_factory: ColumnFactory = make_list,
 ) -> CaptionedImages:
     """Read images from a folder or zip, with captions from a JSON file in COCO's format.
 
@@ -99,7 +105,7 @@ def read_coco(
     Args:
         images: a folder, or a zip, which is not unpacked to disk; file names are paths within it.
         annotations: the JSON file, or a list of files; UTF-8, compressed or not.
-        size, shared: see `read_captions`.
+        size, shared, column_factory: see `read_captions`.
         skip_bad: maximum number of bad entries of either list, bad images and images without a
             caption to skip. More raise an error.
 
@@ -116,7 +122,8 @@ def read_coco(
     for file in list_paths(annotations):
         rows += _read_annotations(file, locations, skipper)
     listed = None if shared else locations.keys()
-    return _read_images(images, describe_paths(annotations), rows, listed, size, skipper)
+    stack = ImageStack(column_factory)
+    return _read_images(images, describe_paths(annotations), rows, listed, size, skipper, stack)
 
 
 def _read_annotations(
@@ -214,13 +221,16 @@ def _read_images(
     listed: Collection[str] | None,
     size: Size | None,
     skipper: BadRowSkipper,
+    stack: ImageStack,
 ) -> CaptionedImages:
-    """Read the images of the rows. All names are checked before any image is decoded.
+    """Read the images of the rows into an empty stack.
+
+    All names are checked before any image is decoded.
 
     All images must be in `listed`, unless it is None. If all images are in one folder, such as
     that of Flickr8k's zip file, the names need not contain it.
     """
-    stack, available = ImageStack(), list[CaptionEntry]()
+    available: list[CaptionEntry] = []
     with list_image_files(images) as files:
         if not any(row.name in files for row in rows):
             files = _remove_outer_folder(files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attention_zoo.data.examples import Examples
 from attention_zoo.data.images.images import check_stack, compute_digest, resize_images
+from attention_zoo.data.storage.image_files import ImageFile
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right of an image region, as fractions of the image's height and width."""
@@ -22,7 +23,7 @@ class CaptionedImages(Examples):
     """Images of one size, with captions.
 
     Attributes:
-        images: `(N, H, W, 3)`, uint8, RGB.
+        images: `(N, H, W, 3)`, uint8, RGB; from the cache a `data.storage.image_files.ImageFile`.
         captions: one or more captions per image.
         names: name of each image: its file name or its number.
         origin: source of the data, for display and for saved results.
@@ -31,9 +32,9 @@ class CaptionedImages(Examples):
             None if unknown.
     """
 
-    images: NDArray[np.uint8]
-    captions: list[tuple[str, ...]]
-    names: list[str]
+    images: NDArray[np.uint8] | ImageFile
+    captions: Sequence[tuple[str, ...]]
+    names: Sequence[str]
     origin: str
     skipped: int = 0
     boxes: list[dict[str, Box]] | None = None

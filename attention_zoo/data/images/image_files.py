@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attention_zoo.data.examples import ColumnFactory, make_list
 from attention_zoo.data.images.formats import SIGNATURES
 from attention_zoo.data.images.images import check_bytes, read_bytes
 
@@ -73,10 +74,34 @@ def is_image(name: str, files: Files) -> bool:
         return False
 
 
-class ImageStack:
-    """Images of one size in one array, which grows as images are added, and an entry of each."""
+def list_image_states(path: str | Path) -> list[tuple[str, int, int]]:
+    """Return name, size in bytes and time of modification of the files of `list_image_files`.
 
-    def __init__(self) -> None:
+    For a zip, these are its own; the list is empty if the path is neither.
+    """
+    root = Path(path)
+    files = _walk_files(root) if root.is_dir() else [root]
+    states = []
+    for file in files:
+        try:
+            state = file.stat()
+        except OSError:  # a broken link, or no such file
+            continue
+        states.append((file.relative_to(root).as_posix(), state.st_size, state.st_mtime_ns))
+    return sorted(states)
+
+
+class ImageStack:
+    """Images of one size, to which images are added, and an entry of each.
+
+    Args:
+        column_factory: the images are appended to its column "images", unless that is a list;
+            then they are in one array, which grows.
+    """
+
+    def __init__(self, column_factory: ColumnFactory = make_list) -> None:
+        column = column_factory("images")
+        self._column = None if isinstance(column, list) else column
         self._array: NDArray[np.uint8] = np.empty((0, 0, 0, 0), np.uint8)
         self.entries: list[Any] = []
         self._first = ""
@@ -96,6 +121,10 @@ class ImageStack:
                 f"{location}: has size {sizes[0]}, but {self._first} has {sizes[1]}; set size to"
                 " resize all images"
             )
+        if self._column is not None:
+            self._column.append(image)
+            self.entries.append(entry)
+            return
         if count == len(self._array):
             try:
                 self._array = np.concatenate([self._array, np.empty_like(self._array)])
@@ -107,9 +136,9 @@ class ImageStack:
         self._array[count] = image
         self.entries.append(entry)
 
-    def images(self) -> NDArray[np.uint8]:
-        """Return all images, `(N, H, W, C)`."""
-        return self._array[: len(self.entries)]
+    def images(self) -> Any:
+        """Return all images, `(N, H, W, C)`: an array, or the column."""
+        return self._array[: len(self.entries)] if self._column is None else self._column
 
 
 def _is_system_file(name: str) -> bool:

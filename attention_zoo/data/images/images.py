@@ -123,7 +123,7 @@ def resize_image(image: Image, size: Size | None) -> Image:
     return small
 
 
-def resize_images(images: Image, size: int) -> Image:
+def resize_images(images: Any, size: int) -> Any:
     """Return images `(N, H, W, C)` resized to squares of side `size`."""
     if images.shape[1:3] == (size, size):
         return images
@@ -131,7 +131,7 @@ def resize_images(images: Image, size: int) -> Image:
     return np.stack(small) if small else np.empty((0, size, size, images.shape[-1]), np.uint8)
 
 
-def check_stack(where: str, images: NDArray[Any], channels: Sequence[int]) -> None:
+def check_stack(where: str, images: Any, channels: Sequence[int]) -> None:
     """Raise ValueError unless these are uint8 images `(N, H, W, C)` with C in `channels`."""
     if images.dtype != np.uint8:
         raise ValueError(f"{where}: images must be uint8, from 0 to 255, got {images.dtype}")

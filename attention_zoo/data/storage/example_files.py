@@ -1,4 +1,4 @@
-"""Examples in a folder, one Arrow file per column."""
+"""Examples in a folder, one file per column: images in a NumPy file, others in Arrow files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any, TypeVar
 
 from attention_zoo.data.examples import ColumnFactory, Examples
 from attention_zoo.data.storage.columns import ArrowColumn
+from attention_zoo.data.storage.image_files import ImageFile
 
 E = TypeVar("E", bound=Examples)
 FIELDS = "examples.json"
+IMAGES = "images"
+"""Name of the column of images."""
 
 
 def write_examples(folder: Path, read: Callable[[ColumnFactory], Examples]) -> None:
@@ -23,10 +26,10 @@ def write_examples(folder: Path, read: Callable[[ColumnFactory], Examples]) -> N
             to an empty column, to which it appends the values. Other columns that it returns are
             written afterwards.
     """
-    written: dict[str, ArrowColumn] = {}
+    written: dict[str, ArrowColumn | ImageFile] = {}
 
-    def make_column(name: str) -> ArrowColumn:
-        written[name] = ArrowColumn(folder / f"{name}.arrow", create=True)
+    def make_column(name: str) -> ArrowColumn | ImageFile:
+        written[name] = _open_column(folder, name, create=True)
         return written[name]
 
     examples = read(make_column)
@@ -34,7 +37,7 @@ def write_examples(folder: Path, read: Callable[[ColumnFactory], Examples]) -> N
     for name in names:
         values = getattr(examples, name)
         if values is not written.get(name):  # some examples were removed after reading
-            column = ArrowColumn(folder / f"{name}.arrow", create=True)
+            column = _open_column(folder, name, create=True)
             for value in values:
                 column.append(value)
             column.close()
@@ -47,7 +50,13 @@ def write_examples(folder: Path, read: Callable[[ColumnFactory], Examples]) -> N
 def load_examples(folder: Path, cls: type[E]) -> E:
     """Return the examples that `write_examples` wrote to a folder."""
     fields = json.loads((folder / FIELDS).read_text(encoding="utf-8"))
-    columns = {name: ArrowColumn(folder / f"{name}.arrow") for name in fields.pop("columns")}
+    columns = {name: _open_column(folder, name) for name in fields.pop("columns")}
     constructor: Any = cls
     examples: E = constructor(**columns, **fields)
     return examples
+
+
+def _open_column(folder: Path, name: str, create: bool = False) -> ArrowColumn | ImageFile:
+    if name == IMAGES:
+        return ImageFile(folder / f"{name}.npy", create)
+    return ArrowColumn(folder / f"{name}.arrow", create)

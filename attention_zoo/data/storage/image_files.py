@@ -1,0 +1,112 @@
+"""Images of one size in a NumPy file, which are written and read one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+
+class ImageFile:
+    """Images `(N, H, W, C)`, uint8, in a `.npy` file. They are appended first, and then read.
+
+    `images[n]` is an image, mapped into memory; indexing with an array returns a copy of several.
+
+    Args:
+        path: the file.
+        create: whether to create the file instead of reading it.
+
+    Raises:
+        OSError: the file cannot be written or read.
+    """
+
+    dtype = np.dtype(np.uint8)
+    ndim = 4
+
+    def __init__(self, path: str | Path, create: bool = False) -> None:
+        self.path = Path(path)
+        self._file: BinaryIO | None = self.path.open("wb") if create else None
+        self._count = 0
+        self._image_shape: tuple[int, ...] = ()
+        self._images: NDArray[np.uint8] | None = None
+        self._rows: NDArray[np.int64] | None = None
+        if not create:
+            self._map()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load, (self.path, self._rows)
+
+    def __repr__(self) -> str:
+        return f"<ImageFile: {len(self):,} images in {self.path}>"
+
+    def append(self, image: NDArray[np.uint8]) -> None:
+        """Add an image `(H, W, C)`, of the same size as all others.
+
+        Raises:
+            ValueError: the file is complete, or the image has another size.
+        """
+        if self._file is None:
+            raise ValueError(f"{self.path}: the file is complete; no images can be added")
+        if not self._count:
+            self._image_shape = image.shape
+            self._write_header(self._file)
+        if image.shape != self._image_shape:
+            raise ValueError(f"{self.path}: expected {self._image_shape}, got {image.shape}")
+        self._file.write(image.astype(np.uint8, copy=False).tobytes())
+        self._count += 1
+
+    def _write_header(self, file: BinaryIO) -> None:
+        """Write the header; NumPy pads it, so that its size does not depend on the number."""
+        descr = npy.dtype_to_descr(self.dtype)
+        shape = (self._count, *self._image_shape)
+        npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+
+    def close(self) -> None:
+        """Finish writing, and close the file; the images can then be read."""
+        if self._file is not None:
+            self._file.seek(0)
+            self._write_header(self._file)
+            self._file.close()
+            self._file = None
+
+    def _map(self) -> NDArray[np.uint8]:
+        """Return all images of the file, mapped into memory."""
+        if self._images is None:
+            self.close()
+            self._images = np.asarray(np.load(self.path, mmap_mode="r"))
+            self._count, self._image_shape = len(self._images), self._images.shape[1:]
+        return self._images
+
+    def select(self, rows: Iterable[int]) -> Self:
+        """Return the images with indices `rows`, without reading them."""
+        taken = type(self)(self.path)
+        indices = np.asarray([*rows], np.int64)
+        taken._rows = indices if self._rows is None else self._rows[indices]
+        return taken
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`(N, H, W, C)`."""
+        return (len(self), *self._image_shape)
+
+    def __len__(self) -> int:
+        return self._count if self._rows is None else len(self._rows)
+
+    def __getitem__(self, index: Any) -> NDArray[np.uint8]:
+        images = self._map()
+        return np.asarray(images[index if self._rows is None else self._rows[index]])
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        return (self[row] for row in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self[:], dtype)
+
+
+def _load(path: Path, rows: NDArray[np.int64] | None) -> ImageFile:
+    images = ImageFile(path)
+    return images if rows is None else images.select(rows)
