@@ -18,14 +18,16 @@ from attention_zoo.export.checks import get_first_error
 from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
 from attention_zoo.layers.attention.steps import is_long_sequence
 
-LENGTH_LIMITS = ("max_length", "max_source_length", "max_target_length")
 NO_LIMIT = np.iinfo("int32").max
 
 Inputs = Mapping[str, tf.TensorSpec]
 
 
 def make_signature_function(
-    serve: Callable[..., Any], inputs: Inputs, defaults: Mapping[str, Any], expect_long: bool
+    serve: Callable[..., Any],
+    inputs: Inputs,
+    defaults: Mapping[str, Any] | None = None,
+    expect_long: bool = False,
 ) -> Any:
     """Compile a function with `tf.function`, for use as a signature.
 
@@ -37,7 +39,7 @@ def make_signature_function(
         defaults: the default values of optional inputs, by name; vectors may have any length.
         expect_long: whether sequences may be long, see `expect_long_sequences`.
     """
-    defaults = {name: tf.constant(value) for name, value in defaults.items()}
+    defaults = {name: tf.constant(value) for name, value in (defaults or {}).items()}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name, kind) for name in inputs]
     parameters += [inspect.Parameter(n, kind, default=value) for n, value in defaults.items()]
@@ -92,12 +94,6 @@ def require_one_per_source(values: tf.Tensor, count: tf.Tensor, noun: str) -> tf
         return tf.identity(values)
 
 
-def may_be_long(task: Any) -> bool:
-    """Return whether a task accepts sequences so long that attention must be blockwise."""
-    lengths = [limit for name, limit in task.options.items() if name in LENGTH_LIMITS]
-    return any(map(is_long_sequence, lengths))
-
-
 class TaskModule(tf.Module):
     """Base class of exported tasks. It holds the model's variables, which TensorFlow then saves.
 
@@ -116,14 +112,19 @@ class TaskModule(tf.Module):
         # `tf.Module.variables` does not find Keras variables.
         self.weights = [variable.value for variable in task.model.variables]
         self._defaults = self._make_defaults(task)
-        self._expect_long = may_be_long(task)
+        self._expect_long = is_long_sequence(self.get_max_length(task))
         self.serve = self._compile(self._serve, self.inputs, self._defaults)
 
     def _compile(
         self, serve: Callable[..., Any], inputs: Inputs, defaults: Mapping[str, Any] | None = None
     ) -> Any:
-        """Compile a function of a signature for the lengths that the task accepts."""
-        return make_signature_function(serve, inputs, defaults or {}, self._expect_long)
+        """Compile the function of a signature, for sources as long as the task accepts."""
+        return make_signature_function(serve, inputs, defaults, self._expect_long)
+
+    def get_max_length(self, task: Any) -> int:
+        """Return the maximum length of a source that the task accepts; 0 for images."""
+        options = task.options
+        return int(options.get("max_source_length", options.get("max_length", 0)))
 
     def _make_defaults(self, task: Any) -> dict[str, Any]:
         """Return the default values of optional inputs as NumPy values."""

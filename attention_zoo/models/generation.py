@@ -16,7 +16,10 @@ from attention_zoo.decoding.options import NUMBER_RANGES, SCALAR_INTEGERS, as_fr
 from attention_zoo.decoding.plan import Vocabulary, get_static_value
 from attention_zoo.decoding.problem import check_ids
 from attention_zoo.decoding.rules import as_rules
-from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
+from attention_zoo.layers.attention.expected_lengths import (
+    expect_long_sequences,
+    expects_long_sequences,
+)
 from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.models.prebuilt import make_token_spec
@@ -153,8 +156,8 @@ class GenerationMixin:
 
         Other numbers (the seed, `batch_size`, penalties, `temperature` and so on; without XLA,
         limits of the length) do not recompile. With XLA, each new source shape is
-        compiled; without it, at most one more, and one for sources of 2,048 positions or more, in
-        which attention is blockwise.
+        compiled; without it, at most one more. Attention is blockwise in source tokens `(B, S)` if
+        S is 2,048 or more; such sources are compiled separately.
 
         Args:
             source: `(B, S)` integers.
@@ -172,7 +175,8 @@ class GenerationMixin:
         inputs["source"] = self.convert_source(source)
         if prefix is not None:
             inputs["prefix"] = ops.cast(prefix, "int32")
-        is_long = is_long_sequence(inputs["source"].shape[1])
+        shape = inputs["source"].shape
+        is_long = len(shape) == 2 and is_long_sequence(shape[1])
         key = (repr(fixed), tuple(inputs), tuple(map(id, rules)), is_long)
         searches = self.__dict__.setdefault("_compiled", _Searches())
         return searches.run(key, lambda: _Search(self, fixed, rules, is_long), inputs)
@@ -319,7 +323,7 @@ class _Search(keras.Model):
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         options = {name: x for name, x in inputs.items() if name not in ("source", "prefix")}
         try:
-            with expect_long_sequences(self.expect_long):
+            with expect_long_sequences(self.expect_long or expects_long_sequences()):
                 result = self.generator.search(
                     inputs["source"],
                     self.search_options,

@@ -125,7 +125,7 @@ def _loss_and_gradients(
             targets = (1 - smoothing) * ops.one_hot(chunk.labels, size) + smoothing / size
             exps, share = share * exps - weights[:, None] * targets, ops.ones_like(share)
         exps = ops.cast(exps, kernel.dtype)
-        by_hidden = share * ops.cast(ops.einsum("nv,dv->nd", exps, kernel), "float32")
+        by_hidden = share * ops.cast(_multiply_transposed(exps, kernel), "float32")
         shared = ops.cast(ops.transpose(ops.cast(chunk.hidden, "float32") * share), kernel.dtype)
         by_kernel += ops.cast(ops.matmul(shared, exps), "float32")
         by_bias = [part + ops.sum(share * ops.cast(exps, "float32"), axis=0) for part in by_bias]
@@ -153,6 +153,11 @@ def _loss_and_gradients(
         gradients[1:] = [a + b for a, b in zip(gradients[1:], terms[1:], strict=True)]
     gradients[0] += terms[0]
     return loss, [*gradients, *by_mixture]
+
+
+def _multiply_transposed(exps: Tensor, kernel: Tensor) -> Tensor:
+    """Compute `exps kernel^T` without transposing the kernel, which may be large."""
+    return ops.transpose(ops.matmul(kernel, ops.transpose(exps)))
 
 
 def _apply_mixture(losses: Tensor, chunk: _Tokens) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:

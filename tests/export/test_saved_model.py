@@ -97,17 +97,26 @@ def test_exports_expect_the_lengths_that_the_task_accepts(monkeypatch: pytest.Mo
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("name", ["translation", "tagging"])
 def test_exports_for_long_sources_are_blockwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocks: list[int] = []
     real = blockwise.attend_blockwise
     monkeypatch.setattr(blockwise, "attend_blockwise", lambda *x: blocks.append(1) or real(*x))
-    task = translator("transformer_tiny", max_length=8)
-    task.set_options(max_source_length=2048)
-    folder = export(task, tmp_path / "export")
-    assert blocks
-    assert_same(read(served(folder, SOURCES)), task, SOURCES)
+    if name == "translation":
+        task = translator("transformer_tiny", max_length=8)
+        task.set_options(max_source_length=2048)
+        folder = export(task, tmp_path / "export")
+        assert blocks
+        assert_same(read(served(folder, SOURCES)), task, SOURCES)
+        return
+    task = test_served_tagging.task("self-attention")
+    for limit in (2047, 2048):
+        monkeypatch.setattr(task, "max_length", limit)
+        blocks.clear()
+        task.export_module().make_signatures()["serving_default"].get_concrete_function()
+        assert bool(blocks) == (limit == 2048)
 
 
 def read(answers: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -88,7 +88,8 @@ class Attention(KernelLayer):
         O(T S) scores (see the score for the cost of each), O(T S Dv) for the weighted sum; O(T S)
         memory. Softmax attention with the score "dot" or "scaled_dot" is computed blockwise in
         O(T + S) memory if T S >= 2^22, unless weights or state are returned. If T or S is dynamic,
-        it is blockwise in `training.fit` and in tasks and exports for 2,048 tokens or more.
+        it is blockwise in `training.fit`, `task.predict` and `compiled_search` if a sequence has
+        2,048 tokens or more, and in exports of tasks that accept such sources.
 
     Example:
         >>> import numpy as np

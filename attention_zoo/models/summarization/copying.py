@@ -8,7 +8,10 @@ import keras
 from keras import ops
 
 from attention_zoo.layers import CopyHead
-from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
+from attention_zoo.layers.attention.expected_lengths import (
+    expect_long_sequences,
+    expects_long_sequences,
+)
 from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models.generation import PAD, START, GenerationMixin, check_vocabulary_size
@@ -143,13 +146,26 @@ class CopyingMixin(GenerationMixin):
     def compiled_trace(self, source: Tensor, tokens: Tensor) -> Trace:
         """Run `trace`, compiled once for all shapes (on JAX per shape); return NumPy arrays.
 
-        It is compiled once more for sources of 2,048 tokens or more, in which self-attention is
-        blockwise.
+        Self-attention is blockwise if there are 2,048 source or target tokens or more; such inputs
+        are compiled separately.
         """
-        is_long = is_long_sequence(source.shape[1])
-        traces = self.__dict__.setdefault("_traces", [_Trace(self, False), _Trace(self, True)])
         inputs = {"source": ops.cast(source, "int32"), "tokens": ops.cast(tokens, "int32")}
-        return Trace(**traces[is_long].predict_on_batch(inputs))
+        is_long = is_long_sequence(max(x.shape[1] for x in inputs.values()))
+        traces = self.__dict__.setdefault("_traces", _Traces())
+        return Trace(**traces.get(self, is_long).predict_on_batch(inputs))
+
+
+class _Traces:
+    """Cache of compiled traces; a separate object, so that Keras does not track them."""
+
+    def __init__(self) -> None:
+        self.traces: dict[bool, _Trace] = {}
+
+    def get(self, summarizer: CopyingMixin, expect_long: bool) -> _Trace:
+        """Return the trace of short or of long inputs."""
+        if expect_long not in self.traces:
+            self.traces[expect_long] = _Trace(summarizer, expect_long)
+        return self.traces[expect_long]
 
 
 class _Trace(keras.Model):
@@ -161,5 +177,5 @@ class _Trace(keras.Model):
         self.jit_compile = keras.backend.backend() != "tensorflow"
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        with expect_long_sequences(self.expect_long):
+        with expect_long_sequences(self.expect_long or expects_long_sequences()):
             return self.summarizer.trace(inputs["source"], inputs["tokens"])._asdict()

@@ -52,6 +52,10 @@ class TaggingModule(TaskModule):
         self._limits = task.max_length, task.max_positions
         super().__init__(task)
 
+    def get_max_length(self, task: Any) -> int:
+        """Return the limit in words, or that of the model in tokens if it is lower."""
+        return int(min(task.max_length, task.max_positions or task.max_length))
+
     def _serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Tag sentences `(B,)`.
 

@@ -10,7 +10,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
+from attention_zoo.layers.attention.expected_lengths import (
+    expect_long_sequences,
+    expects_long_sequences,
+)
 from attention_zoo.metrics import read_spans
 from attention_zoo.ops.linear_chain import log_partition, unpack
 from attention_zoo.tasks.inputs import NAN_LOGITS
@@ -104,7 +107,7 @@ class TaggerInference(keras.Model):
 
         The scores are NaN if a potential is NaN: comparisons of the Viterbi algorithm ignore it.
         """
-        with expect_long_sequences(self.expect_long):
+        with expect_long_sequences(self.expect_long or expects_long_sequences()):
             potentials = self.tagger(inputs, training=False)
         tags, scores = self.tagger.decode(potentials, self.count)
         scores = scores - log_partition(unpack(potentials))[:, None]
