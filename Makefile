@@ -98,7 +98,7 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/xla.py
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \
-	.venv-transformers/ready .venv-pytorch_crf/ready
+	.venv-transformers/ready .venv-pytorch_crf/ready .venv-ray/ready
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info models/build models/*.egg-info docs/_build docs/api
@@ -117,6 +117,11 @@ clean:
 .venv-tfa/ready: benchmarks/peers/tfa.txt
 	python3.11 -m venv .venv-tfa
 	.venv-tfa/bin/pip install --quiet --requirement $<
+	touch $@
+
+.venv-ray/ready: examples/bulk_inference/requirements.txt
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/pip install --quiet --requirement $<
 	touch $@
 
 .venv-%/ready: benchmarks/peers/%.txt
