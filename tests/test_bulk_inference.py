@@ -101,9 +101,7 @@ def test_one_process_predicts_as_the_task(
     run(monkeypatch, *words)
     assert capsys.readouterr().out == ""
     words = folder, tmp_path / "new", *files, "--workers", 0, "--fields", "text,label"
-    with pytest.raises(
-        SystemExit, match=r"^predict\.py: .* has no output 'label'; its"
-    ):
+    with pytest.raises(SystemExit, match=r"^predict\.py: .* has no output 'label'; its"):
         run(monkeypatch, *words)
 
 
