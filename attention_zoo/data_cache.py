@@ -42,6 +42,10 @@ def get_default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "attention_zoo" / "data"
 
 
+class CacheError(ValueError):
+    """The cache cannot be read or written."""
+
+
 class CacheEntry(NamedTuple):
     """An entry of the cache.
 
@@ -70,16 +74,16 @@ class DataCache:
         folder: the folder, which is created with the first entry.
 
     Raises:
-        ValueError: the home folder, which the name contains, is unknown, or the name is invalid.
+        CacheError: the home folder, which the name contains, is unknown, or the name is invalid.
     """
 
     def __init__(self, folder: str | Path) -> None:
         try:
             self.folder = Path(folder).expanduser()
         except RuntimeError as error:
-            raise ValueError(f"data.cache: {folder}: {error}; name another folder") from None
+            raise CacheError(f"data.cache: {folder}: {error}; name another folder") from None
         if "\0" in str(folder):
-            raise ValueError(f"data.cache: {str(folder)!r}: the path contains a null character")
+            raise CacheError(f"data.cache: {str(folder)!r}: the path contains a null character")
 
     def create_folder(self) -> None:
         """Create the folder of the cache; raise ValueError if that fails."""
@@ -102,8 +106,8 @@ class DataCache:
             write: function that writes the files of the entry to a folder.
 
         Raises:
-            ValueError: the cache cannot be written, or `write` raises a ValueError; the incomplete
-                entry is deleted.
+            CacheError: the cache cannot be written; the incomplete entry is deleted. So it is if
+                `write` raises a ValueError.
         """
         name = f"{kind}-{compute_key(kind, key)}"
         folder = self.folder / name
@@ -136,7 +140,7 @@ class DataCache:
         if damage is None:
             return True
         if damage.reason not in (" is missing", " is damaged"):
-            raise ValueError(f"data.cache: {folder}: {damage}")
+            raise CacheError(f"data.cache: {folder}: {damage}")
         LOGGER.info("%s: %s; preparing the data again", folder, damage)
         return False
 
@@ -153,7 +157,7 @@ class DataCache:
             yield
         except OSError as error:
             reason = error.strerror or str(error)
-            raise ValueError(
+            raise CacheError(
                 f"data.cache: {self.folder}: {reason}; free disk space or change the permissions,"
                 " set data.cache to a folder on another disk, or set data.cache=false"
             ) from None

@@ -57,7 +57,7 @@ def test_files_of_one_name_or_without_a_file_are_refused(tmp_path: Path) -> None
     paths = write_texts(tmp_path, {"a.txt": [], "b.txt": []})
     (same,) = write_texts(tmp_path / "other", {"a.txt": []})
     (tmp_path / "b.txt.jsonl").write_text("")
-    assert script.list_remaining(tmp_path, paths) == paths[:1]
+    assert script.list_remaining(tmp_path, paths * 2) == paths[:1]
     with pytest.raises(ValueError, match=f"^{re.escape(same)} and .* have the same name; rename"):
         script.list_remaining(tmp_path, [*paths, same])
     with pytest.raises(ValueError, match=r"none\.txt: no such file$"):
@@ -100,6 +100,15 @@ def test_one_process_predicts_as_the_task(
     assert read_predictions(tmp_path / "out") == first
     run(monkeypatch, *words)
     assert capsys.readouterr().out == ""
+    (tmp_path / "bad.txt").write_bytes(b"\xff")
+    bad = tmp_path / "bad.txt", *files
+    with pytest.raises(SystemExit, match=r"^predict\.py: 1 files have no predictions, see above$"):
+        run(monkeypatch, folder, tmp_path / "out", *bad, "--workers", 0)
+    assert f"{bad[0]}: 'utf-8' codec can't decode byte 0xff" in capsys.readouterr().out
+    assert read_predictions(tmp_path / "out") == first
+    with pytest.raises(SystemExit):
+        run(monkeypatch, *words, "--batch-size", 0)
+    assert "--batch-size must be at least 1" in capsys.readouterr().err
     words = folder, tmp_path / "new", *files, "--workers", 0, "--fields", "text,label"
     with pytest.raises(SystemExit, match=r"^predict\.py: .* has no output 'label'; its"):
         run(monkeypatch, *words)
@@ -110,22 +119,33 @@ def test_two_workers_that_are_interrupted_predict_as_one_process(tmp_path: Path)
     if not RAY.exists():
         pytest.skip("run `make .venv-ray/ready`")
     folder = export(translator(max_length=5), tmp_path / "served")
-    files = write_texts(tmp_path, {f"{n}.txt": SOURCES * 20 for n in range(8)})
+    files = write_texts(tmp_path, {f"{n}.txt": SOURCES * 20 for n in range(30)})
 
-    def start(output: str, workers: int) -> subprocess.Popen[str]:
+    log = tmp_path / "log"
+
+    def start(output: str, workers: int) -> subprocess.Popen[bytes]:
         words = [str(folder), str(tmp_path / output), *files, "--workers", str(workers)]
-        return subprocess.Popen(
-            [str(RAY), str(SCRIPT), *words], text=True, stderr=subprocess.PIPE, process_group=0
-        )
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                [str(RAY), str(SCRIPT), *words], stdout=file, stderr=file, process_group=0
+            )
 
-    assert start("one", 0).wait() == 0
+    assert start("one", 0).wait() == 0, log.read_text()[-2000:]
     interrupted = start("two", 2)
-    while not [*(tmp_path / "two").glob("[!.]*")]:
-        assert interrupted.poll() is None, interrupted.communicate()[1][-2000:]
-        time.sleep(0.1)
-    os.killpg(interrupted.pid, signal.SIGKILL)
-    interrupted.wait()
-    again = start("two", 2)
-    errors = again.communicate()[1]
-    assert again.returncode == 0, errors[-2000:]
-    assert read_predictions(tmp_path / "two") == read_predictions(tmp_path / "one")
+    try:
+        while not [*(tmp_path / "two").glob("[!.]*")]:
+            assert interrupted.poll() is None, log.read_text()[-2000:]
+            time.sleep(0.1)
+    finally:
+        os.killpg(interrupted.pid, signal.SIGKILL)
+        interrupted.wait()
+    expected, found = read_predictions(tmp_path / "one"), read_predictions(tmp_path / "two")
+    assert len(found) < len(expected), "the interruption came too late"
+    assert start("two", 2).wait() == 0, log.read_text()[-2000:]
+    found = read_predictions(tmp_path / "two")
+    assert {*found} == {*expected}
+    for name, predictions in expected.items():
+        for one, other in zip(predictions, found[name], strict=True):
+            scores = one.pop("scores"), other.pop("scores")
+            assert scores[0] == pytest.approx(scores[1], rel=1e-4)
+            assert one == other

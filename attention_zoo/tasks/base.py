@@ -255,8 +255,8 @@ class Task(ABC):
     ) -> None:
         """Compile `predict` for common shapes, so that the first prediction is as fast as others.
 
-        By default, nothing is compiled. Without XLA, two shapes compile all others with
-        fewer than 2,048 tokens, and two longer ones all others.
+        By default, nothing is compiled. Without XLA, two shapes are enough, and two
+        more for inputs of 2,048 tokens or more.
 
         Args:
             batch_sizes: numbers of inputs.

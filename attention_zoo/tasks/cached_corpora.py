@@ -6,6 +6,7 @@ import hashlib
 import os
 from abc import abstractmethod
 from dataclasses import dataclass, fields
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from attention_zoo.data.examples import ColumnFactory, Examples, make_list
 from attention_zoo.data.progress import LOGGER, log_progress
 from attention_zoo.data.storage.example_files import load_examples, write_examples
 from attention_zoo.data_cache import (
+    CacheError,
     CorpusCache,
     DataCache,
     get_default_folder,
@@ -40,7 +42,7 @@ class CachedCorpus(FileCorpus):
 
     Args:
         cache: folder of the cache of prepared data; true is the default folder, false no cache,
-            null the default folder if the files of the split, and its images, have 16 MB or more.
+            null the default folder if the files of the split have 16 MB or more.
     """
 
     cache: Any = None
@@ -49,6 +51,8 @@ class CachedCorpus(FileCorpus):
     """Class of the examples."""
     example_limits: ClassVar[tuple[str, ...]] = ()
     """Limits that the examples depend on, not only their token ids."""
+    folders: ClassVar[tuple[str, ...]] = ()
+    """Options with folders of images, which are not in the key: the images are."""
 
     def __post_init__(self) -> None:
         if not (self.cache is None or isinstance(self.cache, bool | str)) or self.cache == "":
@@ -71,7 +75,23 @@ class CachedCorpus(FileCorpus):
         """Return name, size and time of the images of a split, which are a part of the key."""
         return []
 
+    def _describe_images(self, split: str) -> dict[str, Any]:
+        """Return what else determines the images, a part of the key."""
+        return {}
+
     def _read(self, split: str) -> Examples:
+        if self.cache is False or not is_builtin(self):
+            return self._read_files(split, make_list)
+        try:
+            return self._read_cached(split)
+        except CacheError as error:
+            if self.cache is not None:
+                raise
+            LOGGER.info("large data is prepared at each start, without a cache: %s", error)
+            return self._read_files(split, make_list)
+
+    def _read_cached(self, split: str) -> Any:
+        """Return the examples of a split from the cache; they are in memory if they are small."""
         files, images = self._list_files(split), self._list_images(split)
         cache = self._find_cache(files, images)
         if cache is None:
@@ -83,7 +103,7 @@ class CachedCorpus(FileCorpus):
         options = {
             field.name: getattr(self, field.name)
             for field in fields(self)
-            if field.name not in (*NOT_IN_KEY, *self.limits, *self.boolean_options)
+            if field.name not in (*NOT_IN_KEY, *self.limits, *self.boolean_options, *self.folders)
             or field.name in self.example_limits
         }
         hashes = [[file, hash_file(file)] for file in files]
@@ -93,11 +113,17 @@ class CachedCorpus(FileCorpus):
             "files": hashes,
         }
         if images:
-            key["images"] = images
+            key["images"] = [images, self._describe_images(split)]
         origin = ", ".join(files)
 
         def write(folder: Path) -> None:
-            write_examples(folder, lambda column_factory: self._read_files(split, column_factory))
+            try:
+                write_examples(folder, partial(self._read_files, split))
+            except UnicodeEncodeError:
+                raise CacheError(
+                    f"data.cache: {origin}: text that is not valid Unicode cannot be cached; set"
+                    " data.cache=false"
+                ) from None
             after = {file: get_state(file) for file in self._list_files(split)}
             if after != before or self._list_images(split) != images:
                 raise ValueError(f"{origin}: changed while it was read; start again")
@@ -114,32 +140,26 @@ class CachedCorpus(FileCorpus):
         Raises:
             ValueError: the recipe asks for a cache that cannot be used for these files.
         """
-        if self.cache is False or not is_builtin(self) or not all(map(os.path.isfile, files)):
+        if not all(map(os.path.isfile, files)):
             return None
         size = sum(map(os.path.getsize, files)) + sum(size for _, size, _ in images)
         if self.cache is None and size < MIN_BYTES:
             return None
-        try:
-            return open_cache(self.cache if isinstance(self.cache, str) else None, files)
-        except ValueError as error:
-            if self.cache is not None:
-                raise
-            LOGGER.info("large data is prepared at each start, without a cache: %s", error)
-            return None
+        return open_cache(self.cache if isinstance(self.cache, str) else None, files)
 
 
 def open_cache(folder: str | None, files: list[str]) -> DataCache:
     """Return the cache in a folder, which is created; None is the default folder.
 
     Raises:
-        ValueError: the folder cannot be used, pyarrow is missing, or a file cannot be cached.
+        CacheError: the folder cannot be used, pyarrow is missing, or a file cannot be cached.
     """
     if find_spec("pyarrow") is None:
-        raise ValueError(f"data.cache: {describe_missing('pyarrow')}")
+        raise CacheError(f"data.cache: {describe_missing('pyarrow')}")
     cache = DataCache(folder or get_default_folder())
     for file in files:
         if not file.isprintable():
-            raise ValueError(f"{file!r}: a path with such characters cannot be cached; rename it")
+            raise CacheError(f"{file!r}: a path with such characters cannot be cached; rename it")
     cache.create_folder()
     return cache
 

@@ -16,8 +16,9 @@ from attention_zoo.data import (
     read_captions,
     read_coco,
 )
-from attention_zoo.data.examples import ColumnFactory, Examples
-from attention_zoo.data.images.image_files import list_image_states
+from attention_zoo.data.examples import ColumnFactory, Examples, make_list
+from attention_zoo.data.images.image_files import list_image_states, may_be_image
+from attention_zoo.data.images.images import get_decoder_versions
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.cached_corpora import CachedCorpus, ImageState
 from attention_zoo.tasks.corpora import Corpus, GeneratedCorpus, TfdsCorpus
@@ -88,10 +89,25 @@ class CaptionFileCorpus(CachedCorpus, CaptionCorpus):
 
     examples_class: ClassVar[type[Examples]] = CaptionedImages
     example_limits: ClassVar[tuple[str, ...]] = ("image_size",)
+    folders: ClassVar[tuple[str, ...]] = (
+        "images",
+        "train_images",
+        "validation_images",
+        "test_images",
+    )
 
     def _list_images(self, split: str) -> list[ImageState]:
+        return list_image_states(self.find_images(split, self.list_captions(split))[0])
+
+    def _describe_images(self, split: str) -> dict[str, Any]:
         folder, shared = self.find_images(split, self.list_captions(split))
-        return [(folder, 0, int(shared)), *list_image_states(folder)]
+        return {"folder": folder, "shared": shared, "versions": get_decoder_versions()}
+
+    def _read_cached(self, split: str) -> Any:
+        examples: Any = super()._read_cached(split)
+        if examples.cache is not None and not all(map(may_be_image, examples.names)):
+            return self._read_files(split, make_list)  # a file that is not in the key
+        return examples
 
     def list_captions(self, split: str) -> list[str]:
         """Return the files with the captions of a split."""

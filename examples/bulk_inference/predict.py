@@ -50,23 +50,37 @@ class Predictor:
         self._module = tf.saved_model.load(export)  # the signature does not keep it alive
         self._signature = self._module.signatures["serving_default"]
         self._folder, self._fields, self._batch_size = Path(folder), fields, batch_size
-        known = sorted(self._signature.structured_outputs)
-        if unknown := [field for field in fields if field not in known]:
-            raise ValueError(f"{export} has no output {unknown[0]!r}; its outputs are {known}")
 
     def __call__(self, row: dict[str, str]) -> dict[str, Any]:
-        """Predict the lines of the file `row["path"]`; return its path and number of lines."""
-        path, count = row["path"], 0
+        """Predict the lines of a file.
+
+        Args:
+            row: `path` of the file.
+
+        Returns:
+            `path`; `lines`, the number of lines; `error`, why there are no predictions, or "".
+        """
+        path = row["path"]
         final = get_output_path(self._folder, path)
         unfinished = final.with_name(f".{final.name}.{os.getpid()}")
-        with open(path, encoding="utf-8") as texts, unfinished.open("w", encoding="utf-8") as file:
+        try:
+            count = self._predict_file(path, unfinished)
+            os.replace(unfinished, final)
+        except (OSError, ValueError) as error:
+            unfinished.unlink(missing_ok=True)
+            return {"path": path, "lines": 0, "error": str(error)}
+        return {"path": path, "lines": count, "error": ""}
+
+    def _predict_file(self, path: str, output: Path) -> int:
+        """Write the predictions for a file; return its number of lines."""
+        count = 0
+        with open(path, encoding="utf-8-sig") as texts, output.open("w", encoding="utf-8") as file:
             lines = (line.rstrip("\n") for line in texts)
             while batch := list(islice(lines, self._batch_size)):
                 for prediction in self._predict(batch):
                     file.write(json.dumps(prediction, ensure_ascii=False) + "\n")
                 count += len(batch)
-        os.replace(unfinished, final)
-        return {"path": path, "lines": count}
+        return count
 
     def _predict(self, texts: list[str]) -> Iterator[dict[str, Any]]:
         """Yield the outputs for each text."""
@@ -101,53 +115,83 @@ def list_remaining(folder: Path, paths: Sequence[str]) -> list[str]:
         ValueError: a file is missing, or two files have the same name.
     """
     by_name: dict[Path, str] = {}
-    for path in paths:
+    for path in map(os.path.abspath, paths):
         if not os.path.isfile(path):
             raise ValueError(f"{path}: no such file")
         output = get_output_path(folder, path)
-        if output in by_name:
+        if by_name.setdefault(output, path) != path:
             raise ValueError(f"{path} and {by_name[output]} have the same name; rename one of them")
-        by_name[output] = path
-    return [os.path.abspath(path) for output, path in by_name.items() if not output.exists()]
+    return [path for output, path in by_name.items() if not output.exists()]
+
+
+def check_export(export: str, fields: Sequence[str]) -> None:
+    """Raise ValueError unless an export takes texts and has these outputs."""
+    import tensorflow as tf
+
+    module = tf.saved_model.load(export)
+    signature = module.signatures["serving_default"]
+    inputs = sorted(signature.structured_input_signature[1])
+    if inputs != ["text"]:
+        raise ValueError(f"{export} must be the export of a task with texts; it takes {inputs}")
+    outputs = sorted(signature.structured_outputs)
+    if unknown := [field for field in fields if field not in outputs]:
+        raise ValueError(f"{export} has no output {unknown[0]!r}; its outputs are {outputs}")
 
 
 def predict_files(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Predict the remaining files; yield path and number of lines of each."""
-    folder = Path(options.output).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [{"path": path} for path in list_remaining(folder, options.files)]
+    """Predict the remaining files; yield what `Predictor` returns for each."""
+    folder, export = Path(options.output).absolute(), os.path.abspath(options.export)
     fields = options.fields.split(",")
+    rows = [{"path": path} for path in list_remaining(folder, options.files)]
+    if not rows:
+        return
+    check_export(export, fields)
+    folder.mkdir(parents=True, exist_ok=True)
     threads = 1 if options.workers else 0
-    export = os.path.abspath(options.export)
     arguments = export, str(folder), fields, options.batch_size, threads
     if not options.workers:
-        predictor = Predictor(*arguments) if rows else None
-        yield from map(predictor, rows) if predictor else ()
-    elif rows:
-        import ray
+        yield from map(Predictor(*arguments), rows)
+        return
+    import ray
 
-        ray.init(address=options.address, logging_level="WARNING")
-        dataset = ray.data.from_items(rows, override_num_blocks=len(rows))
-        predictions = dataset.map(
-            Predictor, fn_constructor_args=arguments, concurrency=options.workers, num_cpus=1
-        )
-        yield from predictions.iter_rows()
+    ray.init(address=options.address, logging_level="WARNING")
+    predictions = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+        Predictor,
+        fn_constructor_args=arguments,
+        compute=ray.data.ActorPoolStrategy(size=options.workers),
+        num_cpus=1,
+    )
+    yield from predictions.iter_rows()
 
 
-def main() -> None:
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("export", help="folder of the export")
     parser.add_argument("output", help="folder of the predictions")
     parser.add_argument("files", nargs="+", help="files with one text per line")
     parser.add_argument("--workers", type=int, default=2, help="0: this process, without Ray")
-    parser.add_argument("--address", help="address of a Ray cluster, or auto; default: start one")
+    parser.add_argument("--address", default="local", help="address of a Ray cluster, or auto")
     parser.add_argument("--batch-size", type=int, default=64, help="lines per call of the model")
     parser.add_argument("--fields", default=",".join(FIELDS), help="outputs, separated by commas")
+    options = parser.parse_args()
+    for name, least in (("workers", 0), ("batch_size", 1)):
+        if getattr(options, name) < least:
+            parser.error(f"--{name.replace('_', '-')} must be at least {least}")
+    return options
+
+
+def main() -> None:
+    num_failed = 0
     try:
-        for done in predict_files(parser.parse_args()):
-            print(f"{done['path']}: {done['lines']} lines", flush=True)
+        for result in predict_files(parse_options()):
+            num_failed += bool(result["error"])
+            outcome = result["error"] or f"{result['lines']} lines"
+            print(f"{result['path']}: {outcome}", flush=True)
     except (ValueError, OSError) as error:
         sys.exit(f"predict.py: {error}")
+    if num_failed:
+        sys.exit(f"predict.py: {num_failed} files have no predictions, see above")
 
 
 if __name__ == "__main__":

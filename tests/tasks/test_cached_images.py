@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from attention_zoo.data.storage.image_files import ImageFile
+from attention_zoo.data.storage.image_column import ImageFile
 from attention_zoo.data_cache import DataCache
 from attention_zoo.tasks import TASKS, cached_corpora
 from attention_zoo.tasks.building import TokenizerOptions
@@ -91,6 +92,7 @@ def test_cached_images_are_not_decoded_again(
         ({"max_target_length": 2}, 0),  # a limit of the token ids
         ({"image_size": 7}, 1),
         ({"train_images": options["images"]}, 2),  # the folder then has no other split's images
+        ({"test_images": str(tmp_path)}, 2),
     ):
         examples = make_corpus("captions", options, cache, **changes).read("train")
         assert examples.images.shape == (3, *[changes.get("image_size", 12)] * 2, 3)
@@ -100,6 +102,68 @@ def test_cached_images_are_not_decoded_again(
     os.utime(path, (1, 1))
     examples = make_corpus("captions", options, cache).read("train")
     np.testing.assert_array_equal(examples.images[0], examples.images[2])
+
+
+def test_only_images_of_the_folder_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = write_corpus("captions", tmp_path)
+    folder = Path(options["images"])
+    cache = str(folder / "cache")
+    options["train"] = str(Path(options["train"]).rename(folder / "all.jsonl"))
+    reader = CAPTIONED_IMAGES.get("captions")
+    read, calls = reader._read_files, []
+
+    def write_log(*arguments: Any) -> Any:
+        calls.append(1)
+        (folder / "log.jsonl").write_text("a log that grows\n" * len(calls))
+        return read(*arguments)
+
+    monkeypatch.setattr(reader, "_read_files", write_log)
+    for _ in range(3):
+        make_corpus("captions", options, cache).read("train")
+        os.utime(options["train"], (1, 1))
+    assert len(calls) == 1
+    monkeypatch.setattr(tf, "__version__", "another")
+    make_corpus("captions", options, cache).read("train")
+    assert len(calls) == 2
+
+
+def test_files_without_the_suffix_of_an_image_are_not_cached(tmp_path: Path) -> None:
+    images = write_folder(tmp_path, {"a.dat": FILES["a.png"], "b": FILES["d.png"]})
+    for name, is_cached in (("a.dat", False), ("b", True)):
+        row = {"image": name, "captions": ["a dog"]}
+        (tmp_path / "train.jsonl").write_text(json.dumps(row))
+        options = {"train": str(tmp_path / "train.jsonl"), "images": str(images)}
+        examples = make_corpus("captions", options, str(tmp_path / "cache")).read("train")
+        assert (examples.cache is not None) == is_cached
+
+
+def test_a_full_disk_is_no_error_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("ATTENTION_ZOO_CACHE", str(tmp_path / "default"))
+    monkeypatch.setattr(cached_corpora, "MIN_BYTES", 1)
+    monkeypatch.setattr(ImageFile, "append", fail)
+    options = write_corpus("captions", tmp_path)
+    with caplog.at_level("INFO", "attention_zoo.data"):
+        assert make_corpus("captions", options, None).read("train").cache is None
+    assert "without a cache: data.cache: " in caplog.text
+    assert "default: No space left on device; free disk space or" in caplog.text
+    with pytest.raises(ValueError, match=r"^data\.cache: .*: No space left on device; free disk"):
+        make_corpus("captions", options, True).read("train")
+    assert not [*(tmp_path / "default").glob("[!.]*")]
+
+
+def test_names_that_are_not_unicode_are_not_cached(tmp_path: Path) -> None:
+    name = "\udc80.png"
+    write_folder(tmp_path, {name: FILES["a.png"]})
+    (tmp_path / "train.jsonl").write_text(json.dumps({"image": name, "captions": ["a dog"]}))
+    options = {"train": str(tmp_path / "train.jsonl")}
+    assert make_corpus("captions", options, False).read("train").names == [name]
+    with pytest.raises(ValueError, match=r"train\.jsonl: text that is not valid Unicode cannot be"):
+        make_corpus("captions", options, str(tmp_path / "cache")).read("train")
 
 
 def test_images_that_change_while_they_are_read_are_refused(
@@ -122,7 +186,12 @@ def test_images_that_change_while_they_are_read_are_refused(
 
 def test_errors_are_those_without_a_cache(tmp_path: Path) -> None:
     options = write_corpus("captions", tmp_path)
-    for changes in ({"skip_bad": 0}, {"images": str(tmp_path / "none")}, {"train": "none.jsonl"}):
+    for changes in (
+        {"skip_bad": 0},
+        {"images": str(tmp_path / "none")},
+        {"images": "a\0b"},
+        {"train": "none.jsonl"},
+    ):
         messages = []
         for cache in (False, str(tmp_path / "cache")):
             with pytest.raises(ValueError) as refused:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attention_zoo.data.batching.batching import Batches, check_integers
 from attention_zoo.data.batching.ragged import Integers, Ragged, Rows
-from attention_zoo.data.storage.image_files import ImageFile
+from attention_zoo.data.storage.image_column import ImageFile
 
 Inputs = dict[str, NDArray[np.uint8] | NDArray[np.int32]]
 

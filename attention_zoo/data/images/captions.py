@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attention_zoo.data.examples import Examples
 from attention_zoo.data.images.images import check_stack, compute_digest, resize_images
-from attention_zoo.data.storage.image_files import ImageFile
+from attention_zoo.data.storage.image_column import ImageFile
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right of an image region, as fractions of the image's height and width."""
@@ -23,7 +23,7 @@ class CaptionedImages(Examples):
     """Images of one size, with captions.
 
     Attributes:
-        images: `(N, H, W, 3)`, uint8, RGB; from the cache a `data.storage.image_files.ImageFile`.
+        images: `(N, H, W, 3)`, uint8, RGB; from the cache a `data.storage.image_column.ImageFile`.
         captions: one or more captions per image.
         names: name of each image: its file name or its number.
         origin: source of the data, for display and for saved results.

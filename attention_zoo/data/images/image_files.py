@@ -60,6 +60,12 @@ def list_image_files(path: str | Path) -> Iterator[Files]:
         yield {name: partial(_unzip, archive, entries[name], path) for name in sorted(entries)}
 
 
+def may_be_image(name: str) -> bool:
+    """Return whether a file has the suffix of an image, or none."""
+    suffix = PurePosixPath(name).suffix.lower()
+    return not suffix or suffix in SUFFIXES
+
+
 def is_image(name: str, files: Files) -> bool:
     """Return whether a file is an image by its suffix or, without a suffix, by its first bytes.
 
@@ -75,17 +81,19 @@ def is_image(name: str, files: Files) -> bool:
 
 
 def list_image_states(path: str | Path) -> list[tuple[str, int, int]]:
-    """Return name, size in bytes and time of modification of the files of `list_image_files`.
+    """Return name, size in bytes and time of modification of the possible images in a folder.
 
     For a zip, these are its own; the list is empty if the path is neither.
     """
     root = Path(path)
-    files = _walk_files(root) if root.is_dir() else [root]
+    files = [root]
+    if root.is_dir():
+        files = [file for file in _walk_files(root) if may_be_image(file.name)]
     states = []
     for file in files:
         try:
             state = file.stat()
-        except OSError:  # a broken link, or no such file
+        except (OSError, ValueError):  # a broken link, no such file, or a null character
             continue
         states.append((file.relative_to(root).as_posix(), state.st_size, state.st_mtime_ns))
     return sorted(states)

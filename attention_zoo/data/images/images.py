@@ -123,6 +123,14 @@ def resize_image(image: Image, size: Size | None) -> Image:
     return small
 
 
+def get_decoder_versions() -> list[str]:
+    """Return the versions of the libraries that the pixels of `read_image` depend on."""
+    import PIL
+    import tensorflow as tf
+
+    return [tf.__version__, PIL.__version__]
+
+
 def resize_images(images: Any, size: int) -> Any:
     """Return images `(N, H, W, C)` resized to squares of side `size`."""
     if images.shape[1:3] == (size, size):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from attention_zoo.data.examples import ColumnFactory, Examples
 from attention_zoo.data.storage.columns import ArrowColumn
-from attention_zoo.data.storage.image_files import ImageFile
+from attention_zoo.data.storage.image_column import ImageFile
 
 E = TypeVar("E", bound=Examples)
 FIELDS = "examples.json"
@@ -32,7 +32,11 @@ def write_examples(folder: Path, read: Callable[[ColumnFactory], Examples]) -> N
         written[name] = _open_column(folder, name, create=True)
         return written[name]
 
-    examples = read(make_column)
+    try:
+        examples = read(make_column)
+    finally:
+        for column in written.values():
+            column.close()
     names = [name for name in examples.columns if getattr(examples, name) is not None]
     for name in names:
         values = getattr(examples, name)
@@ -41,8 +45,6 @@ def write_examples(folder: Path, read: Callable[[ColumnFactory], Examples]) -> N
             for value in values:
                 column.append(value)
             column.close()
-    for column in written.values():
-        column.close()
     fields = {"columns": names, "origin": examples.origin, "skipped": examples.skipped}
     (folder / FIELDS).write_text(json.dumps(fields), encoding="utf-8")
 

@@ -55,7 +55,7 @@ class IntegerFile:
     def __init__(self, path: Path, create: bool = False) -> None:
         self._path = path
         self._file: BinaryIO | None = None
-        self._length = 0 if create else len(map_integers(path))
+        self._length = 0 if create else len(map_array(path))
         if create:
             self._create(np.uint16)
 
@@ -65,14 +65,8 @@ class IntegerFile:
     def _create(self, dtype: type) -> BinaryIO:
         self._dtype: np.dtype[Any] = np.dtype(dtype)
         self._file = self._path.open("wb")
-        self._write_header(self._file)
+        write_header(self._file, self._dtype, (0,))
         return self._file
-
-    def _write_header(self, file: BinaryIO) -> None:
-        """Write the header; NumPy pads it, so that its size does not depend on the length."""
-        descr = npy.dtype_to_descr(self._dtype)
-        header = {"descr": descr, "fortran_order": False, "shape": (self._length,)}
-        npy.write_array_header_1_0(file, header)
 
     def extend(self, values: NDArray[Any]) -> None:
         """Add integers; raise ValueError if the file is closed."""
@@ -89,7 +83,7 @@ class IntegerFile:
         narrow = self._path.with_name(f"{self._path.name}.narrow")
         self._path.rename(narrow)
         file = self._create(np.uint32)
-        values = map_integers(narrow)
+        values = map_array(narrow)
         for start in range(0, len(values), CHUNK):
             file.write(values[start : start + CHUNK].astype(self._dtype).tobytes())
         del values
@@ -99,17 +93,26 @@ class IntegerFile:
         """Write the final header and close the file."""
         if self._file is not None:
             self._file.seek(0)
-            self._write_header(self._file)
+            write_header(self._file, self._dtype, (self._length,))
             self._file.close()
             self._file = None
 
     def read(self) -> NDArray[Any]:
         """Return all integers, mapped into memory; no more can be added."""
         self.close()
-        return map_integers(self._path)
+        return map_array(self._path)
 
 
-def map_integers(path: Path) -> NDArray[Any]:
+def write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Write the header of a `.npy` file.
+
+    NumPy pads it, so that its size does not depend on the length of the first axis.
+    """
+    descr = npy.dtype_to_descr(dtype)
+    npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+
+
+def map_array(path: Path) -> NDArray[Any]:
     """Return the array of a `.npy` file, mapped into memory."""
     return np.asarray(np.load(path, mmap_mode="r"))
 

@@ -30,6 +30,10 @@ class SummarizationModule(SearchModule):
         self._longest, self._truncates = task.max_source_length, task.truncate_source
         super().__init__(task, rules, self.copies.tokenizer)
 
+    def get_max_length(self, task: Any) -> int:
+        """Return the limit of texts or that of summaries, which are decoded again in parallel."""
+        return int(max(task.max_source_length, task.max_target_length))
+
     def _serve(self, text: tf.Tensor, **values: tf.Tensor) -> dict[str, tf.Tensor]:
         """Summarize articles `(B,)`.
 

@@ -53,8 +53,8 @@ class TaggingModule(TaskModule):
         super().__init__(task)
 
     def get_max_length(self, task: Any) -> int:
-        """Return the limit in words, or that of the model in tokens if it is lower."""
-        return int(min(task.max_length, task.max_positions or task.max_length))
+        """Return the limit of the model in tokens; if it has none, that of the task in words."""
+        return int(task.max_positions or task.max_length)
 
     def _serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Tag sentences `(B,)`.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attention_zoo.data.storage.image_files import ImageFile
+from attention_zoo.data.storage.image_column import ImageFile
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (11, 3, 4, 2), np.uint8)
 
@@ -30,10 +30,15 @@ def test_a_file_has_the_interface_of_its_array(images: ImageFile) -> None:
     np.testing.assert_array_equal([*images], IMAGES)
     assert (images.shape, images.ndim, images.dtype) == (IMAGES.shape, 4, np.uint8)
     indices: list[Any] = [0, -1, np.int64(3), slice(2, 5), [4, 4, 0], np.array([7, 1]), []]
+    indices += [(0, 1, 2), (slice(1, 9), slice(2)), ([2, 1], 0), (-1, ..., 1)]
+    rows = np.arange(10, -1, -1)
     for index in indices:
         np.testing.assert_array_equal(images[index], IMAGES[index])
+        np.testing.assert_array_equal(images.select(rows)[index], IMAGES[rows][index])
     with pytest.raises(IndexError):
         images[11]
+    with pytest.raises(ValueError, match="in a file"):
+        np.array(images, copy=False)
 
 
 def test_selected_images_are_read_from_the_same_file(images: ImageFile) -> None:
@@ -44,6 +49,8 @@ def test_selected_images_are_read_from_the_same_file(images: ImageFile) -> None:
         np.testing.assert_array_equal(one[np.array([1, 2])], IMAGES[[1, 1]])
     assert len(images.select([])) == 0
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(images))[2:], IMAGES[2:])
+    images.path.unlink()  # as `attention-zoo cache clear` does
+    np.testing.assert_array_equal(images.select([3])[0], IMAGES[3])
 
 
 def test_images_of_another_size_are_refused(tmp_path: Path) -> None:

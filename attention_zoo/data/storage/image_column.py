@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
+
+from attention_zoo.data.storage.integers import map_array, write_header
 
 
 class ImageFile:
@@ -53,23 +54,17 @@ class ImageFile:
             raise ValueError(f"{self.path}: the file is complete; no images can be added")
         if not self._count:
             self._image_shape = image.shape
-            self._write_header(self._file)
+            write_header(self._file, self.dtype, self.shape)
         if image.shape != self._image_shape:
             raise ValueError(f"{self.path}: expected {self._image_shape}, got {image.shape}")
         self._file.write(image.astype(np.uint8, copy=False).tobytes())
         self._count += 1
 
-    def _write_header(self, file: BinaryIO) -> None:
-        """Write the header; NumPy pads it, so that its size does not depend on the number."""
-        descr = npy.dtype_to_descr(self.dtype)
-        shape = (self._count, *self._image_shape)
-        npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
-
     def close(self) -> None:
         """Finish writing, and close the file; the images can then be read."""
         if self._file is not None:
             self._file.seek(0)
-            self._write_header(self._file)
+            write_header(self._file, self.dtype, self.shape)
             self._file.close()
             self._file = None
 
@@ -77,13 +72,15 @@ class ImageFile:
         """Return all images of the file, mapped into memory."""
         if self._images is None:
             self.close()
-            self._images = np.asarray(np.load(self.path, mmap_mode="r"))
+            self._images = map_array(self.path)
             self._count, self._image_shape = len(self._images), self._images.shape[1:]
         return self._images
 
     def select(self, rows: Iterable[int]) -> Self:
         """Return the images with indices `rows`, without reading them."""
-        taken = type(self)(self.path)
+        self._map()
+        taken = type(self).__new__(type(self))
+        vars(taken).update(vars(self))  # `copy` would open the file again
         indices = np.asarray([*rows], np.int64)
         taken._rows = indices if self._rows is None else self._rows[indices]
         return taken
@@ -98,12 +95,19 @@ class ImageFile:
 
     def __getitem__(self, index: Any) -> NDArray[np.uint8]:
         images = self._map()
-        return np.asarray(images[index if self._rows is None else self._rows[index]])
+        if self._rows is None:
+            return np.asarray(images[index])
+        first, *others = index if isinstance(index, tuple) else (index,)
+        rows = self._rows[first]
+        axes = (slice(None),) * np.ndim(rows)
+        return np.asarray(images[rows][(*axes, *others)])
 
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
         return (self[row] for row in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("the images are in a file, so that their array is a copy")
         return np.array(self[:], dtype)
 
 
