@@ -27,9 +27,6 @@ from attention_zoo.tasks.corpora import FileCorpus
 MIN_BYTES = 16 * 10**6
 """Size of the files of a split from which they are cached by default."""
 
-ImageState = tuple[str, int, int]
-"""Name, size in bytes and time of modification of an image, or of a file that contains images."""
-
 NOT_IN_KEY = ("train", "validation", "test", "split", "cache")
 """Options left out of the key, which contains the hashes of the files."""
 
@@ -71,12 +68,11 @@ class CachedCorpus(FileCorpus):
         """Return the files of a split, whose content is a part of the key."""
         return self.find_files(split)
 
-    def _list_images(self, split: str) -> list[ImageState]:
-        """Return name, size and time of the images of a split, which are a part of the key."""
-        return []
-
     def _describe_images(self, split: str) -> dict[str, Any]:
-        """Return what else determines the images, a part of the key."""
+        """Return what determines the images of a split, a part of the key.
+
+        `files` has the name, the size in bytes and the time of modification of each.
+        """
         return {}
 
     def _read(self, split: str) -> Examples:
@@ -92,7 +88,7 @@ class CachedCorpus(FileCorpus):
 
     def _read_cached(self, split: str) -> Any:
         """Return the examples of a split from the cache; they are in memory if they are small."""
-        files, images = self._list_files(split), self._list_images(split)
+        files, images = self._list_files(split), self._describe_images(split)
         cache = self._find_cache(files, images)
         if cache is None:
             return self._read_files(split, make_list)
@@ -113,7 +109,7 @@ class CachedCorpus(FileCorpus):
             "files": hashes,
         }
         if images:
-            key["images"] = [images, self._describe_images(split)]
+            key["images"] = images
         origin = ", ".join(files)
 
         def write(folder: Path) -> None:
@@ -125,7 +121,7 @@ class CachedCorpus(FileCorpus):
                     " data.cache=false"
                 ) from None
             after = {file: get_state(file) for file in self._list_files(split)}
-            if after != before or self._list_images(split) != images:
+            if after != before or self._describe_images(split) != images:
                 raise ValueError(f"{origin}: changed while it was read; start again")
 
         folder = cache.get_or_create("examples", origin, key, write)
@@ -134,7 +130,7 @@ class CachedCorpus(FileCorpus):
         object.__setattr__(examples, "cache", corpus_cache)  # the dataclass is frozen
         return examples
 
-    def _find_cache(self, files: list[str], images: list[ImageState]) -> DataCache | None:
+    def _find_cache(self, files: list[str], images: dict[str, Any]) -> DataCache | None:
         """Return the cache for these files; None if their examples are kept in memory.
 
         Raises:
@@ -142,8 +138,8 @@ class CachedCorpus(FileCorpus):
         """
         if not all(map(os.path.isfile, files)):
             return None
-        size = sum(map(os.path.getsize, files)) + sum(size for _, size, _ in images)
-        if self.cache is None and size < MIN_BYTES:
+        sizes = [*map(os.path.getsize, files), *(size for _, size, _ in images.get("files", ()))]
+        if self.cache is None and sum(sizes) < MIN_BYTES:
             return None
         return open_cache(self.cache if isinstance(self.cache, str) else None, files)
 

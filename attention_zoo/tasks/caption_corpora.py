@@ -20,7 +20,7 @@ from attention_zoo.data.examples import ColumnFactory, Examples, make_list
 from attention_zoo.data.images.image_files import list_image_states, may_be_image
 from attention_zoo.data.images.images import get_decoder_versions
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.cached_corpora import CachedCorpus, ImageState
+from attention_zoo.tasks.cached_corpora import CachedCorpus
 from attention_zoo.tasks.corpora import Corpus, GeneratedCorpus, TfdsCorpus
 from attention_zoo.tasks.data_paths import check_paths, find_files
 
@@ -96,12 +96,14 @@ class CaptionFileCorpus(CachedCorpus, CaptionCorpus):
         "test_images",
     )
 
-    def _list_images(self, split: str) -> list[ImageState]:
-        return list_image_states(self.find_images(split, self.list_captions(split))[0])
-
     def _describe_images(self, split: str) -> dict[str, Any]:
         folder, shared = self.find_images(split, self.list_captions(split))
-        return {"folder": folder, "shared": shared, "versions": get_decoder_versions()}
+        return {
+            "folder": folder,
+            "shared": shared,
+            "files": list_image_states(folder),
+            "versions": get_decoder_versions(),
+        }
 
     def _read_cached(self, split: str) -> Any:
         examples: Any = super()._read_cached(split)

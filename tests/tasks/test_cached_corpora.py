@@ -272,6 +272,16 @@ RECIPES = {
 }
 
 
+def assert_all_equal(made: list[tuple[Any, ...]]) -> None:
+    """Assert that preparations are equal: the arrays of some batches, and other values."""
+    for steps, *rest in made[1:]:
+        assert rest == [*made[0][1:]]
+        for arrays, expected in zip(steps, made[0][0], strict=True):
+            for array, other in zip(arrays, expected, strict=True):
+                assert array.dtype == other.dtype
+                np.testing.assert_array_equal(array, other)
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_tasks_train_on_the_same_batches(name: str, tmp_path: Path) -> None:
     kind, model, tokenizer = RECIPES[name]
@@ -287,12 +297,7 @@ def test_tasks_train_on_the_same_batches(name: str, tmp_path: Path) -> None:
         fitting = [*task.filter_by_length(examples)]
         vocabularies = [one.vocabulary for one in task.tokenizers.values()]
         made.append((steps, fitting, vocabularies, batches.get_example_numbers(1)))
-    for steps, *rest in made[1:]:
-        assert rest == [*made[0][1:]]
-        for arrays, expected in zip(steps, made[0][0], strict=True):
-            for array, other in zip(arrays, expected, strict=True):
-                assert array.dtype == other.dtype
-                np.testing.assert_array_equal(array, other)
+    assert_all_equal(made)
     kinds = {entry.kind for entry in data_cache.DataCache(tmp_path / "cache").list_entries()}
     assert kinds == {"examples", "tokenizer", "tokens"}
 

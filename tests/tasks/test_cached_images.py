@@ -20,6 +20,7 @@ from attention_zoo.tasks.caption_corpora import CAPTIONED_IMAGES
 from attention_zoo.training import Recipe
 from attention_zoo.training.changes import SplitReader
 from tests.data.images.image_folders import make_image_file, write_folder, write_zip
+from tests.tasks.test_cached_corpora import assert_all_equal
 
 CAPTIONS = {"a.png": ["a dog", "two dogs run"], "b/c.jpg": ["a red ball ."], "d.png": ["a dog"]}
 FILES = {
@@ -232,11 +233,6 @@ def test_tasks_train_on_the_same_batches(name: str, tmp_path: Path) -> None:
         fitting = [*task.filter_by_length(examples)]
         made.append((steps, fitting, task.tokenizer.vocabulary, batches.get_example_numbers(1)))
     assert len(made[0][1]) < 3
-    for steps, *rest in made[1:]:
-        assert rest == [*made[0][1:]]
-        for arrays, expected in zip(steps, made[0][0], strict=True):
-            for array, other in zip(arrays, expected, strict=True):
-                assert array.dtype == other.dtype
-                np.testing.assert_array_equal(array, other)
+    assert_all_equal(made)
     kinds = {entry.kind for entry in DataCache(tmp_path / "cache").list_entries()}
     assert kinds == {"examples", "tokenizer", "tokens"}

@@ -71,9 +71,8 @@ def is_image(name: str, files: Files) -> bool:
 
     A file without a suffix that cannot be read is not an image.
     """
-    suffix = PurePosixPath(name).suffix.lower()
-    if suffix:
-        return suffix in SUFFIXES
+    if PurePosixPath(name).suffix:
+        return may_be_image(name)
     try:
         return files[name](count=max(map(len, SIGNATURES))).startswith(SIGNATURES)
     except ValueError:
