@@ -9,10 +9,11 @@ import os
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
@@ -22,6 +23,9 @@ from attention_zoo.version import __version__
 
 LOGGER = logging.getLogger("attention_zoo.data")
 """Logger of `data.progress`."""
+
+INTERVAL = 10.0
+"""Seconds between two lines about progress."""
 
 FORMAT_VERSION = 1
 INFO = "entry.json"
@@ -109,16 +113,52 @@ class DataCache:
             CacheError: the cache cannot be written; the incomplete entry is deleted. So it is if
                 `write` raises a ValueError.
         """
-        name = f"{kind}-{compute_key(kind, key)}"
-        folder = self.folder / name
+        folder = self._get_folder(kind, key)
         with self._explain_errors():
-            if self._is_intact(folder):
-                return folder
-            with self._hold_lock(name):
-                if not self._is_intact(folder):  # else another process has written it
-                    self._remove(folder)
-                    self._write(folder, {"kind": kind, "origin": origin}, write)
+            if not self._is_intact(folder):
+                with self._hold_lock(folder.name):
+                    self._write_missing(folder, {"kind": kind, "origin": origin}, write)
         return folder
+
+    def try_create(
+        self,
+        kind: str,
+        origin: str,
+        key: Mapping[str, Any],
+        write: Callable[[Path], object],
+    ) -> None:
+        """Write an entry as `get_or_create` does, unless another process may be writing it."""
+        folder = self._get_folder(kind, key)
+        with self._explain_errors():
+            if folder.exists():
+                return
+            try:
+                held = self._make_lock(folder.name).acquire(blocking=False)
+            except Timeout:
+                return
+            with held:
+                self._write_missing(folder, {"kind": kind, "origin": origin}, write)
+
+    def has(self, kind: str, key: Mapping[str, Any]) -> bool:
+        """Return whether an entry exists; its files may be damaged."""
+        return self._get_folder(kind, key).exists()
+
+    def remove(self, kind: str, key: Mapping[str, Any]) -> None:
+        """Remove an entry, if it exists."""
+        folder = self._get_folder(kind, key)
+        with self._explain_errors(), self._hold_lock(folder.name):
+            self._remove(folder)
+
+    def _get_folder(self, kind: str, key: Mapping[str, Any]) -> Path:
+        return self.folder / f"{kind}-{compute_key(kind, key)}"
+
+    def _write_missing(
+        self, folder: Path, info: Mapping[str, str], write: Callable[[Path], object]
+    ) -> None:
+        """Write an entry, while its lock is held, unless another process has written it."""
+        if not self._is_intact(folder):
+            self._remove(folder)
+            self._write(folder, info, write)
 
     def _write(
         self, folder: Path, info: Mapping[str, str], write: Callable[[Path], object]
@@ -165,10 +205,7 @@ class DataCache:
     @contextmanager
     def _hold_lock(self, name: str) -> Iterator[None]:
         """Hold the lock of an entry, one of 256; wait if another process is writing the entry."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # A soft lock, which filelock can fall back to, outlives a process that is killed. The files
-        # are never removed, because a process may be waiting for one; entries share them.
-        lock = FileLock(self.folder / f".lock-{name[-2:]}", fallback_to_soft=False)
+        lock = self._make_lock(name)
         try:
             held = lock.acquire(blocking=False)
         except Timeout:
@@ -176,6 +213,13 @@ class DataCache:
             held = lock.acquire()
         with held:
             yield
+
+    def _make_lock(self, name: str) -> FileLock:
+        """Return the lock of an entry, which it shares with other entries."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # A soft lock, which filelock can fall back to, outlives a process that is killed. The files
+        # are never removed, because a process may be waiting for one.
+        return FileLock(self.folder / f".lock-{name[-2:]}", fallback_to_soft=False)
 
     def list_entries(self) -> list[CacheEntry]:
         """Return all complete entries, the newest first."""
@@ -231,8 +275,52 @@ class CorpusCache(NamedTuple):
         self, kind: str, key: Mapping[str, Any], write: Callable[[Path], object]
     ) -> Path:
         """Return the folder of an entry that is computed from the examples; see `DataCache`."""
-        key = {"examples": self.examples_hash, **key}
-        return self.cache.get_or_create(kind, self.origin, key, write)
+        return self.cache.get_or_create(kind, self.origin, self._extend(key), write)
+
+    def share(
+        self,
+        kind: str,
+        entries: Sequence[tuple[Mapping[str, Any], Callable[[Path], object]]],
+        is_obsolete: Callable[[], bool] = lambda: False,
+    ) -> list[Path]:
+        """Return the folders of several entries, which all processes that call this write together.
+
+        A process first writes the entries that are missing and that no other process is writing;
+        then it waits for the others.
+
+        Args:
+            kind: see `CacheEntry`.
+            entries: key and function of each entry; see `DataCache.get_or_create`.
+            is_obsolete: function that returns whether the entries are no longer needed. If it
+                returns true, the result is incomplete.
+        """
+        folders: list[Path] = []
+        last_line = monotonic()
+        for wait in (False, True):
+            for number, (key, write) in enumerate(entries):
+                if is_obsolete():
+                    return folders
+                if monotonic() - last_line >= INTERVAL:
+                    done = f"{number} of {len(entries)} parts"
+                    LOGGER.info("%s: preparing %s: %s", self.origin, kind, done)
+                    last_line = monotonic()
+                arguments = kind, self.origin, self._extend(key), write
+                if wait:
+                    folders.append(self.cache.get_or_create(*arguments))
+                else:
+                    self.cache.try_create(*arguments)
+        return folders
+
+    def has(self, kind: str, key: Mapping[str, Any]) -> bool:
+        """Return whether an entry exists; its files may be damaged."""
+        return self.cache.has(kind, self._extend(key))
+
+    def remove(self, kind: str, key: Mapping[str, Any]) -> None:
+        """Remove an entry, if it exists."""
+        self.cache.remove(kind, self._extend(key))
+
+    def _extend(self, key: Mapping[str, Any]) -> dict[str, Any]:
+        return {"examples": self.examples_hash, **key}
 
 
 def get_corpus_cache(examples: Any) -> CorpusCache | None:

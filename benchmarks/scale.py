@@ -5,8 +5,10 @@
 Each case runs in its own process, on generated text. CPU time counts all cores. Memory is the peak
 above the resident memory after the import of TensorFlow and attention_zoo. The second start of a
 training reads the cache that the first one has written; it is measured up to the first batch,
-without a training step. `--size` scales the numbers of examples; the targets are those of size 1. A
-run of all cases at size 1 is written to results.md.
+without a training step. So are two processes that prepare the same data at the same time, as two
+hosts do; the target of each is a fraction of what one process needs alone. `--size` scales the
+numbers of examples; the targets are those of size 1. A run of all cases at size 1 is written to
+results.md.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from long_attention import resident
 from side_by_side import describe_device, write_section
@@ -60,6 +64,21 @@ def make_article(draw: random.Random, length: int) -> str:
     """Return an article with its summary as a line of JSON."""
     words = sample_words(draw, length)
     return json.dumps({"text": " ".join(words), "summary": " ".join(words[:40])}) + "\n"
+
+
+class Row(NamedTuple):
+    """A row of the table.
+
+    name: text after the name of the case.
+    seconds, mebibytes: CPU time and memory.
+    target_seconds, target_mebibytes: their targets, None where there is none.
+    """
+
+    name: str
+    seconds: float
+    mebibytes: float
+    target_seconds: float | None = None
+    target_mebibytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -122,22 +141,64 @@ class Training:
         while True:
             yield self.make(draw, draw.randint(*self.lengths))
 
+    def measure(self, name: str, folder: Path, size: float) -> Iterator[Row]:
+        self.prepare(folder, size)
+        first = start_process(name, "run", folder)
+        yield Row("", *first(), self.seconds, self.mebibytes)
+        if self.again is not None:
+            again = start_process(name, "prepare_data", folder)
+            yield Row(", second start", *again(), self.again)
+
     def run(self, folder: Path) -> None:
         from attention_zoo import training
 
         training.fit(folder / "recipe.yaml")
 
-    def run_again(self, folder: Path) -> None:
-        """Prepare the data, the tokenizers and the model of another run on the same data."""
+    def prepare_data(self, folder: Path) -> None:
+        """Prepare the data, the tokenizers, the model and the first batch."""
         from attention_zoo import tasks, training
         from attention_zoo.training.changes import SplitReader
+        from attention_zoo.training.hosts import is_chief
 
         recipe = training.read_recipe(folder / "recipe.yaml")
         reader = SplitReader(recipe.data)
-        examples, _ = reader.read("train")
-        reader.read("validation")
+        examples = reader.read("train")
+        for split in ("train", "validation") if is_chief() else ():
+            reader.read_fingerprint(split)
         task = tasks.TASKS.get(recipe.task).from_recipe(recipe, examples)
         task.make_batches(examples, self.batch_size, recipe.seed).get_batch(0)
+
+
+@dataclass(frozen=True)
+class SharedPreparation:
+    """The preparation of a training by two processes at the same time.
+
+    Args:
+        training: the training.
+        fraction: target of the CPU time and the memory of each process, as a fraction of those of
+            one process alone.
+    """
+
+    training: Training
+    fraction: float
+
+    def measure(self, name: str, folder: Path, size: float) -> Iterator[Row]:
+        self.training.prepare(folder, size)
+        alone = start_process(name, "run", folder)()
+        yield Row(", one process", *alone)
+        shutil.rmtree(folder / "cache")
+        addresses = {"worker": ["localhost:1", "localhost:2"]}
+        hosts = [
+            json.dumps({"cluster": addresses, "task": {"type": "worker", "index": index}})
+            for index in range(2)
+        ]
+        both = [start_process(name, "run", folder, TF_CONFIG=host) for host in hosts]
+        for number, wait in enumerate(both, 1):
+            targets = [self.fraction * value for value in alone]
+            yield Row(f", process {number} of 2", *wait(), *targets)
+
+    def run(self, folder: Path) -> None:
+        self.training.prepare_data(folder)
 
 
 @dataclass(frozen=True)
@@ -147,22 +208,21 @@ class Prediction:
     Args:
         entry: name of the entry.
         examples: number of sentences.
-        seconds, mebibytes: targets, None where there is none.
-        again: None, as there is no second start.
+        mebibytes: target.
     """
 
     entry: str
     examples: int
-    seconds: int | None = None
-    mebibytes: int | None = None
-    again: int | None = None
+    mebibytes: int
 
-    def prepare(self, folder: Path, size: float) -> None:
-        """Write the sentences."""
+    def measure(self, name: str, folder: Path, size: float) -> Iterator[Row]:
+        """Write the sentences, and predict."""
         draw = random.Random(1)
         with (folder / "sentences").open("w", encoding="utf-8") as file:
             for _ in range(round(self.examples * size)):
                 file.write(" ".join(sample_words(draw, draw.randint(5, 30))) + "\n")
+        predictions = start_process(name, "run", folder)
+        yield Row("", *predictions(), None, self.mebibytes)
 
     def run(self, folder: Path) -> None:
         import attention_zoo as az
@@ -176,18 +236,20 @@ class Prediction:
 TSV = {"corpus": "tsv", "source": "en", "target": "xx"}
 LONG_TSV = {**TSV, "max_source_length": None, "max_target_length": None}
 JSONL = {"corpus": "jsonl", "source": "text", "target": "summary", "truncate_source": True}
-CASES: dict[str, Training | Prediction] = {
-    "pairs": Training(
-        make_pair,
-        (4, 18),
-        2_000_000,
-        "translation",
-        "transformer_tiny",
-        TSV,
-        seconds=75,
-        mebibytes=400,
-        again=3,
-    ),
+PAIRS = Training(
+    make_pair,
+    (4, 18),
+    2_000_000,
+    "translation",
+    "transformer_tiny",
+    TSV,
+    seconds=75,
+    mebibytes=400,
+    again=3,
+)
+CASES: dict[str, Training | SharedPreparation | Prediction] = {
+    "pairs": PAIRS,
+    "pairs, shared": SharedPreparation(PAIRS, 0.6),
     "10M pairs": Training(
         make_pair,
         (4, 18),
@@ -260,60 +322,69 @@ CASES: dict[str, Training | Prediction] = {
 }
 
 
-def measure(case: Training | Prediction, size: float, name: str) -> list[dict[str, float]]:
-    """Run a case in new processes; return CPU seconds and MiB of each start."""
-    with tempfile.TemporaryDirectory() as folder:
-        case.prepare(Path(folder), size)
-        results = [run_process(name, "--run", folder)]
-        if case.again is not None:
-            results.append(run_process(name, "--again", "--run", folder))
-    return results
+def start_process(
+    name: str, method: str, folder: Path, **environment: str
+) -> Callable[[], tuple[float, float]]:
+    """Start a method of a case in a new process.
+
+    Returns:
+        A function that waits for its end and returns the CPU seconds and the MiB.
+    """
+    command = [sys.executable, __file__, "--call", method, str(folder), name]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+    def wait() -> tuple[float, float]:
+        output, errors = process.communicate()
+        if process.returncode:
+            sys.exit(f"{name} failed:\n{errors[-2000:]}")
+        seconds, mebibytes = json.loads(output.splitlines()[-1])
+        return seconds, mebibytes
+
+    return wait
 
 
-def run_process(name: str, *options: str) -> dict[str, float]:
-    command = [sys.executable, __file__, *options, name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{name} failed:\n{done.stderr[-2000:]}")
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
-def run(function: Callable[[Path], None], folder: Path) -> dict[str, float]:
-    """Run a case in this process."""
+def call(function: Callable[[Path], None], folder: Path) -> tuple[float, float]:
+    """Call a method of a case in this process; return its CPU seconds and MiB."""
     import attention_zoo.training  # noqa: F401 (imports TensorFlow too)
 
     idle, start = resident("VmRSS"), time.process_time()
     function(folder)
-    return {"seconds": time.process_time() - start, "MiB": resident("VmHWM") - idle}
+    return time.process_time() - start, resident("VmHWM") - idle
+
+
+def format_target(target: float | None) -> str:
+    return "" if target is None else f"{target:.0f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--size", type=float, default=1.0)
-    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--call", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if unknown := {*options.cases} - {*CASES}:
         parser.error(f"unknown case {min(unknown)!r}; known: {', '.join(CASES)}")
-    if options.run:
-        chosen: Any = CASES[options.cases[0]]
-        print(json.dumps(run(chosen.run_again if options.again else chosen.run, options.run)))
+    if options.call:
+        method, folder = options.call
+        print(json.dumps(call(getattr(CASES[options.cases[0]], method), Path(folder))))
         return
     lines = [
         "| case | CPU seconds | target | MiB above the import | target |",
         "|---|---|---|---|---|",
     ]
     for name in options.cases or CASES:
-        case = CASES[name]
-        results = measure(case, options.size, name)
-        targets = [(case.seconds, case.mebibytes), (case.again, None)]
-        for start, result, goals in zip(("", ", second start"), results, targets, strict=False):
-            pairs = zip((result["seconds"], result["MiB"]), goals, strict=True)
-            cells = " | ".join(f"{value:.0f} | {goal or ''}" for value, goal in pairs)
-            lines.append(f"| {name}{start} | {cells} |")
-            print(lines[-1], flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            for row in CASES[name].measure(name, Path(folder), options.size):
+                cells = f"{row.seconds:.0f} | {format_target(row.target_seconds)}"
+                cells += f" | {row.mebibytes:.0f} | {format_target(row.target_mebibytes)}"
+                lines.append(f"| {name}{row.name} | {cells} |")
+                print(lines[-1], flush=True)
     lines += ["", f"Size {options.size:g} ({describe_device()})."]
     if options.size == 1 and not options.cases:
         write_section("Large corpora and long sequences", lines)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
@@ -99,19 +101,32 @@ def load_or_train_tokenizer(
         examples: the corpus.
         columns: names of its columns.
     """
+    return load_or_train_tokenizers(options, examples, [columns])[0]
 
-    def train() -> Tokenizer:
-        return train_recipe_tokenizer(options, get_texts(examples, columns))
+
+def load_or_train_tokenizers(
+    options: TokenizerOptions, examples: Any, columns: Sequence[Sequence[str]]
+) -> list[Tokenizer]:
+    """Train a tokenizer on each list of columns of a corpus, or load it from the cache.
+
+    Processes that share a cache, such as the hosts of a training, train one tokenizer each.
+    """
+
+    def train(names: Sequence[str]) -> Tokenizer:
+        return train_recipe_tokenizer(options, get_texts(examples, names))
+
+    def save(names: Sequence[str], folder: Path) -> None:
+        train(names).save(folder)
 
     cache = get_corpus_cache(examples)
     if cache is None or not is_builtin(TOKENIZERS.get(options.kind or DEFAULT_KIND)):
-        return train()
+        return [*map(train, columns)]
     settings = asdict(options) | {"kind": options.kind or DEFAULT_KIND}
     del settings["vectors"], settings["shared"]  # the tokenizer does not depend on them
-    key = {"columns": [*columns], "options": settings}
-    folder = cache.get_or_create("tokenizer", key, lambda folder: train().save(folder))
-    tokenizer: Tokenizer = load_tokenizer(folder)
-    return tokenizer
+    entries = [
+        ({"columns": [*names], "options": settings}, partial(save, names)) for names in columns
+    ]
+    return [*map(load_tokenizer, cache.share("tokenizer", entries))]
 
 
 def build_task(task_class: Any, recipe: Any, examples: Any, *columns: str) -> Any:

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.data.batching.encoded import EncodedCorpus
-from attention_zoo.data.batching.ragged import Row
-from attention_zoo.data_cache import get_corpus_cache, is_builtin
+import numpy as np
+from numpy.typing import NDArray
 
-EncodedPart = tuple[Sequence[int], Mapping[str, Sequence[Row]]]
+from attention_zoo.data.batching.encoded import EncodedCorpus
+from attention_zoo.data.tokenizers.flat_ids import FlatIds, Row
+from attention_zoo.data_cache import CorpusCache, get_corpus_cache, is_builtin
+
+EncodedPart = tuple[Sequence[int] | NDArray[np.int64], Mapping[str, FlatIds | Sequence[Row]]]
 """Row numbers of examples in their corpus, and their token ids by column."""
 
+EncodeParts = Callable[[Any, range], Iterable[EncodedPart]]
+"""Function that encodes some rows of a corpus, part by part."""
 
-def load_or_encode(
-    task: Any, examples: Any, encode_parts: Callable[[Any], Iterable[EncodedPart]]
-) -> EncodedCorpus:
+MIN_SHARD, MAX_SHARDS = 8192, 64
+"""Minimum number of examples of a shard, and maximum number of shards."""
+
+
+def load_or_encode(task: Any, examples: Any, encode_parts: EncodeParts) -> EncodedCorpus:
     """Return the token ids of the examples within the length limits.
+
+    Processes that share a cache, such as the hosts of a training, encode a shard each until all are
+    encoded. Shards that a killed process has encoded are kept.
 
     Args:
         task: the task, with `tokenizers` and `encoding_options`.
         examples: the corpus.
-        encode_parts: function that encodes the examples, part by part.
+        encode_parts: function that encodes rows of the corpus.
     """
+    count = len(examples)
 
-    def encode(folder: Path | None = None) -> EncodedCorpus:
+    def encode(folder: Path | None = None, rows: range = range(count)) -> EncodedCorpus:
         encoded = EncodedCorpus(folder)
-        for rows, columns in encode_parts(examples):
-            encoded.extend(rows, columns)
+        for part_rows, columns in encode_parts(examples, rows):
+            encoded.extend(part_rows, columns)
         encoded.close()
         return encoded
 
@@ -37,13 +49,43 @@ def load_or_encode(
         return encode()
     hashes = {name: tokenizer.content_hash for name, tokenizer in task.tokenizers.items()}
     key = {"task": task.name, "tokenizers": hashes, **task.encoding_options}
-    return EncodedCorpus(cache.get_or_create("tokens", key, encode), create=False)
+    size = max(MIN_SHARD, -(-count // MAX_SHARDS))
+    shards = [range(start, min(start + size, count)) for start in range(0, count, size)]
+    if len(shards) > 1 and not cache.has("tokens", key):
+        folder = _encode_shards(cache, key, shards, encode)
+    else:
+        folder = cache.get_or_create("tokens", key, encode)
+    return EncodedCorpus(folder, create=False)
 
 
-def take_encoded(
-    task: Any, examples: Any, encode_parts: Callable[[Any], Iterable[EncodedPart]]
-) -> Any:
+def _encode_shards(
+    cache: CorpusCache, key: dict[str, Any], shards: Sequence[range], encode: Callable[..., object]
+) -> Path:
+    """Write the shards that no other process writes, then the entry that consists of all."""
+    keys = [{**key, "rows": [rows.start, rows.stop]} for rows in shards]
+    writers = [partial(encode, rows=rows) for rows in shards]
+    folders = cache.share(
+        "tokens", [*zip(keys, writers, strict=True)], lambda: cache.has("tokens", key)
+    )
+
+    def join(folder: Path) -> None:
+        if len(folders) < len(shards):  # the entry of the other process is damaged
+            encode(folder)
+            return
+        joined = EncodedCorpus(folder)
+        for shard in folders:
+            joined.extend(*EncodedCorpus(shard, create=False).get_part())
+        joined.close()
+
+    entry = cache.get_or_create("tokens", key, join)
+    for shard_key in keys:
+        cache.remove("tokens", shard_key)
+    return entry
+
+
+def take_encoded(task: Any, examples: Any, encode_parts: EncodeParts) -> Any:
     """Return the examples whose token ids `load_or_encode` returns."""
     if get_corpus_cache(examples) is None:
-        return examples.take(row for rows, _ in encode_parts(examples) for row in rows)
+        parts = encode_parts(examples, range(len(examples)))
+        return examples.take(row for rows, _ in parts for row in rows)
     return examples.take(load_or_encode(task, examples, encode_parts).rows)

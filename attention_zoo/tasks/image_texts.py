@@ -111,15 +111,16 @@ class ImageTextTask(ImageTask):
         """Options that, with the tokenizer, determine the token ids of a corpus."""
         return {"max_target_length": self.max_target_length}
 
-    def _encode_captions(self, examples: CaptionedImages) -> Iterator[EncodedPart]:
+    def _encode_captions(self, examples: CaptionedImages, rows: range) -> Iterator[EncodedPart]:
         """Yield image rows and token ids of the captions within the limit, in parts."""
         limit = self.max_target_length - self.num_end_tokens
-        for begin in log_progress(range(0, len(examples), PART), "encoding", "images", PART):
-            part = examples.captions[begin : begin + PART]
-            rows = [row for row, texts in enumerate(part, begin) for _ in texts]
+        starts = range(rows.start, rows.stop, PART)
+        for begin in log_progress(starts, "encoding", "images", PART):
+            part = examples.captions[begin : min(begin + PART, rows.stop)]
+            image_rows = [row for row, texts in enumerate(part, begin) for _ in texts]
             encoded = self.tokenizer.encode([*chain.from_iterable(part)])
             fits = [0 < len(ids) <= limit for ids in encoded]
-            yield list(compress(rows, fits)), {"captions": list(compress(encoded, fits))}
+            yield list(compress(image_rows, fits)), {"captions": list(compress(encoded, fits))}
 
 
 def flatten_captions(examples: CaptionedImages) -> tuple[list[int], list[str]]:

@@ -90,13 +90,13 @@ class SingleTextTask(Task):
         """Return whether an encoded example is within the length limit."""
         return 0 < len(encoded) <= self.longest - self.num_special_tokens
 
-    def _encode_within(self, examples: Any) -> Iterator[EncodedPart]:
+    def _encode_within(self, examples: Any, rows: range) -> Iterator[EncodedPart]:
         """Yield row numbers and token ids of the examples within the limit, in parts."""
-        parts = encode_in_parts(examples, self._encode_examples, self.example_noun)
-        for rows, part, encoded in parts:
+        parts = encode_in_parts(examples, rows, self._encode_examples, self.example_noun)
+        for part_rows, part, encoded in parts:
             fits = [self._fits(one) for one in encoded]
             columns = self._list_columns(part, encoded, fits)
-            yield list(compress(rows, fits)), columns
+            yield list(compress(part_rows, fits)), columns
 
     def _list_columns(
         self, examples: Any, encoded: Sequence[Any], fits: Sequence[bool]

@@ -23,7 +23,7 @@ BUCKET = 8  # sources are padded to multiples of this, so that few shapes are co
 
 
 def encode_in_parts(
-    examples: Any, encode: Callable[[Any], T], noun: str
+    examples: Any, rows: range, encode: Callable[[Any], T], noun: str
 ) -> Iterator[tuple[range, Any, T]]:
     """Yield the rows of each part of a corpus, its examples, and what `encode` returns for them.
 
@@ -32,18 +32,20 @@ def encode_in_parts(
 
     Args:
         examples: the corpus.
+        rows: the rows to encode.
         encode: function that encodes examples.
         noun: name of the examples, in the plural.
     """
-    for begin in log_progress(range(0, len(examples), PART), "encoding", noun, PART):
-        rows = range(begin, min(begin + PART, len(examples)))
-        part = examples.take(rows)
+    starts = range(rows.start, rows.stop, PART)
+    for begin in log_progress(starts, "encoding", noun, PART):
+        part_rows = range(begin, min(begin + PART, rows.stop))
+        part = examples.take(part_rows)
         try:
             encoded = encode(part)
         except ValueError as error:
             where = f"{examples.origin}, from {noun.removesuffix('s')} {begin + 1} on"
             raise ValueError(f"{where}: {error}") from None
-        yield rows, part, encoded
+        yield part_rows, part, encoded
 
 
 def round_up(length: int, step: int = BUCKET) -> int:

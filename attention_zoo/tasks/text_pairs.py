@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import compress
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import PairBatches, TextPairs
+from attention_zoo.data.tokenizers.flat_ids import FlatIds, as_flat_ids
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.encoding import EncodedPart, load_or_encode, take_encoded
@@ -18,7 +18,7 @@ from attention_zoo.tasks.generation import GenerationTask
 from attention_zoo.tasks.text_inputs import encode_in_parts
 from attention_zoo.tasks.text_pair_corpora import TEXT_PAIRS
 
-Ids = list[list[int]]
+Ids = list[list[int]] | FlatIds
 Sides = tuple[Ids, Ids]
 
 
@@ -70,17 +70,16 @@ class TextPairTask(GenerationTask):
         """Options that, with the tokenizers, determine the token ids of a corpus."""
         return self.options
 
-    def _encode_within(self, examples: TextPairs) -> Iterator[EncodedPart]:
+    def _encode_within(self, examples: TextPairs, rows: range) -> Iterator[EncodedPart]:
         """Yield row numbers and token ids of the pairs within the limits, in parts."""
         most_source, most_target = self.max_source_length, self.max_target_length - 1
-        parts = encode_in_parts(examples, self.encode_pairs, self.example_noun)
-        for rows, _, sides in parts:
-            fits = [
-                0 < len(source) <= most_source and 0 < len(target) <= most_target
-                for source, target in zip(*sides, strict=True)
-            ]
-            sources, targets = (list(compress(side, fits)) for side in sides)
-            yield list(compress(rows, fits)), {"sources": sources, "targets": targets}
+        parts = encode_in_parts(examples, rows, self.encode_pairs, self.example_noun)
+        for part_rows, _, sides in parts:
+            sources, targets = map(as_flat_ids, sides)
+            fits = (sources.lengths > 0) & (sources.lengths <= most_source)
+            fits &= (targets.lengths > 0) & (targets.lengths <= most_target)
+            columns = {"sources": sources.select(fits), "targets": targets.select(fits)}
+            yield np.array(part_rows)[fits], columns
 
     # Prediction.
 

@@ -55,7 +55,7 @@ def is_same_path(one: Any, other: Any) -> bool:
 
 
 class SplitReader:
-    """Reader of corpus splits that caches their examples and fingerprints.
+    """Reader of corpus splits that keeps their examples and fingerprints.
 
     Args:
         corpus: the corpus.
@@ -63,18 +63,24 @@ class SplitReader:
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
-        self._splits: dict[str, tuple[Any, Fingerprint]] = {}
+        self._examples: dict[str, Any] = {}
+        self._fingerprints: dict[str, Fingerprint] = {}
 
-    def read(self, split: str) -> tuple[Any, Fingerprint]:
-        """Return the examples of a split and their fingerprint; raise ValueError for bad data."""
-        if split not in self._splits:
-            examples = self.corpus.read(split)
-            self._splits[split] = examples, load_or_compute_fingerprint(examples)
-        return self._splits[split]
+    def read(self, split: str) -> Any:
+        """Return the examples of a split; raise ValueError for bad data."""
+        if split not in self._examples:
+            self._examples[split] = self.corpus.read(split)
+        return self._examples[split]
+
+    def read_fingerprint(self, split: str) -> Fingerprint:
+        """Return the fingerprint of a split; raise ValueError for bad data."""
+        if split not in self._fingerprints:
+            self._fingerprints[split] = load_or_compute_fingerprint(self.read(split))
+        return self._fingerprints[split]
 
     def clear(self) -> None:
         """Free the memory of the examples."""
-        self._splits.clear()
+        self._examples.clear()
 
 
 def load_or_compute_fingerprint(examples: Any) -> Fingerprint:
@@ -99,10 +105,10 @@ def compute_fingerprint(examples: Iterable[Any]) -> Fingerprint:
         examples: each consists of strings, numbers, arrays, or lists of these.
     """
     counted = iter(log_progress(examples, "comparing with the data of the run", "examples"))
+    encode = json.JSONEncoder(default=lambda array: array.tolist()).encode
     count, hashes = 0, []
     while block := list(islice(counted, BLOCK)):
-        lines = [json.dumps(example, default=lambda array: array.tolist()) for example in block]
-        hashes.append(hashlib.sha256("\n".join(lines).encode()).hexdigest())
+        hashes.append(hashlib.sha256("\n".join(map(encode, block)).encode()).hexdigest())
         count += len(block)
     return {"examples": count, "sha256": hashes}
 

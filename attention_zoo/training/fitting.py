@@ -60,6 +60,7 @@ from attention_zoo.user_modules import import_user_modules, name_missing_modules
 from attention_zoo.zoo import resolve_recipe
 
 DRAWN = 3  # validation examples
+SPLITS = ("train", "validation")
 
 Draw = Callable[[Any, Any], Any]
 """Function `(task, result)` that returns an image `(height, width, channels)`, uint8, or None."""
@@ -215,8 +216,9 @@ def prepare(
     """Read the data, build or restore the task and, if that succeeds, prepare the folder."""
     keras.utils.set_random_seed(recipe.seed)
     reader, data = reader or SplitReader(recipe.data), {}
-    examples, data["train"] = reader.read("train")
-    validation, data["validation"] = reader.read("validation")
+    examples, validation = map(reader.read, SPLITS)
+    if state.step or is_chief():  # only the chief writes them to a new run folder
+        data = {split: reader.read_fingerprint(split) for split in SPLITS}
     checkpoint = None
     if state.step:
         refuse_changes(folder, find_data_changes(read_data(folder), data), allow)

@@ -144,7 +144,7 @@ def find_moved_data(folder: Path, recipe: Recipe, reader: SplitReader | None = N
     @functools.cache
     def has_same_examples(split: str) -> bool:
         if split in known:
-            return readers[1].read(split)[1] == known[split]
+            return readers[1].read_fingerprint(split) == known[split]
         if all(is_same_path(before[name], after[name]) for name in changed):
             return True
         expected = _read_fingerprint(readers[0], split)
@@ -164,7 +164,7 @@ def find_moved_data(folder: Path, recipe: Recipe, reader: SplitReader | None = N
 def _read_fingerprint(reader: SplitReader, split: str) -> Fingerprint | None:
     """Return the fingerprint of a split; None if it cannot be read."""
     try:
-        return reader.read(split)[1]
+        return reader.read_fingerprint(split)
     except (OSError, ValueError):
         return None
 

@@ -68,10 +68,12 @@ def make_corpus(kind: str, train: str, cache: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("kind", CASES)
 def test_examples_and_fingerprint_equal_those_in_memory(kind: str, tmp_path: Path) -> None:
     train, cache = write_files(kind, tmp_path), str(tmp_path / "cache")
-    expected, fingerprint = SplitReader(make_corpus(kind, train, False)).read("train")
+    reader = SplitReader(make_corpus(kind, train, False))
+    expected, fingerprint = reader.read("train"), reader.read_fingerprint("train")
     assert expected.cache is None
     for _ in range(2):
-        examples, hashes = SplitReader(make_corpus(kind, train, cache)).read("train")
+        reader = SplitReader(make_corpus(kind, train, cache))
+        examples, hashes = reader.read("train"), reader.read_fingerprint("train")
         assert hashes == fingerprint
         assert examples.cache is not None
         assert [*examples] == [*expected]
@@ -208,12 +210,11 @@ class Lines:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizers = {"tokenizer": tokenizer}
 
-    def encode(self, examples: TextLines) -> list[tuple[list[int], dict[str, Any]]]:
+    def encode(self, examples: TextLines, rows: range) -> list[tuple[list[int], dict[str, Any]]]:
         ids = self.tokenizers["tokenizer"].encode(examples.texts)
-        rows = [row for row, one in enumerate(ids) if 0 < len(one) <= 3]
+        fitting = [row for row in rows if 0 < len(ids[row]) <= 3]
         return [
-            (rows[:2], {"lines": [ids[row] for row in rows[:2]]}),
-            (rows[2:], {"lines": [ids[row] for row in rows[2:]]}),
+            (part, {"lines": [ids[row] for row in part]}) for part in (fitting[:2], fitting[2:])
         ]
 
 

@@ -63,10 +63,12 @@ def make_corpus(kind: str, options: dict[str, Any], cache: Any, **changes: Any) 
 @pytest.mark.parametrize("kind", ["captions", "coco", "zip"])
 def test_examples_and_fingerprint_equal_those_in_memory(kind: str, tmp_path: Path) -> None:
     options, cache = write_corpus(kind, tmp_path), str(tmp_path / "cache")
-    expected, fingerprint = SplitReader(make_corpus(kind, options, False)).read("train")
+    reader = SplitReader(make_corpus(kind, options, False))
+    expected, fingerprint = reader.read("train"), reader.read_fingerprint("train")
     assert isinstance(expected.images, np.ndarray)
     for _ in range(2):
-        examples, hashes = SplitReader(make_corpus(kind, options, cache)).read("train")
+        reader = SplitReader(make_corpus(kind, options, cache))
+        examples, hashes = reader.read("train"), reader.read_fingerprint("train")
         assert hashes == fingerprint
         assert isinstance(examples.images, ImageFile)
         np.testing.assert_array_equal(examples.images[:], expected.images)

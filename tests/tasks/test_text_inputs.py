@@ -45,7 +45,7 @@ def test_errors_of_encoding_name_the_first_example_of_the_part(
 ) -> None:
     monkeypatch.setattr(text_inputs, "PART", 2)
     lines = TextLines(["a", "b", "c", "d", "e"], "here")
-    parts = encode_in_parts(lines, lambda part: part.texts, "lines")
+    parts = encode_in_parts(lines, range(5), lambda part: part.texts, "lines")
     rows, examples, encoded = zip(*parts, strict=True)
     assert rows == (range(2), range(2, 4), range(4, 5))
     assert encoded == (["a", "b"], ["c", "d"], ["e"]) == tuple(part.texts for part in examples)
@@ -54,5 +54,5 @@ def test_errors_of_encoding_name_the_first_example_of_the_part(
         if "c" in part.texts:
             raise ValueError("no c")
 
-    with pytest.raises(ValueError, match=r"^here, from line 3 on: no c$"):
-        list(encode_in_parts(lines, fail, "lines"))
+    with pytest.raises(ValueError, match=r"^here, from line 2 on: no c$"):
+        list(encode_in_parts(lines, range(1, 4), fail, "lines"))

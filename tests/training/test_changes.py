@@ -297,7 +297,7 @@ def test_moved_data_are_read_once(
     reader = SplitReader(recipe.data)
     assert find_moved_data(Path("run"), recipe, reader) == ["data.train"]
     monkeypatch.setattr(type(recipe.data), "read", stop)
-    assert len(reader.read("train")[0]) == 150
+    assert len(reader.read("train")) == 150
 
 
 @pytest.mark.full

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.batching.ragged import RaggedBuilder, Row
+from attention_zoo.data.batching.ragged import RaggedBuilder
 from attention_zoo.data.storage.integers import IntegerFile, IntegerList, IntegerStore
+from attention_zoo.data.tokenizers.flat_ids import FlatIds, Row
 
 ROWS = "rows.npy"
 
@@ -32,7 +33,11 @@ class EncodedCorpus(Mapping[str, RaggedBuilder]):
             name = path.name.removesuffix(".ids.npy")
             self._columns[name] = RaggedBuilder(path.with_name(name), create=False)
 
-    def extend(self, rows: Sequence[int], columns: Mapping[str, Sequence[Row]]) -> None:
+    def extend(
+        self,
+        rows: Sequence[int] | NDArray[np.int64],
+        columns: Mapping[str, FlatIds | Sequence[Row]],
+    ) -> None:
         """Add examples.
 
         Args:
@@ -45,6 +50,11 @@ class EncodedCorpus(Mapping[str, RaggedBuilder]):
                 path = None if self._folder is None else self._folder / name
                 self._columns[name] = RaggedBuilder(path)
             self._columns[name].extend(ids)
+
+    def get_part(self) -> tuple[NDArray[np.int64], dict[str, FlatIds]]:
+        """Return all examples, as arguments of `extend`; no more can be added."""
+        columns = self._columns.items()
+        return self.rows, {name: FlatIds(ids.flat, ids.lengths) for name, ids in columns}
 
     def close(self) -> None:
         """Finish the files."""

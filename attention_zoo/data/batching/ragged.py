@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.storage.integers import IntegerFile, IntegerList, IntegerStore
+from attention_zoo.data.tokenizers.flat_ids import FlatIds, Row, as_flat_ids
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START
 
 Integers = NDArray[np.int64]
-Row = Sequence[int] | NDArray[np.int32]
 
 
 class Ragged:
@@ -93,11 +92,10 @@ class RaggedBuilder:
                 IntegerFile(Path(f"{path}.{name}.npy"), create) for name in ("ids", "lengths")
             )
 
-    def extend(self, rows: Sequence[Row]) -> None:
+    def extend(self, rows: FlatIds | Sequence[Row]) -> None:
         """Add rows."""
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        ids: Iterable[int] = chain.from_iterable(rows)
-        self._flat.extend(np.fromiter(ids, np.int32, int(lengths.sum())))
+        ids, lengths = as_flat_ids(rows)
+        self._flat.extend(ids)
         self._lengths.extend(lengths)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from itertools import islice
 import tokenizers
 
 from attention_zoo.data.progress import log_progress
+from attention_zoo.data.tokenizers.flat_ids import FlatIds, concatenate_ids
 from attention_zoo.data.tokenizers.vocabulary import check_unicode
 
 CHUNK = 10_000
@@ -38,20 +39,24 @@ class EngineTokenizer:
             ValueError: one string instead of a list; a text that is invalid Unicode (a lone
                 surrogate).
         """
+        return self.encode_flat(texts).to_rows()
+
+    def encode_flat(self, texts: Sequence[str]) -> FlatIds:
+        """Return the token ids of `encode` as flat arrays, which is faster for many texts."""
         if isinstance(texts, str):
             raise ValueError("encode takes a list of strings, not one string; write encode([text])")
         for i, text in enumerate(texts):
             if not text.isascii():
                 check_unicode(text, f"text {i}")
-        counted, ids = log_progress(texts, "encoding", "texts"), list[list[int]]()
+        counted, parts = log_progress(texts, "encoding", "texts"), list[FlatIds]()
         while chunk := list(islice(counted, CHUNK)):
-            ids += self._encode_chunk(chunk)
-        return ids
+            parts.append(self._encode_chunk(chunk))
+        return concatenate_ids(parts)
 
-    def _encode_chunk(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text."""
+    def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
+        """Return the token ids of each text; there is at least one."""
         rows = self._engine.encode_batch_fast(texts, add_special_tokens=False)
-        return [row.ids for row in rows]
+        return FlatIds.from_rows([row.ids for row in rows])
 
     def _check_id(self, token_id: int) -> int:
         if not 0 <= token_id < self.vocabulary_size:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import tokenizers
 from tokenizers import AddedToken
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
+from attention_zoo.data.tokenizers.flat_ids import FlatIds
 from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from attention_zoo.registry import Registry
 
@@ -161,8 +163,10 @@ class ByteTokenizer(PublicTokenizer):
     def vocabulary_size(self) -> int:
         return super().vocabulary_size + len(SPECIAL_TOKENS) - 1
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return [list(map(self.from_checkpoint_id, ids)) for ids in super().encode(texts)]
+    def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
+        ids, lengths = super()._encode_chunk(texts)
+        shifted = np.where(ids == self._last, END, ids + len(SPECIAL_TOKENS))
+        return FlatIds(shifted.astype(np.int32), lengths)
 
     def from_checkpoint_id(self, token_id: int) -> int:
         return END if token_id == self._last else token_id + len(SPECIAL_TOKENS)

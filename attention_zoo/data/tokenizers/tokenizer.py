@@ -23,15 +23,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
 from attention_zoo.data.progress import log_progress
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
+from attention_zoo.data.tokenizers.flat_ids import FlatIds
 from attention_zoo.data.tokenizers.public_tokenizers import (
     is_public_tokenizer,
     load_public_tokenizer,
@@ -48,7 +50,7 @@ from attention_zoo.data.tokenizers.vocabulary import (
     read_vocabulary,
     write_vocabulary,
 )
-from attention_zoo.data.tokenizers.word_cache import WordCache
+from attention_zoo.data.tokenizers.word_cache import WordCache, split_words
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
 
@@ -63,6 +65,9 @@ CHARACTER_PATTERN = "."
 WHITESPACE_PATTERN = f"{MARK}?[^{MARK}]+"
 
 FORMAT_VERSION = 1
+
+REPEATED = 100
+"""Number of occurrences of a piece that a trainer takes as one text."""
 
 TOKENIZERS = Registry("tokenizer")
 
@@ -97,20 +102,16 @@ class Tokenizer(EngineTokenizer):
         self._later_engine = self.make_later_pipeline(lowercase)
         model = self.make_model({token: i for i, token in enumerate(self.vocabulary)})
         self._engine.model = self._later_engine.model = model
-        self._first_words = WordCache(self._engine)
-        self._later_words = WordCache(self._later_engine, MARK)
+        self._words = WordCache(self._engine, self._later_engine)
         self._surfaces = list(self.vocabulary)
         self._surfaces[PAD] = self._surfaces[START] = self._surfaces[END] = ""
         self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
 
-    def _encode_chunk(self, texts: Sequence[str]) -> list[list[int]]:
-        rows = [split_white_space(text) for text in texts]
-        first = self._first_words.look_up({row[0] for row in rows if row})
-        later = self._later_words.look_up({*chain.from_iterable(row[1:] for row in rows)})
-        return [
-            [*first[row[0]], *chain.from_iterable(map(later.__getitem__, row[1:]))] if row else []
-            for row in rows
-        ]
+    def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
+        rows = [split_words(text) for text in texts]
+        starts = np.cumsum([0, *map(len, rows[:-1])])
+        ids, lengths = self._words.encode([*chain.from_iterable(rows)])
+        return FlatIds(ids, np.add.reduceat(lengths, starts))
 
     def decode(
         self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
@@ -157,13 +158,11 @@ class Tokenizer(EngineTokenizer):
 
     def unknown_surfaces(self, text: str) -> list[str]:
         """Return the pieces of the unknown tokens of `encode`, in order, including their marks."""
-        words = split_white_space(text)
+        words = split_words(text)
         surfaces: list[str] = []
-        for cache, part in ((self._first_words, words[:1]), (self._later_words, words[1:])):
-            ids = cache.look_up(part)
-            for word in part:
-                if UNKNOWN in ids[word]:
-                    surfaces += self._list_unknown_pieces(cache.split(word), ids[word])
+        for word, ids in zip(words, self._words.encode(words).to_rows(), strict=True):
+            if UNKNOWN in ids:
+                surfaces += self._list_unknown_pieces(self._words.split(word), ids)
         return surfaces
 
     def _list_unknown_pieces(self, pieces: Sequence[str], ids: Iterable[int]) -> list[str]:
@@ -228,30 +227,20 @@ class Tokenizer(EngineTokenizer):
     @classmethod
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
         """Return at most `size` tokens: the most frequent ones, ties in code point order."""
-        pre_tokenizer, counts = cls.make_pipeline(lowercase).pre_tokenizer, Counter[str]()
-        for word, count in cls.count_words(texts, lowercase, "learning the vocabulary").items():
-            for piece, _ in pre_tokenizer.pre_tokenize_str(word):
-                counts[piece] += count
+        counts = cls.count_pieces(texts, lowercase)
         return [*SPECIAL_TOKENS, *_select_most_frequent(counts, size - len(SPECIAL_TOKENS))]
 
     @classmethod
-    def count_words(cls, texts: Sequence[str], lowercase: bool, operation: str) -> Counter[str]:
-        """Return the number of occurrences of each normalized word, with its mark.
-
-        `operation` is a name for progress messages.
-        """
-        first, later = Counter[str](), Counter[str]()
-        for text in log_progress(texts, operation, "texts"):
-            words = split_white_space(text)
-            first.update(words[:1])
-            later.update(words[1:])
-        counts = Counter[str]()
-        normalizer = cls.make_pipeline(lowercase).normalizer
-        for word, count in first.items():
-            counts[normalizer.normalize_str(word)] += count
-        normalizer = cls.make_later_pipeline(lowercase).normalizer
-        for word, count in later.items():
-            counts[normalizer.normalize_str(MARK + word)] += count
+    def count_pieces(cls, texts: Sequence[str], lowercase: bool) -> Counter[str]:
+        """Return the number of occurrences of each piece (step 4)."""
+        words, counts = Counter[str](), Counter[str]()
+        counted = log_progress(texts, "learning the vocabulary", "texts")
+        while part := [*map(split_words, islice(counted, 1000))]:
+            words.update(chain.from_iterable(part))
+        splitter = WordCache(cls.make_pipeline(lowercase), cls.make_later_pipeline(lowercase))
+        for word, count in words.items():
+            for piece in splitter.split(word):
+                counts[piece] += count
         return counts
 
 
@@ -300,10 +289,9 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def learn(cls, texts: Sequence[str], size: int, lowercase: bool) -> list[str]:
-        engine, characters = cls.make_pipeline(lowercase), Counter[str]()
-        engine.model = cls.make_model({SPECIAL_TOKENS[UNKNOWN]: 0})
-        for word, count in cls.count_words(texts, lowercase, "learning the characters").items():
-            for character in word:
+        pieces, characters = cls.count_pieces(texts, lowercase), Counter[str]()
+        for piece, count in pieces.items():
+            for character in piece:
                 characters[character] += count
         alphabet = _select_most_frequent(characters, size - len(SPECIAL_TOKENS))
         trainer = trainers.WordPieceTrainer(
@@ -315,15 +303,17 @@ class SubwordTokenizer(Tokenizer):
             continuing_subword_prefix="",
             show_progress=False,
         )
-        counted = log_progress(texts, "learning the vocabulary", "texts")
-        engine.train_from_iterator(counted, trainer, len(texts))
+        engine = tokenizers.Tokenizer(cls.make_model({SPECIAL_TOKENS[UNKNOWN]: 0}))
+        # The trainer takes no counts. Splitting at spaces is faster than step 4 for each text.
+        engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        repeated = (
+            " ".join([piece] * min(REPEATED, count - start))
+            for piece, count in pieces.items()
+            for start in range(0, count, REPEATED)
+        )
+        engine.train_from_iterator(repeated, trainer)
         ids = engine.get_vocab()
         return sorted(ids, key=lambda token: ids[token])
-
-
-def split_white_space(text: str) -> list[str]:
-    """Return the words of a text: what is between white space, as `WHITE_SPACE` defines it."""
-    return text.replace(MARK, " ").split()
 
 
 def train_tokenizer(

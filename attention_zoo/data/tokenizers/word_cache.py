@@ -6,48 +6,101 @@ its words. Looking up a word takes much less time than encoding it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
+from threading import Lock
 
+import numpy as np
 import tokenizers
+
+from attention_zoo.data.tokenizers.flat_ids import FlatIds, concatenate_ids
+from attention_zoo.data.tokenizers.vocabulary import MARK
 
 MAX_SIZE = 1_000_000
 """Number of characters and ids that a cache keeps, which need about 25 MB."""
 
-Ids = tuple[int, ...]
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, the first with a mark before it; the mark alone if it has none.
+
+    Words are what is between white space, as `WHITE_SPACE` of the tokenizers defines it.
+    """
+    return (MARK + text.replace(MARK, " ").lstrip()).split()
+
+
+class WordTable:
+    """Token ids of words that were encoded before.
+
+    Attributes:
+        rows: index of each word.
+        size: number of characters and ids.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+        self.size = 0
+        self._ids = FlatIds.from_rows([])
+        self._starts = self._ids.lengths
+
+    def add(self, words: Sequence[str], encoded: FlatIds) -> None:
+        """Add words and their token ids."""
+        first = len(self._starts)
+        self.size += sum(map(len, words)) + len(encoded.ids)
+        # Another thread that finds a word in `rows` must find its ids too.
+        self._ids = concatenate_ids([self._ids, encoded])
+        self._starts = np.cumsum(self._ids.lengths) - self._ids.lengths
+        self.rows.update(zip(words, range(first, first + len(words)), strict=True))
+
+    def gather(self, words: Collection[str]) -> FlatIds:
+        """Return the token ids of words; raise KeyError if the table lacks one."""
+        rows = np.fromiter(map(self.rows.__getitem__, words), np.int64, len(words))
+        lengths = self._ids.lengths[rows]
+        ends = np.cumsum(lengths)
+        shifts = np.repeat(self._starts[rows] - (ends - lengths), lengths)
+        return FlatIds(self._ids.ids[np.arange(len(shifts)) + shifts], lengths)
 
 
 class WordCache:
-    """Cache of the token ids of words.
+    """Cache of the token ids of words, as `split_words` returns them.
 
     Args:
-        engine: the engine that encodes a word.
-        prefix: a string before each word.
+        first: the engine that encodes the first word of a text, without the mark.
+        later: the engine that encodes another word, with a mark before it.
     """
 
-    def __init__(self, engine: tokenizers.Tokenizer, prefix: str = "") -> None:
-        self._engine, self._prefix = engine, prefix
-        self._ids: dict[str, Ids] = {}
-        self._size = 0
+    def __init__(self, first: tokenizers.Tokenizer, later: tokenizers.Tokenizer) -> None:
+        self._first, self._later = first, later
+        self._table, self._lock = WordTable(), Lock()
 
-    def look_up(self, words: Collection[str]) -> Mapping[str, Ids]:
-        """Return the token ids by word; the mapping may contain more words."""
-        ids = self._ids
-        missing = [word for word in dict.fromkeys(words) if word not in ids]
-        if not missing:
-            return ids
-        rows = self._engine.encode_batch_fast(
-            [self._prefix + word for word in missing], add_special_tokens=False
-        )
-        encoded = {word: tuple(row.ids) for word, row in zip(missing, rows, strict=True)}
-        self._size += sum(len(word) + len(row) for word, row in encoded.items())
-        if self._size > MAX_SIZE:
-            # Other threads may still use the old dict.
-            ids, self._ids, self._size = ids | encoded, {}, 0
-        else:
-            ids.update(encoded)
-        return ids
+    def encode(self, words: Collection[str]) -> FlatIds:
+        """Return the token ids of each word."""
+        try:
+            return self._table.gather(words)
+        except KeyError:
+            return self._add(words).gather(words)
+
+    def _add(self, words: Collection[str]) -> WordTable:
+        """Encode words that the table lacks, and return a table that has them all."""
+        with self._lock:
+            table = self._table
+            missing = [word for word in dict.fromkeys(words) if word not in table.rows]
+            table.add(missing, self._encode(missing))
+            if table.size > MAX_SIZE:
+                self._table = WordTable()
+            return table
+
+    def _encode(self, words: Sequence[str]) -> FlatIds:
+        """Return the token ids of each word, from the engines."""
+        ids: dict[str, list[int]] = {}
+        for engine, is_first in ((self._first, True), (self._later, False)):
+            group = [word for word in words if word.startswith(MARK) == is_first]
+            texts = [word[1:] if is_first else MARK + word for word in group]
+            rows = engine.encode_batch_fast(texts, add_special_tokens=False)
+            ids |= {word: row.ids for word, row in zip(group, rows, strict=True)}
+        return FlatIds.from_rows([ids[word] for word in words])
 
     def split(self, word: str) -> list[str]:
-        """Return the pieces of a word, as the engine splits it."""
-        normal = self._engine.normalizer.normalize_str(self._prefix + word)
-        return [piece for piece, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal)]
+        """Return the pieces of a word, as its engine splits it."""
+        is_first = word.startswith(MARK)
+        engine, text = (self._first, word[1:]) if is_first else (self._later, MARK + word)
+        normal = engine.normalizer.normalize_str(text)
+        return [piece for piece, _ in engine.pre_tokenizer.pre_tokenize_str(normal)]

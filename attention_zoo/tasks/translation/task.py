@@ -15,7 +15,12 @@ from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
-from attention_zoo.tasks.building import TokenizerOptions, build_model, load_or_train_tokenizer
+from attention_zoo.tasks.building import (
+    TokenizerOptions,
+    build_model,
+    load_or_train_tokenizer,
+    load_or_train_tokenizers,
+)
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.inputs import (
     check_rules,
@@ -105,8 +110,7 @@ class Translation(TextPairTask):
             columns = "sources", "targets"
             source = target = load_or_train_tokenizer(options, train, columns)
         else:
-            source = load_or_train_tokenizer(options, train, ["sources"])
-            target = load_or_train_tokenizer(options, train, ["targets"])
+            source, target = load_or_train_tokenizers(options, train, [["sources"], ["targets"]])
         model = build_model(
             recipe.model,
             source_vocabulary_size=source.vocabulary_size,
@@ -118,8 +122,8 @@ class Translation(TextPairTask):
 
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return the token ids of both sides."""
-        sources = self.source_tokenizer.encode(examples.sources)
-        return sources, self.target_tokenizer.encode(examples.targets)
+        sources = self.source_tokenizer.encode_flat(examples.sources)
+        return sources, self.target_tokenizer.encode_flat(examples.targets)
 
     # Prediction.
 

@@ -12,10 +12,18 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import trainers
 
 from attention_zoo.data import Tokenizer, generate_dates, load_tokenizer, train_tokenizer
+from attention_zoo.data.tokenizers import tokenizer as tokenizer_module
 from attention_zoo.data.tokenizers import word_cache
-from attention_zoo.data.tokenizers.tokenizer import CJK, MARK, WHITE_SPACE, WORD_PATTERN
+from attention_zoo.data.tokenizers.tokenizer import (
+    CJK,
+    MARK,
+    WHITE_SPACE,
+    WORD_PATTERN,
+    SubwordTokenizer,
+)
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
 
 KINDS = ["subword", "word", "character", "whitespace"]
@@ -346,6 +354,33 @@ def test_vocabulary_counts_the_pieces_of_whole_texts(kind: str) -> None:
     assert tokenizer.vocabulary[4:] == expected[:296]
 
 
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_subwords_are_those_learned_from_whole_texts(
+    lowercase: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizer_module, "REPEATED", 3)
+    texts = make_unusual_texts(20) * 2 + LINES * 2
+    learned = train_tokenizer("subword", texts, 2000, lowercase).vocabulary
+    engine = SubwordTokenizer.make_pipeline(lowercase)
+    engine.model = SubwordTokenizer.make_model({"<unk>": 0})
+    characters = {
+        character for text in texts for character in engine.normalizer.normalize_str(text)
+    }
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=2000,
+        min_frequency=2,
+        special_tokens=learned[:4],
+        initial_alphabet=[*characters],
+        limit_alphabet=len(characters),
+        continuing_subword_prefix="",
+        show_progress=False,
+    )
+    engine.train_from_iterator(texts, trainer)
+    ids = engine.get_vocab()
+    assert sum(len(token) > 1 for token in learned[4:]) > 50
+    assert learned == sorted(ids, key=lambda token: ids[token])
+
+
 def test_cache_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_cache, "MAX_SIZE", 30)
     tokenizer = train_tokenizer("word", ["a b c d e f g"], 20)
@@ -355,8 +390,7 @@ def test_cache_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tokenizer.encode(texts) == expected
     for number in range(50):
         tokenizer.encode([f"a word{number}"])
-        words = tokenizer._later_words.look_up([])
-        assert sum(len(word) + len(ids) for word, ids in words.items()) <= 30
+        assert tokenizer._words._table.size <= 30
 
 
 def test_threads_share_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
