@@ -94,6 +94,8 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/local_attention.py
 	$(BIN)/python benchmarks/training_loop.py
 	$(BIN)/python benchmarks/long_attention.py
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/checkpoints.py
 	$(BIN)/python benchmarks/serving_shapes.py
 	$(BIN)/python benchmarks/xla.py
 

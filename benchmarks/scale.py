@@ -6,7 +6,8 @@ Each case runs in its own process, on generated text. CPU time counts all cores.
 above the resident memory after the import of TensorFlow and attention_zoo. The second start of a
 training reads the cache that the first one has written; it is measured up to the first batch,
 without a training step. So are two processes that prepare the same data at the same time, as two
-hosts do; the target of each is a fraction of what one process needs alone. `--size` scales the
+hosts do; the target of each is a fraction of what one process needs alone. A plain pipeline, which
+encodes the same pairs without any checks, shows how fast the machine is. `--size` scales the
 numbers of examples; the targets are those of size 1. A run of all cases at size 1 is written to
 results.md.
 """
@@ -23,12 +24,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tokenizers
 from long_attention import resident
 from side_by_side import describe_device, write_section
 
@@ -202,6 +205,46 @@ class SharedPreparation:
 
 
 @dataclass(frozen=True)
+class PlainPipeline:
+    """What a plain pipeline does with the pairs of a training: `tokenizers` and flat files.
+
+    Two vocabularies are learned from a sample of the texts. Then all texts are encoded, each with
+    white space as the only limit of tokens, and their ids are appended to two files.
+
+    Args:
+        training: the training.
+        sample: number of texts that each vocabulary is learned from.
+    """
+
+    training: Training
+    sample: int = 1_000_000
+
+    def measure(self, name: str, folder: Path, size: float) -> Iterator[Row]:
+        self.training.prepare(folder, size)
+        yield Row("", *start_process(name, "run", folder)())
+
+    def run(self, folder: Path) -> None:
+        for column in range(2):
+            tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>"))
+            tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+            trainer = tokenizers.trainers.BpeTrainer(
+                vocab_size=8000, special_tokens=["<pad>", "<unk>"], show_progress=False
+            )
+            texts = islice(self.read_texts(folder, column), self.sample)
+            tokenizer.train_from_iterator(texts, trainer)
+            texts = self.read_texts(folder, column)
+            with (folder / f"ids{column}").open("wb") as file:
+                while batch := [*islice(texts, 1024)]:
+                    for encoding in tokenizer.encode_batch_fast(batch):
+                        file.write(array("H", encoding.ids).tobytes())
+
+    def read_texts(self, folder: Path, column: int) -> Iterator[str]:
+        with (folder / "train").open(encoding="utf-8") as file:
+            for line in file:
+                yield line.rstrip("\n").split("\t")[column]
+
+
+@dataclass(frozen=True)
 class Prediction:
     """Predictions of an entry of the zoo for many sentences, one by one.
 
@@ -247,8 +290,9 @@ PAIRS = Training(
     mebibytes=400,
     again=3,
 )
-CASES: dict[str, Training | SharedPreparation | Prediction] = {
+CASES: dict[str, Training | SharedPreparation | PlainPipeline | Prediction] = {
     "pairs": PAIRS,
+    "pairs, plain pipeline": PlainPipeline(PAIRS),
     "pairs, shared": SharedPreparation(PAIRS, 0.6),
     "10M pairs": Training(
         make_pair,

@@ -53,7 +53,7 @@ class Examples:
 
     def take(self, rows: Iterable[int]) -> Self:
         """Return the examples with indices `rows`."""
-        rows = list(rows)
+        rows = rows if isinstance(rows, range) else list(rows)
         taken = {name: _take(values, rows) for name, values in self._columns().items()}
         return cast(Self, replace(cast(Any, self), **taken))
 
@@ -62,9 +62,12 @@ class Examples:
         return {name: values for name, values in columns.items() if values is not None}
 
 
-def _take(values: Any, rows: list[int]) -> Any:
+def _take(values: Any, rows: Sequence[int]) -> Any:
     if hasattr(values, "select"):  # an `ImageFile`, which is too large to copy
         return values.select(rows)
+    if isinstance(rows, range) and rows.step == 1 and 0 <= rows.start <= rows.stop <= len(values):
+        part = values[rows.start : rows.stop]  # faster than one by one
+        return part.copy() if isinstance(values, np.ndarray) else [*part]
     return values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
 
 

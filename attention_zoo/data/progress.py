@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from time import monotonic
 from typing import TextIO, TypeVar
 
@@ -34,6 +35,13 @@ def log_progress(items: Iterable[T], what: str, unit: str, size: int = 1) -> Ite
             LOGGER.info("%s: %s %s", what, f"{count * size:,}", unit)
             _last_line = now
         yield item
+
+
+def log_batches(items: Iterable[T], size: int, what: str, unit: str) -> Iterator[list[T]]:
+    """Yield the items in lists of `size`, the last one shorter, and log as `log_progress` does."""
+    iterator = iter(items)
+    batches = iter(lambda: [*islice(iterator, size)], [])
+    return log_progress(batches, what, unit, size)
 
 
 @contextmanager

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
+
+import numpy as np
 
 
 class JoinedColumns(Sequence[str]):
@@ -41,6 +43,12 @@ class EvenSelection(Sequence[str]):
 
     def __len__(self) -> int:
         return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        size = len(self._texts)
+        is_selected = np.zeros(size, bool)
+        is_selected[np.arange(self._count) * size // self._count] = True
+        return compress(self._texts, is_selected)
 
     def __getitem__(self, row: Any) -> Any:
         row = range(self._count)[row]

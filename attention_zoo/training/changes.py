@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from attention_zoo.data.progress import log_progress
+from attention_zoo.data.progress import log_batches
 from attention_zoo.data_cache import get_corpus_cache
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks import Corpus
@@ -104,10 +104,9 @@ def compute_fingerprint(examples: Iterable[Any]) -> Fingerprint:
     Args:
         examples: each consists of strings, numbers, arrays, or lists of these.
     """
-    counted = iter(log_progress(examples, "comparing with the data of the run", "examples"))
     encode = json.JSONEncoder(default=lambda array: array.tolist()).encode
     count, hashes = 0, []
-    while block := list(islice(counted, BLOCK)):
+    for block in log_batches(examples, BLOCK, "comparing with the data of the run", "examples"):
         hashes.append(hashlib.sha256("\n".join(map(encode, block)).encode()).hexdigest())
         count += len(block)
     return {"examples": count, "sha256": hashes}

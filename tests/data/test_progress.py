@@ -10,7 +10,8 @@ import pytest
 
 from attention_zoo.data import progress, read_lines, read_tsv, train_tokenizer
 from attention_zoo.data.progress import log_progress, show_progress
-from attention_zoo.data.tokenizers import engine
+from attention_zoo.data.tokenizers import engine, tokenizer
+from attention_zoo.training import changes
 from attention_zoo.training.changes import compute_fingerprint
 
 
@@ -59,15 +60,16 @@ def test_slow_steps_of_reading_data_print_progress(
 ) -> None:
     (tmp_path / "a").write_text("one\ttwo\n" * 150)
     stream = io.StringIO()
-    monkeypatch.setattr(engine, "CHUNK", 40)
+    for module, name in ((engine, "CHUNK"), (tokenizer, "COUNTED"), (changes, "BLOCK")):
+        monkeypatch.setattr(module, name, 10)
     with show_progress(stream):
         lines = read_lines(tmp_path / "a")
         read_tsv(tmp_path / "a", "0", "1", header=False)
         for kind in ("subword", "word"):
-            tokenizer = train_tokenizer(kind, lines.texts)
-        ids = tokenizer.encode(lines.texts)
+            trained = train_tokenizer(kind, lines.texts)
+        ids = trained.encode(lines.texts)
         compute_fingerprint(lines)
-    assert ids == tokenizer.encode(lines.texts[:1]) * 150
+    assert ids == trained.encode(lines.texts[:1]) * 150
     found = {line.partition(":")[0] for line in stream.getvalue().splitlines()}
     names = {"encoding", "learning the vocabulary", "comparing with the data of the run"}
     assert found == {str(tmp_path / "a"), *names}

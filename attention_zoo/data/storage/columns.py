@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from sys import intern
 from typing import Any, overload
@@ -113,16 +114,26 @@ class ArrowColumn(Sequence[Any]):
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
+            rows = range(*index.indices(len(self)))
+            if rows.step != 1 or not rows:
+                return [self[row] for row in rows]
+            numbers = range(rows.start // BATCH, (rows.stop - 1) // BATCH + 1)
+            first = rows.start - numbers.start * BATCH
+            values = [*chain.from_iterable(map(self._get_batch, numbers))]
+            return values[first : first + len(rows)]
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of {len(self)}")
         number, offset = divmod(row, BATCH)
+        return self._get_batch(number)[offset]
+
+    def _get_batch(self, number: int) -> list[Any]:
+        """Return the values of a batch; keep them until another batch is read."""
         kept, batch = self._batch
         if kept != number:
             batch = self._read_batch(number)
             self._batch = number, batch
-        return batch[offset]
+        return batch
 
     def __iter__(self) -> Iterator[Any]:
         for number in range(-(-len(self) // BATCH)):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from itertools import islice
 
 import tokenizers
 
-from attention_zoo.data.progress import log_progress
+from attention_zoo.data.progress import log_batches
 from attention_zoo.data.tokenizers.flat_ids import FlatIds, concatenate_ids
-from attention_zoo.data.tokenizers.vocabulary import check_unicode
+from attention_zoo.data.tokenizers.vocabulary import check_all_unicode
 
 CHUNK = 10_000
 """Number of texts that are encoded at once."""
@@ -45,13 +44,9 @@ class EngineTokenizer:
         """Return the token ids of `encode` as flat arrays, which is faster for many texts."""
         if isinstance(texts, str):
             raise ValueError("encode takes a list of strings, not one string; write encode([text])")
-        for i, text in enumerate(texts):
-            if not text.isascii():
-                check_unicode(text, f"text {i}")
-        counted, parts = log_progress(texts, "encoding", "texts"), list[FlatIds]()
-        while chunk := list(islice(counted, CHUNK)):
-            parts.append(self._encode_chunk(chunk))
-        return concatenate_ids(parts)
+        check_all_unicode(texts)
+        chunks = log_batches(texts, CHUNK, "encoding", "texts")
+        return concatenate_ids([*map(self._encode_chunk, chunks)])
 
     def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
         """Return the token ids of each text; there is at least one."""

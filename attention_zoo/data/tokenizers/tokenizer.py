@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,7 +31,7 @@ import numpy as np
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
-from attention_zoo.data.progress import log_progress
+from attention_zoo.data.progress import log_batches
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.flat_ids import FlatIds
 from attention_zoo.data.tokenizers.public_tokenizers import (
@@ -45,7 +45,7 @@ from attention_zoo.data.tokenizers.vocabulary import (
     SPECIAL_TOKENS,
     START,
     UNKNOWN,
-    check_unicode,
+    check_all_unicode,
     check_vocabulary,
     read_vocabulary,
     write_vocabulary,
@@ -65,6 +65,9 @@ CHARACTER_PATTERN = "."
 WHITESPACE_PATTERN = f"{MARK}?[^{MARK}]+"
 
 FORMAT_VERSION = 1
+
+COUNTED = 1000
+"""Number of texts whose words are counted at once."""
 
 REPEATED = 100
 """Number of occurrences of a piece that a trainer takes as one text."""
@@ -234,9 +237,8 @@ class Tokenizer(EngineTokenizer):
     def count_pieces(cls, texts: Sequence[str], lowercase: bool) -> Counter[str]:
         """Return the number of occurrences of each piece (step 4)."""
         words, counts = Counter[str](), Counter[str]()
-        counted = log_progress(texts, "learning the vocabulary", "texts")
-        while part := [*map(split_words, islice(counted, 1000))]:
-            words.update(chain.from_iterable(part))
+        for part in log_batches(texts, COUNTED, "learning the vocabulary", "texts"):
+            words.update(chain.from_iterable(map(split_words, part)))
         splitter = WordCache(cls.make_pipeline(lowercase), cls.make_later_pipeline(lowercase))
         for word, count in words.items():
             for piece in splitter.split(word):
@@ -336,8 +338,7 @@ def train_tokenizer(
             f"vocabulary_size must be greater than {len(SPECIAL_TOKENS)}, the number of special"
             f" tokens, got {vocabulary_size}"
         )
-    for i, text in enumerate(texts):
-        check_unicode(text, f"text {i}")
+    check_all_unicode(texts)
     if not any(text.strip(f"{MARK} \n") for text in texts):
         raise ValueError("no text to learn a vocabulary from; give at least one line with words")
     tokenizer: Tokenizer = cls(cls.learn(texts, vocabulary_size, lowercase), lowercase)

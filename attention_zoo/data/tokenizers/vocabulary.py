@@ -57,6 +57,13 @@ def write_vocabulary(path: Path, tokens: Iterable[str]) -> None:
     path.write_bytes("".join(f"{token}\n" for token in tokens).encode("utf-8"))
 
 
+def check_all_unicode(texts: Sequence[str]) -> None:
+    """Raise ValueError with its index if a text has a lone surrogate."""
+    for index, text in enumerate(texts):
+        if not text.isascii():
+            check_unicode(text, f"text {index}")
+
+
 def check_unicode(text: str, location: str) -> None:
     """Raise ValueError if a text has a lone surrogate, which cannot be encoded."""
     try:

@@ -24,7 +24,8 @@ def split_words(text: str) -> list[str]:
 
     Words are what is between white space, as `WHITE_SPACE` of the tokenizers defines it.
     """
-    return (MARK + text.replace(MARK, " ").lstrip()).split()
+    words = text.replace(MARK, " ").split()
+    return [MARK + words[0], *words[1:]] if words else [MARK]
 
 
 class WordTable:
@@ -82,7 +83,7 @@ class WordCache:
         """Encode words that the table lacks, and return a table that has them all."""
         with self._lock:
             table = self._table
-            missing = [word for word in dict.fromkeys(words) if word not in table.rows]
+            missing = sorted(set(words).difference(table.rows))
             table.add(missing, self._encode(missing))
             if table.size > MAX_SIZE:
                 self._table = WordTable()
