@@ -9,11 +9,10 @@ import os
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from time import monotonic
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
@@ -23,9 +22,6 @@ from attention_zoo.version import __version__
 
 LOGGER = logging.getLogger("attention_zoo.data")
 """Logger of `data.progress`."""
-
-INTERVAL = 10.0
-"""Seconds between two lines about progress."""
 
 FORMAT_VERSION = 1
 INFO = "entry.json"
@@ -129,25 +125,23 @@ class DataCache:
     ) -> None:
         """Write an entry as `get_or_create` does, unless another process may be writing it."""
         folder = self._get_folder(kind, key)
-        with self._explain_errors():
-            if folder.exists():
-                return
-            try:
-                held = self._make_lock(folder.name).acquire(blocking=False)
-            except Timeout:
-                return
-            with held:
+        if folder.exists():
+            return
+        with self._explain_errors(), self._try_lock(folder.name) as is_held:
+            if is_held:
                 self._write_missing(folder, {"kind": kind, "origin": origin}, write)
 
-    def has(self, kind: str, key: Mapping[str, Any]) -> bool:
+    def has_entry(self, kind: str, key: Mapping[str, Any]) -> bool:
         """Return whether an entry exists; its files may be damaged."""
         return self._get_folder(kind, key).exists()
 
-    def remove(self, kind: str, key: Mapping[str, Any]) -> None:
-        """Remove an entry, if it exists."""
+    def try_remove(self, kind: str, key: Mapping[str, Any]) -> None:
+        """Remove an entry, if it exists and no other process may be writing it."""
         folder = self._get_folder(kind, key)
-        with self._explain_errors(), self._hold_lock(folder.name):
-            self._remove(folder)
+        if folder.exists():
+            with self._explain_errors(), self._try_lock(folder.name) as is_held:
+                if is_held:
+                    self._remove(folder)
 
     def _get_folder(self, kind: str, key: Mapping[str, Any]) -> Path:
         return self.folder / f"{kind}-{compute_key(kind, key)}"
@@ -204,22 +198,33 @@ class DataCache:
 
     @contextmanager
     def _hold_lock(self, name: str) -> Iterator[None]:
-        """Hold the lock of an entry, one of 256; wait if another process is writing the entry."""
+        """Hold the lock of an entry; wait if another process holds it."""
         lock = self._make_lock(name)
         try:
             held = lock.acquire(blocking=False)
         except Timeout:
-            LOGGER.info("waiting for another process that prepares %s", self.folder / name)
+            LOGGER.info("waiting for another process that uses the lock of %s", self.folder / name)
             held = lock.acquire()
         with held:
             yield
 
+    @contextmanager
+    def _try_lock(self, name: str) -> Iterator[bool]:
+        """Hold the lock of an entry, unless another process holds it; yield whether it is held."""
+        try:
+            held = self._make_lock(name).acquire(blocking=False)
+        except Timeout:
+            yield False
+            return
+        with held:
+            yield True
+
     def _make_lock(self, name: str) -> FileLock:
-        """Return the lock of an entry, which it shares with other entries."""
+        """Return the lock of an entry, one of 4,096, which it may share with other entries."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # A soft lock, which filelock can fall back to, outlives a process that is killed. The files
         # are never removed, because a process may be waiting for one.
-        return FileLock(self.folder / f".lock-{name[-2:]}", fallback_to_soft=False)
+        return FileLock(self.folder / f".lock-{name[-3:]}", fallback_to_soft=False)
 
     def list_entries(self) -> list[CacheEntry]:
         """Return all complete entries, the newest first."""
@@ -275,51 +280,23 @@ class CorpusCache(NamedTuple):
         self, kind: str, key: Mapping[str, Any], write: Callable[[Path], object]
     ) -> Path:
         """Return the folder of an entry that is computed from the examples; see `DataCache`."""
-        return self.cache.get_or_create(kind, self.origin, self._extend(key), write)
+        return self.cache.get_or_create(kind, self.origin, self._extend_key(key), write)
 
-    def share(
-        self,
-        kind: str,
-        entries: Sequence[tuple[Mapping[str, Any], Callable[[Path], object]]],
-        is_obsolete: Callable[[], bool] = lambda: False,
-    ) -> list[Path]:
-        """Return the folders of several entries, which all processes that call this write together.
+    def try_create(
+        self, kind: str, key: Mapping[str, Any], write: Callable[[Path], object]
+    ) -> None:
+        """Write an entry, unless another process may be writing it; see `DataCache`."""
+        self.cache.try_create(kind, self.origin, self._extend_key(key), write)
 
-        A process first writes the entries that are missing and that no other process is writing;
-        then it waits for the others.
-
-        Args:
-            kind: see `CacheEntry`.
-            entries: key and function of each entry; see `DataCache.get_or_create`.
-            is_obsolete: function that returns whether the entries are no longer needed. If it
-                returns true, the result is incomplete.
-        """
-        folders: list[Path] = []
-        last_line = monotonic()
-        for wait in (False, True):
-            for number, (key, write) in enumerate(entries):
-                if is_obsolete():
-                    return folders
-                if monotonic() - last_line >= INTERVAL:
-                    done = f"{number} of {len(entries)} parts"
-                    LOGGER.info("%s: preparing %s: %s", self.origin, kind, done)
-                    last_line = monotonic()
-                arguments = kind, self.origin, self._extend(key), write
-                if wait:
-                    folders.append(self.cache.get_or_create(*arguments))
-                else:
-                    self.cache.try_create(*arguments)
-        return folders
-
-    def has(self, kind: str, key: Mapping[str, Any]) -> bool:
+    def has_entry(self, kind: str, key: Mapping[str, Any]) -> bool:
         """Return whether an entry exists; its files may be damaged."""
-        return self.cache.has(kind, self._extend(key))
+        return self.cache.has_entry(kind, self._extend_key(key))
 
-    def remove(self, kind: str, key: Mapping[str, Any]) -> None:
-        """Remove an entry, if it exists."""
-        self.cache.remove(kind, self._extend(key))
+    def try_remove(self, kind: str, key: Mapping[str, Any]) -> None:
+        """Remove an entry, if it exists and no other process may be writing it."""
+        self.cache.try_remove(kind, self._extend_key(key))
 
-    def _extend(self, key: Mapping[str, Any]) -> dict[str, Any]:
+    def _extend_key(self, key: Mapping[str, Any]) -> dict[str, Any]:
         return {"examples": self.examples_hash, **key}
 
 

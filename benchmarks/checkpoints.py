@@ -1,4 +1,4 @@
-"""Rate of writing checkpoints, beside that of writing the same number of bytes to one file.
+"""Rate of writing checkpoints, and of writing the same number of bytes to one file.
 
     python benchmarks/checkpoints.py [--parameters 200e6] [--rounds 3]
 
@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from side_by_side import describe_device, write_section
@@ -22,6 +23,7 @@ from side_by_side import describe_device, write_section
 from attention_zoo import training
 from attention_zoo.checkpoints import CheckpointFolder
 
+PARAMETERS = 200e6
 WIDTH, BLOCK = 1024, 2**24
 TARGET = 0.5
 """Fraction of the raw rate."""
@@ -63,23 +65,29 @@ def measure(parameters: float, rounds: int) -> dict[str, list[float]]:
         print({name: round(values[-1]) for name, values in rates.items()}, flush=True)
         return path
 
+    # The folder of temporary files may be in memory.
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         folder = Path(name)
         write_corpus(folder)
-        data = training.read_recipe(folder_recipe(folder, parameters, rounds))
-        setattr(CheckpointFolder, "save", save_timed)  # noqa: B010 (mypy rejects the assignment)
-        training.fit(data)
+        recipe = write_recipe(folder, parameters, rounds)
+        with patch.object(CheckpointFolder, "save", save_timed):
+            training.fit(recipe)
     return rates
 
 
-def folder_recipe(folder: Path, parameters: float, rounds: int) -> Path:
-    """Write the recipe of a GPT with about this number of parameters."""
+def write_recipe(folder: Path, parameters: float, rounds: int) -> Path:
+    """Write the recipe of a GPT with about this number of parameters; return its path."""
     layers = max(1, round(parameters / (12 * WIDTH**2)))
     recipe = f"""
 task: language_modeling
 data: {{corpus: text, train: {folder}/train, validation: {folder}/validation}}
 tokenizer: {{kind: word}}
-model: {{preset: gpt_tiny, num_layers: {layers}, embedding_dim: {WIDTH}, num_heads: 16}}
+model:
+  preset: gpt_tiny
+  num_layers: {layers}
+  embedding_dim: {WIDTH}
+  units: {4 * WIDTH}
+  num_heads: 16
 training: {{steps: {rounds}, evaluate_every: 1, batch_size: 4, keep_checkpoints: 1}}
 run: {folder}/run
 """
@@ -89,7 +97,7 @@ run: {folder}/run
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parameters", type=float, default=200e6)
+    parser.add_argument("--parameters", type=float, default=PARAMETERS)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     rates = measure(options.parameters, options.rounds)
@@ -103,7 +111,9 @@ def main() -> None:
         f" ({options.parameters / 1e6:g}M parameters, median of {options.rounds} rounds,"
         f" {describe_device()}).",
     ]
-    write_section("Checkpoints", lines)
+    print("\n".join(lines))
+    if options.parameters == PARAMETERS:
+        write_section("Checkpoints", lines)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@
 Each case runs in its own process, on generated text. CPU time counts all cores. Memory is the peak
 above the resident memory after the import of TensorFlow and attention_zoo. The second start of a
 training reads the cache that the first one has written; it is measured up to the first batch,
-without a training step. So are two processes that prepare the same data at the same time, as two
-hosts do; the target of each is a fraction of what one process needs alone. A plain pipeline, which
-encodes the same pairs without any checks, shows how fast the machine is. `--size` scales the
-numbers of examples; the targets are those of size 1. A run of all cases at size 1 is written to
-results.md.
+without a training step. Two processes that prepare the same data at the same time, as two hosts do,
+are measured up to the first batch too; their targets are fractions of what one process needs alone.
+A plain pipeline, which encodes the same pairs without any checks, shows how fast the machine is.
+`--size` scales the numbers of examples; the targets are those of size 1. A run of all cases at size
+1 is written to results.md.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ def make_article(draw: random.Random, length: int) -> str:
 class Row(NamedTuple):
     """A row of the table.
 
-    name: text after the name of the case.
-    seconds, mebibytes: CPU time and memory.
-    target_seconds, target_mebibytes: their targets, None where there is none.
+    Attributes:
+        name: text after the name of the case.
+        seconds, mebibytes: CPU time and memory.
+        target_seconds, target_mebibytes: their targets, None where there is none.
     """
 
     name: str
@@ -166,10 +167,11 @@ class Training:
         recipe = training.read_recipe(folder / "recipe.yaml")
         reader = SplitReader(recipe.data)
         examples = reader.read("train")
-        for split in ("train", "validation") if is_chief() else ():
-            reader.read_fingerprint(split)
+        if not is_chief():
+            reader.read_fingerprints(("train", "validation"))
         task = tasks.TASKS.get(recipe.task).from_recipe(recipe, examples)
         task.make_batches(examples, self.batch_size, recipe.seed).get_batch(0)
+        reader.read_fingerprints(("train", "validation"))
 
 
 @dataclass(frozen=True)
@@ -206,10 +208,10 @@ class SharedPreparation:
 
 @dataclass(frozen=True)
 class PlainPipeline:
-    """What a plain pipeline does with the pairs of a training: `tokenizers` and flat files.
+    """Encoding of the pairs of a training with `tokenizers` alone, as a reference.
 
-    Two vocabularies are learned from a sample of the texts. Then all texts are encoded, each with
-    white space as the only limit of tokens, and their ids are appended to two files.
+    Two vocabularies are learned from a sample of the texts. Then all texts are split at white space
+    and encoded, and their ids are appended to two files.
 
     Args:
         training: the training.
@@ -240,6 +242,7 @@ class PlainPipeline:
 
     def read_texts(self, folder: Path, column: int) -> Iterator[str]:
         with (folder / "train").open(encoding="utf-8") as file:
+            next(file)  # the header
             for line in file:
                 yield line.rstrip("\n").split("\t")[column]
 

@@ -174,7 +174,11 @@ def test_one_process_writes_and_the_others_wait(
         first.join()
         second.join()
     assert folders == [make(cache, fail)]
-    assert caplog.records[0].getMessage().startswith("waiting for another process that prepares ")
+    assert (
+        caplog.records[0]
+        .getMessage()
+        .startswith("waiting for another process that uses the lock of ")
+    )
 
 
 def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def log_progress(items: Iterable[T], what: str, unit: str, size: int = 1) -> Ite
 
 
 def log_batches(items: Iterable[T], size: int, what: str, unit: str) -> Iterator[list[T]]:
-    """Yield the items in lists of `size`, the last one shorter, and log as `log_progress` does."""
+    """Yield the items in lists of at most `size`, and log as `log_progress` does."""
     iterator = iter(items)
     batches = iter(lambda: [*islice(iterator, size)], [])
     return log_progress(batches, what, unit, size)

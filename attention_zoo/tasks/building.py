@@ -17,6 +17,7 @@ from attention_zoo.data.tokenizers.tokenizer import TOKENIZERS
 from attention_zoo.data_cache import get_corpus_cache, is_builtin
 from attention_zoo.models.presets import check_arguments
 from attention_zoo.tasks.corpus_texts import EvenSelection, get_texts
+from attention_zoo.tasks.shared_entries import create_entries
 
 DEFAULT_KIND = "subword"
 """Kind of tokenizer if neither the recipe nor the task names one."""
@@ -105,11 +106,16 @@ def load_or_train_tokenizer(
 
 
 def load_or_train_tokenizers(
-    options: TokenizerOptions, examples: Any, columns: Sequence[Sequence[str]]
+    options: TokenizerOptions, examples: Any, column_lists: Sequence[Sequence[str]]
 ) -> list[Tokenizer]:
     """Train a tokenizer on each list of columns of a corpus, or load it from the cache.
 
-    Processes that share a cache, such as the hosts of a training, train one tokenizer each.
+    If processes share a cache, such as the hosts of a training, one of them trains each tokenizer.
+
+    Args:
+        options: options of the tokenizers.
+        examples: the corpus.
+        column_lists: names of the columns of each tokenizer.
     """
 
     def train(names: Sequence[str]) -> Tokenizer:
@@ -120,13 +126,13 @@ def load_or_train_tokenizers(
 
     cache = get_corpus_cache(examples)
     if cache is None or not is_builtin(TOKENIZERS.get(options.kind or DEFAULT_KIND)):
-        return [*map(train, columns)]
+        return [*map(train, column_lists)]
     settings = asdict(options) | {"kind": options.kind or DEFAULT_KIND}
     del settings["vectors"], settings["shared"]  # the tokenizer does not depend on them
     entries = [
-        ({"columns": [*names], "options": settings}, partial(save, names)) for names in columns
+        ({"columns": [*names], "options": settings}, partial(save, names)) for names in column_lists
     ]
-    return [*map(load_tokenizer, cache.share("tokenizer", entries))]
+    return [*map(load_tokenizer, create_entries(cache, "tokenizer", entries))]
 
 
 def build_task(task_class: Any, recipe: Any, examples: Any, *columns: str) -> Any:

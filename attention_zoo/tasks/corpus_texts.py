@@ -45,6 +45,7 @@ class EvenSelection(Sequence[str]):
         return self._count
 
     def __iter__(self) -> Iterator[str]:
+        # One pass is faster than an access by index for each text.
         size = len(self._texts)
         is_selected = np.zeros(size, bool)
         is_selected[np.arange(self._count) * size // self._count] = True

@@ -78,8 +78,12 @@ class SplitReader:
             self._fingerprints[split] = load_or_compute_fingerprint(self.read(split))
         return self._fingerprints[split]
 
+    def read_fingerprints(self, splits: Sequence[str]) -> dict[str, Fingerprint]:
+        """Return the fingerprints of splits; raise ValueError for bad data."""
+        return {split: self.read_fingerprint(split) for split in splits}
+
     def clear(self) -> None:
-        """Free the memory of the examples."""
+        """Free the memory of the examples; keep the fingerprints."""
         self._examples.clear()
 
 

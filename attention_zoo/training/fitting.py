@@ -215,13 +215,14 @@ def prepare(
 ) -> Job:
     """Read the data, build or restore the task and, if that succeeds, prepare the folder."""
     keras.utils.set_random_seed(recipe.seed)
-    reader, data = reader or SplitReader(recipe.data), {}
+    reader = reader or SplitReader(recipe.data)
     examples, validation = map(reader.read, SPLITS)
-    if state.step or is_chief():  # only the chief writes them to a new run folder
-        data = {split: reader.read_fingerprint(split) for split in SPLITS}
     checkpoint = None
+    if not is_chief():  # the chief, which needs them last, finds them in the cache
+        reader.read_fingerprints(SPLITS)
     if state.step:
-        refuse_changes(folder, find_data_changes(read_data(folder), data), allow)
+        changes = find_data_changes(read_data(folder), reader.read_fingerprints(SPLITS))
+        refuse_changes(folder, changes, allow)
         checkpoint = CheckpointFolder(folder / "checkpoints").get_path(state.step)
     with strategy.scope():
         optimizer = build_optimizer(recipe.training)
@@ -237,7 +238,7 @@ def prepare(
         steps.averages.swap()
     check_same_step(strategy, state.step)
     if is_chief():
-        prepare_run_folder(folder, recipe, state, data)
+        prepare_run_folder(folder, recipe, state, reader.read_fingerprints(SPLITS))
     dropped = {
         "training": (len(examples) - train.num_examples, examples.skipped),
         "validation": (len(validation) - len(fitting), validation.skipped),

@@ -60,7 +60,7 @@ def test_slow_steps_of_reading_data_print_progress(
 ) -> None:
     (tmp_path / "a").write_text("one\ttwo\n" * 150)
     stream = io.StringIO()
-    for module, name in ((engine, "CHUNK"), (tokenizer, "COUNTED"), (changes, "BLOCK")):
+    for module, name in ((engine, "CHUNK"), (tokenizer, "COUNT_BATCH"), (changes, "BLOCK")):
         monkeypatch.setattr(module, name, 10)
     with show_progress(stream):
         lines = read_lines(tmp_path / "a")

@@ -16,7 +16,7 @@ import tensorflow as tf
 from attention_zoo import data_cache
 from attention_zoo.data import TextLines, Tokenizer, train_tokenizer
 from attention_zoo.data.storage.columns import BATCH, ArrowColumn
-from attention_zoo.tasks import TASKS, building, cached_corpora
+from attention_zoo.tasks import TASKS, building, cached_corpora, encoding
 from attention_zoo.tasks.building import TokenizerOptions, load_or_train_tokenizer
 from attention_zoo.tasks.encoding import load_or_encode
 from attention_zoo.tasks.line_corpora import LINES
@@ -284,7 +284,10 @@ def assert_all_equal(made: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_tasks_train_on_the_same_batches(name: str, tmp_path: Path) -> None:
+def test_tasks_train_on_the_same_batches(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "MIN_SHARD", 3)
     kind, model, tokenizer = RECIPES[name]
     train, made = write_files(kind, tmp_path), []
     for cache in (False, str(tmp_path / "cache"), str(tmp_path / "cache")):

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from attention_zoo.data.storage.image_column import ImageFile
 from attention_zoo.data_cache import DataCache
-from attention_zoo.tasks import TASKS, cached_corpora
+from attention_zoo.tasks import TASKS, cached_corpora, encoding
 from attention_zoo.tasks.building import TokenizerOptions
 from attention_zoo.tasks.caption_corpora import CAPTIONED_IMAGES
 from attention_zoo.training import Recipe
@@ -222,7 +222,10 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_tasks_train_on_the_same_batches(name: str, tmp_path: Path) -> None:
+def test_tasks_train_on_the_same_batches(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "MIN_SHARD", 2)
     options, made = write_corpus("captions", tmp_path), []
     model = {**MODELS[name], "embedding_dim": 4, "encoder": ENCODER}
     for cache in (False, str(tmp_path / "cache"), str(tmp_path / "cache")):

@@ -1,3 +1,4 @@
+import errno
 import shutil
 import threading
 from collections.abc import Iterator
@@ -7,16 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from attention_zoo.data import TextLines, TextPairs, train_tokenizer
 from attention_zoo.data.batching.encoded import EncodedCorpus
-from attention_zoo.data_cache import CorpusCache, DataCache
+from attention_zoo.data_cache import CacheError, CorpusCache, DataCache
 from attention_zoo.tasks import encoding
 from attention_zoo.tasks.building import TokenizerOptions, load_or_train_tokenizers
 from attention_zoo.tasks.encoding import EncodedPart, load_or_encode, take_encoded
 
 SIZE = 37
-LONG = range(10, 21)  # rows over the length limit, among them a whole shard
+LONG = range(8, 21)  # rows over the length limit, among them a whole shard
 
 
 class Numbers:
@@ -44,6 +46,12 @@ class Numbers:
 def shards_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MIN_SHARD", 8)
 
+    def make_lock(cache: DataCache, name: str) -> FileLock:
+        """Return a lock that no other entry shares, so that tests do not depend on hashes."""
+        return FileLock(cache.folder / f".lock-{name}")
+
+    monkeypatch.setattr(DataCache, "_make_lock", make_lock)
+
 
 @pytest.fixture
 def examples(tmp_path: Path) -> TextLines:
@@ -52,7 +60,7 @@ def examples(tmp_path: Path) -> TextLines:
     return lines
 
 
-def check(encoded: EncodedCorpus) -> None:
+def check_encoded(encoded: EncodedCorpus) -> None:
     """Assert that the token ids are those of all examples within the limits, in order."""
     rows = [row for row in range(SIZE) if row not in LONG]
     assert encoded.rows.tolist() == rows
@@ -68,12 +76,12 @@ def test_shards_are_joined_to_one_entry(examples: TextLines, tmp_path: Path) -> 
     task = Numbers()
     for _ in range(2):
         encoded = load_or_encode(task, examples, task.encode)
-        check(encoded)
+        check_encoded(encoded)
         assert encoded["numbers"].flat.dtype == np.uint32
         shards = [range(8), range(8, 16), range(16, 24), range(24, 32), range(32, 37)]
         assert task.encoded == shards
         assert len(list_folders(tmp_path)) == 1
-    check(load_or_encode(task, TextLines(examples.texts, "memory"), task.encode))
+    check_encoded(load_or_encode(task, TextLines(examples.texts, "memory"), task.encode))
     kept = [text for row, text in enumerate(examples.texts) if row not in LONG]
     for corpus in (examples, TextLines(examples.texts, "memory")):
         assert take_encoded(task, corpus, task.encode).texts == kept
@@ -91,7 +99,7 @@ def test_the_number_of_shards_is_limited(
 ) -> None:
     monkeypatch.setattr(encoding, "MAX_SHARDS", 2)
     task = Numbers()
-    check(load_or_encode(task, examples, task.encode))
+    check_encoded(load_or_encode(task, examples, task.encode))
     assert task.encoded == [range(19), range(19, 37)]
 
 
@@ -106,7 +114,7 @@ def test_shards_of_a_stopped_process_are_used(examples: TextLines, tmp_path: Pat
         load_or_encode(task := Stopping(), examples, task.encode)
     assert len(list_folders(tmp_path)) == 2
     task = Numbers()
-    check(load_or_encode(task, examples, task.encode))
+    check_encoded(load_or_encode(task, examples, task.encode))
     assert [rows.start for rows in task.encoded] == [16, 24, 32]
     assert len(list_folders(tmp_path)) == 1
 
@@ -116,7 +124,7 @@ def test_a_damaged_entry_is_encoded_again(examples: TextLines, tmp_path: Path) -
     load_or_encode(task, examples, task.encode)
     (path,) = tmp_path.glob("tokens-*/rows.npy")
     path.write_bytes(b"")
-    check(load_or_encode(task, examples, task.encode))
+    check_encoded(load_or_encode(task, examples, task.encode))
     assert task.encoded[5:] == [range(SIZE)]
 
 
@@ -133,31 +141,72 @@ def test_processes_encode_each_shard_once(examples: TextLines, tmp_path: Path) -
     with ThreadPoolExecutor(2) as threads:
         results = [threads.submit(load_or_encode, task, examples, task.encode) for task in tasks]
         for result in results:
-            check(result.result())
+            check_encoded(result.result())
     assert all(task.encoded for task in tasks)
-    starts = [rows.start for task in tasks for rows in task.encoded]
-    assert sorted(starts) == [0, 8, 16, 24, 32]
+    assert {rows.start for task in tasks for rows in task.encoded} == {0, 8, 16, 24, 32}
     assert len(list_folders(tmp_path)) == 1
 
 
-def test_shards_end_when_another_process_has_joined_them(
+def test_a_process_stops_encoding_shards_when_another_has_joined_them(
     examples: TextLines, tmp_path: Path
 ) -> None:
     task = Numbers()
     load_or_encode(task, examples, task.encode)
     (entry,) = tmp_path.glob("tokens-*")
-    kept = entry.rename(tmp_path / "kept")
+    joined = entry.rename(tmp_path / "kept")
 
     class Late(Numbers):
         def encode(self, examples: TextLines, rows: range) -> Iterator[EncodedPart]:
             if rows.start == 8:
-                shutil.copytree(kept, entry)
+                shutil.copytree(joined, entry)
             return super().encode(examples, rows)
 
     late = Late()
-    check(load_or_encode(late, examples, late.encode))
+    check_encoded(load_or_encode(late, examples, late.encode))
     assert [rows.start for rows in late.encoded] == [0, 8]
     assert list_folders(tmp_path) == sorted(["kept", entry.name])
+
+
+def test_shards_that_a_cleared_cache_lacks_are_encoded_again(
+    examples: TextLines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join = encoding._join_shards
+
+    def clear_and_join(folder: Path, shards: list[Path]) -> None:
+        assert len(shards) == 5
+        shutil.rmtree(shards[2])
+        join(folder, shards)
+
+    monkeypatch.setattr(encoding, "_join_shards", clear_and_join)
+    task = Numbers()
+    check_encoded(load_or_encode(task, examples, task.encode))
+    assert task.encoded[5:] == [range(SIZE)]
+
+
+def test_a_full_disk_leaves_no_shards(
+    examples: TextLines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(folder: Path, shards: list[Path]) -> None:
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr(encoding, "_join_shards", fail)
+    task = Numbers()
+    with pytest.raises(CacheError, match="No space left; free disk space"):
+        load_or_encode(task, examples, task.encode)
+    assert list_folders(tmp_path) == []
+
+
+def test_shards_of_a_process_that_was_killed_after_joining_them_are_removed(
+    examples: TextLines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Numbers()
+    with monkeypatch.context() as patched:
+        patched.setattr(CorpusCache, "try_remove", lambda *arguments: None)
+        load_or_encode(task, examples, task.encode)
+    assert len(list_folders(tmp_path)) == 6
+    check_encoded(load_or_encode(task, examples, task.encode))
+    assert len(list_folders(tmp_path)) == 1
+    assert len(task.encoded) == 5
 
 
 def test_processes_train_one_tokenizer_each(

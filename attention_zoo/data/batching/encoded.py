@@ -51,8 +51,8 @@ class EncodedCorpus(Mapping[str, RaggedBuilder]):
                 self._columns[name] = RaggedBuilder(path)
             self._columns[name].extend(ids)
 
-    def get_part(self) -> tuple[NDArray[np.int64], dict[str, FlatIds]]:
-        """Return all examples, as arguments of `extend`; no more can be added."""
+    def get_all(self) -> tuple[NDArray[np.int64], dict[str, FlatIds]]:
+        """Return rows and columns of all examples, as `extend` takes them; close the files."""
         columns = self._columns.items()
         return self.rows, {name: FlatIds(ids.flat, ids.lengths) for name, ids in columns}
 

@@ -117,10 +117,10 @@ class ArrowColumn(Sequence[Any]):
             rows = range(*index.indices(len(self)))
             if rows.step != 1 or not rows:
                 return [self[row] for row in rows]
-            numbers = range(rows.start // BATCH, (rows.stop - 1) // BATCH + 1)
-            first = rows.start - numbers.start * BATCH
-            values = [*chain.from_iterable(map(self._get_batch, numbers))]
-            return values[first : first + len(rows)]
+            # Faster than row by row.
+            first, last = rows.start // BATCH, (rows.stop - 1) // BATCH
+            values = [*chain.from_iterable(map(self._get_batch, range(first, last + 1)))]
+            return values[rows.start - first * BATCH : rows.stop - first * BATCH]
         row = index + len(self) if index < 0 else index
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of {len(self)}")

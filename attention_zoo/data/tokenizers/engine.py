@@ -49,7 +49,7 @@ class EngineTokenizer:
         return concatenate_ids([*map(self._encode_chunk, chunks)])
 
     def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
-        """Return the token ids of each text; there is at least one."""
+        """Return the token ids of each of one or more texts."""
         rows = self._engine.encode_batch_fast(texts, add_special_tokens=False)
         return FlatIds.from_rows([row.ids for row in rows])
 

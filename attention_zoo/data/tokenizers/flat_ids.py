@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,11 @@ class FlatIds(NamedTuple):
     """Token ids of several texts in one array, which needs a tenth of the memory of lists.
 
     Attributes:
-        ids: token ids of all texts, concatenated, int32.
+        ids: token ids of all texts, concatenated: int32; uint16 or uint32 if read from a file.
         lengths: number of ids of each text, int64.
     """
 
-    ids: NDArray[np.int32]
+    ids: NDArray[Any]
     lengths: NDArray[np.int64]
 
     @classmethod
@@ -49,8 +49,8 @@ def as_flat_ids(rows: FlatIds | Sequence[Row]) -> FlatIds:
 
 
 def concatenate_ids(parts: Sequence[FlatIds]) -> FlatIds:
-    """Return the texts of all parts."""
+    """Concatenate the texts of all parts."""
     if not parts:
-        return FlatIds(np.zeros(0, np.int32), np.zeros(0, np.int64))
+        return FlatIds.from_rows([])
     ids, lengths = zip(*parts, strict=True)
     return FlatIds(np.concatenate(ids), np.concatenate(lengths))

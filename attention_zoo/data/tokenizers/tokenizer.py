@@ -50,7 +50,7 @@ from attention_zoo.data.tokenizers.vocabulary import (
     read_vocabulary,
     write_vocabulary,
 )
-from attention_zoo.data.tokenizers.word_cache import WordCache, split_words
+from attention_zoo.data.tokenizers.word_cache import WordCache, split_white_space
 from attention_zoo.files import check_format_version
 from attention_zoo.registry import Registry
 
@@ -66,11 +66,11 @@ WHITESPACE_PATTERN = f"{MARK}?[^{MARK}]+"
 
 FORMAT_VERSION = 1
 
-COUNTED = 1000
+COUNT_BATCH = 1000
 """Number of texts whose words are counted at once."""
 
-REPEATED = 100
-"""Number of occurrences of a piece that a trainer takes as one text."""
+MAX_REPEATS = 100
+"""Maximum number of times that a piece is repeated in one text for the trainer."""
 
 TOKENIZERS = Registry("tokenizer")
 
@@ -111,7 +111,7 @@ class Tokenizer(EngineTokenizer):
         self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
 
     def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
-        rows = [split_words(text) for text in texts]
+        rows = [split_white_space(text) for text in texts]
         starts = np.cumsum([0, *map(len, rows[:-1])])
         ids, lengths = self._words.encode([*chain.from_iterable(rows)])
         return FlatIds(ids, np.add.reduceat(lengths, starts))
@@ -161,7 +161,7 @@ class Tokenizer(EngineTokenizer):
 
     def unknown_surfaces(self, text: str) -> list[str]:
         """Return the pieces of the unknown tokens of `encode`, in order, including their marks."""
-        words = split_words(text)
+        words = split_white_space(text)
         surfaces: list[str] = []
         for word, ids in zip(words, self._words.encode(words).to_rows(), strict=True):
             if UNKNOWN in ids:
@@ -237,8 +237,8 @@ class Tokenizer(EngineTokenizer):
     def count_pieces(cls, texts: Sequence[str], lowercase: bool) -> Counter[str]:
         """Return the number of occurrences of each piece (step 4)."""
         words, counts = Counter[str](), Counter[str]()
-        for part in log_batches(texts, COUNTED, "learning the vocabulary", "texts"):
-            words.update(chain.from_iterable(map(split_words, part)))
+        for part in log_batches(texts, COUNT_BATCH, "learning the vocabulary", "texts"):
+            words.update(chain.from_iterable(map(split_white_space, part)))
         splitter = WordCache(cls.make_pipeline(lowercase), cls.make_later_pipeline(lowercase))
         for word, count in words.items():
             for piece in splitter.split(word):
@@ -306,12 +306,12 @@ class SubwordTokenizer(Tokenizer):
             show_progress=False,
         )
         engine = tokenizers.Tokenizer(cls.make_model({SPECIAL_TOKENS[UNKNOWN]: 0}))
-        # The trainer takes no counts. Splitting at spaces is faster than step 4 for each text.
+        # The trainer takes texts, not counts, so each piece is repeated. Pieces have no spaces.
         engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         repeated = (
-            " ".join([piece] * min(REPEATED, count - start))
+            " ".join([piece] * min(MAX_REPEATS, count - start))
             for piece, count in pieces.items()
-            for start in range(0, count, REPEATED)
+            for start in range(0, count, MAX_REPEATS)
         )
         engine.train_from_iterator(repeated, trainer)
         ids = engine.get_vocab()

@@ -58,7 +58,7 @@ def write_vocabulary(path: Path, tokens: Iterable[str]) -> None:
 
 
 def check_all_unicode(texts: Sequence[str]) -> None:
-    """Raise ValueError with its index if a text has a lone surrogate."""
+    """Raise ValueError, which names the index, if a text has a lone surrogate."""
     for index, text in enumerate(texts):
         if not text.isascii():
             check_unicode(text, f"text {index}")

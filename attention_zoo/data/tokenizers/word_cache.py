@@ -8,28 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 
-from attention_zoo.data.tokenizers.flat_ids import FlatIds, concatenate_ids
+from attention_zoo.data.tokenizers.flat_ids import FlatIds
 from attention_zoo.data.tokenizers.vocabulary import MARK
 
 MAX_SIZE = 1_000_000
 """Number of characters and ids that a cache keeps, which need about 25 MB."""
 
 
-def split_words(text: str) -> list[str]:
-    """Return the words of a text, the first with a mark before it; the mark alone if it has none.
+def split_white_space(text: str) -> list[str]:
+    """Split a text at white space (`WHITE_SPACE`), and put `MARK` before its first word.
 
-    Words are what is between white space, as `WHITE_SPACE` of the tokenizers defines it.
+    `MARK` is white space, so no word contains it: here it only distinguishes the first word from
+    the same word later in a text. The result for a text without words is `[MARK]`.
     """
     words = text.replace(MARK, " ").split()
     return [MARK + words[0], *words[1:]] if words else [MARK]
 
 
 class WordTable:
-    """Token ids of words that were encoded before.
+    """Table of words and their token ids.
 
     Attributes:
         rows: index of each word.
@@ -39,29 +42,45 @@ class WordTable:
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
         self.size = 0
-        self._ids = FlatIds.from_rows([])
-        self._starts = self._ids.lengths
+        # These arrays are longer than what they hold.
+        self._ids = np.zeros(0, np.int32)
+        self._starts, self._lengths = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._num_ids = 0
 
     def add(self, words: Sequence[str], encoded: FlatIds) -> None:
         """Add words and their token ids."""
-        first = len(self._starts)
-        self.size += sum(map(len, words)) + len(encoded.ids)
-        # Another thread that finds a word in `rows` must find its ids too.
-        self._ids = concatenate_ids([self._ids, encoded])
-        self._starts = np.cumsum(self._ids.lengths) - self._ids.lengths
+        ids, lengths = encoded
+        starts = self._num_ids + np.cumsum(lengths) - lengths
+        first = len(self.rows)
+        self._ids = _append(self._ids, self._num_ids, ids)
+        self._starts = _append(self._starts, first, starts)
+        self._lengths = _append(self._lengths, first, lengths)
+        self._num_ids += len(ids)
+        self.size += sum(map(len, words)) + len(ids)
+        # `rows` comes last: another thread that finds a word in it must find its ids too.
         self.rows.update(zip(words, range(first, first + len(words)), strict=True))
 
     def gather(self, words: Collection[str]) -> FlatIds:
         """Return the token ids of words; raise KeyError if the table lacks one."""
         rows = np.fromiter(map(self.rows.__getitem__, words), np.int64, len(words))
-        lengths = self._ids.lengths[rows]
+        lengths = self._lengths[rows]
         ends = np.cumsum(lengths)
         shifts = np.repeat(self._starts[rows] - (ends - lengths), lengths)
-        return FlatIds(self._ids.ids[np.arange(len(shifts)) + shifts], lengths)
+        return FlatIds(self._ids[np.arange(len(shifts)) + shifts], lengths)
+
+
+def _append(array: NDArray[Any], size: int, values: NDArray[Any]) -> NDArray[Any]:
+    """Write values behind the first `size` values of an array, which is copied if it is full."""
+    if size + len(values) > len(array):
+        larger = np.empty(2 * (size + len(values)), array.dtype)
+        larger[:size] = array[:size]
+        array = larger
+    array[size : size + len(values)] = values
+    return array
 
 
 class WordCache:
-    """Cache of the token ids of words, as `split_words` returns them.
+    """Cache of the token ids of words, as `split_white_space` returns them.
 
     Args:
         first: the engine that encodes the first word of a text, without the mark.
@@ -71,6 +90,9 @@ class WordCache:
     def __init__(self, first: tokenizers.Tokenizer, later: tokenizers.Tokenizer) -> None:
         self._first, self._later = first, later
         self._table, self._lock = WordTable(), Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WordCache, (self._first, self._later)  # without the lock
 
     def encode(self, words: Collection[str]) -> FlatIds:
         """Return the token ids of each word."""
@@ -83,21 +105,20 @@ class WordCache:
         """Encode words that the table lacks, and return a table that has them all."""
         with self._lock:
             table = self._table
-            missing = sorted(set(words).difference(table.rows))
-            table.add(missing, self._encode(missing))
+            missing = set(words).difference(table.rows)
+            first = [word for word in missing if word.startswith(MARK)]
+            later = [*missing.difference(first)]
+            table.add(first + later, self._encode(first, later))
             if table.size > MAX_SIZE:
                 self._table = WordTable()
             return table
 
-    def _encode(self, words: Sequence[str]) -> FlatIds:
-        """Return the token ids of each word, from the engines."""
-        ids: dict[str, list[int]] = {}
-        for engine, is_first in ((self._first, True), (self._later, False)):
-            group = [word for word in words if word.startswith(MARK) == is_first]
-            texts = [word[1:] if is_first else MARK + word for word in group]
-            rows = engine.encode_batch_fast(texts, add_special_tokens=False)
-            ids |= {word: row.ids for word, row in zip(group, rows, strict=True)}
-        return FlatIds.from_rows([ids[word] for word in words])
+    def _encode(self, first: Sequence[str], later: Sequence[str]) -> FlatIds:
+        """Return the token ids of first words, then those of later words."""
+        texts = [word[1:] for word in first], [MARK + word for word in later]
+        rows = self._first.encode_batch_fast(texts[0], add_special_tokens=False)
+        rows += self._later.encode_batch_fast(texts[1], add_special_tokens=False)
+        return FlatIds.from_rows([row.ids for row in rows])
 
     def split(self, word: str) -> list[str]:
         """Return the pieces of a word, as its engine splits it."""

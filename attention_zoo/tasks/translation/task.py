@@ -18,7 +18,6 @@ from attention_zoo.tasks.base import TASKS, Locations, add_locations
 from attention_zoo.tasks.building import (
     TokenizerOptions,
     build_model,
-    load_or_train_tokenizer,
     load_or_train_tokenizers,
 )
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
@@ -106,11 +105,9 @@ class Translation(TextPairTask):
     def from_recipe(cls, recipe: Any, train: TextPairs) -> Self:
         """Build a translator and train its source and target tokenizers."""
         options: TokenizerOptions = recipe.tokenizer
-        if options.shared:
-            columns = "sources", "targets"
-            source = target = load_or_train_tokenizer(options, train, columns)
-        else:
-            source, target = load_or_train_tokenizers(options, train, [["sources"], ["targets"]])
+        sides = [["sources", "targets"]] if options.shared else [["sources"], ["targets"]]
+        tokenizers = load_or_train_tokenizers(options, train, sides)
+        source, target = tokenizers[0], tokenizers[-1]
         model = build_model(
             recipe.model,
             source_vocabulary_size=source.vocabulary_size,

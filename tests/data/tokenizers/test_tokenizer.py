@@ -1,5 +1,7 @@
+import copy
 import json
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import unicodedata
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -358,7 +361,7 @@ def test_vocabulary_counts_the_pieces_of_whole_texts(kind: str) -> None:
 def test_subwords_are_those_learned_from_whole_texts(
     lowercase: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokenizer_module, "REPEATED", 3)
+    monkeypatch.setattr(tokenizer_module, "MAX_REPEATS", 3)
     texts = make_unusual_texts(20) * 2 + LINES * 2
     learned = train_tokenizer("subword", texts, 2000, lowercase).vocabulary
     engine = SubwordTokenizer.make_pipeline(lowercase)
@@ -391,6 +394,31 @@ def test_cache_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(50):
         tokenizer.encode([f"a word{number}"])
         assert tokenizer._words._table.size <= 30
+
+
+def test_copies_encode_alike(tokenizer: Tokenizer) -> None:
+    expected = tokenizer.encode(LINES)
+    assert copy.deepcopy(tokenizer).encode(LINES) == expected
+    assert pickle.loads(pickle.dumps(tokenizer)).encode(LINES) == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_an_interrupt_leaves_the_cache_intact(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = train_tokenizer("word", ["a b c d e f"], 20)
+    trained.encode(["a b"])
+    append, calls = word_cache._append, []
+
+    def interrupt(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) > count:
+            raise KeyboardInterrupt
+        return append(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(word_cache, "_append", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            trained.encode(["a c d"])
+    assert trained.encode(["c d e f a"]) == [[trained.vocabulary.index(f"▁{w}") for w in "cdefa"]]
 
 
 def test_threads_share_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
