@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data.batching.ragged import Integers, Ragged, Rows
+from attention_zoo.data.storage.integers import shrink_integers
 from attention_zoo.ops.arguments import whole_number
 
 Batch = tuple[dict[str, NDArray[np.int32]], NDArray[np.int32]]
@@ -138,7 +139,7 @@ class Batches(ABC):
         epoch, index = divmod(step, self.steps_per_epoch)
         order, batches = self._order_epoch(epoch)
         batch = int(batches[index])
-        return order[self._starts[batch] : self._starts[batch + 1]]
+        return order[self._starts[batch] : self._starts[batch + 1]].astype(np.int64)
 
     def get_example_numbers(self, step: int) -> list[int]:
         """Return the corpus numbers of the examples in the batch of a step, sorted."""
@@ -184,7 +185,7 @@ class Batches(ABC):
         random_bits = np.random.Philox(seeds).random_raw(len(self) + self.steps_per_epoch)
         buckets = [-(-size // self.bucket_width) for size in self._sizes]
         order = np.lexsort((random_bits[: len(self)], *buckets))
-        return order, np.argsort(random_bits[len(self) :], kind="stable")
+        return shrink_integers(order), np.argsort(random_bits[len(self) :], kind="stable")
 
 
 def split_by_tokens(lengths: Integers, batch_tokens: int) -> Integers:

@@ -6,10 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attention_zoo.data.batching.ragged import RaggedBuilder
-from attention_zoo.data.storage.integers import IntegerFile, IntegerList, IntegerStore
+from attention_zoo.data.batching.ragged import Integers, RaggedBuilder
+from attention_zoo.data.storage.integers import (
+    IntegerFile,
+    IntegerList,
+    IntegerStore,
+    shrink_integers,
+)
 from attention_zoo.data.tokenizers.flat_ids import FlatIds, Row
 
 ROWS = "rows.npy"
@@ -35,7 +39,7 @@ class EncodedCorpus(Mapping[str, RaggedBuilder]):
 
     def extend(
         self,
-        rows: Sequence[int] | NDArray[np.int64],
+        rows: Sequence[int] | Integers,
         columns: Mapping[str, FlatIds | Sequence[Row]],
     ) -> None:
         """Add examples.
@@ -51,7 +55,7 @@ class EncodedCorpus(Mapping[str, RaggedBuilder]):
                 self._columns[name] = RaggedBuilder(path)
             self._columns[name].extend(ids)
 
-    def get_all(self) -> tuple[NDArray[np.int64], dict[str, FlatIds]]:
+    def get_all(self) -> tuple[Integers, dict[str, FlatIds]]:
         """Return rows and columns of all examples, as `extend` takes them; close the files."""
         columns = self._columns.items()
         return self.rows, {name: FlatIds(ids.flat, ids.lengths) for name, ids in columns}
@@ -63,9 +67,9 @@ class EncodedCorpus(Mapping[str, RaggedBuilder]):
             column.close()
 
     @property
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Integers:
         """Index of each example in the corpus."""
-        return self._rows.read().astype(np.int64, copy=False)
+        return shrink_integers(self._rows.read())
 
     def __getitem__(self, name: str) -> RaggedBuilder:
         return self._columns[name]

@@ -9,11 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from attention_zoo.data.storage.integers import IntegerFile, IntegerList, IntegerStore
+from attention_zoo.data.storage.integers import (
+    IntegerFile,
+    IntegerList,
+    IntegerStore,
+    shrink_integers,
+)
 from attention_zoo.data.tokenizers.flat_ids import FlatIds, Row, as_flat_ids
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START
 
-Integers = NDArray[np.int64]
+Integers = NDArray[np.integer[Any]]
 
 
 class Ragged:
@@ -34,7 +39,7 @@ class Ragged:
         if not lengths.all():
             raise ValueError(f"{name} {int(np.argmin(lengths)) + 1} is empty. Remove it.")
         self.lengths, self._flat = lengths, flat
-        self.starts: Integers = np.cumsum(lengths) - lengths
+        self.starts: Integers = shrink_integers(np.cumsum(lengths) - lengths)
 
     @classmethod
     def from_rows(cls, rows: Rows, name: str) -> Self:
@@ -114,7 +119,7 @@ class RaggedBuilder:
     @property
     def lengths(self) -> Integers:
         """Number of ids of each row."""
-        return self._lengths.read().astype(np.int64, copy=False)
+        return shrink_integers(self._lengths.read())
 
 
 Rows = Sequence[Row] | RaggedBuilder

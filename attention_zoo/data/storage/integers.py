@@ -117,4 +117,10 @@ def map_array(path: Path) -> NDArray[Any]:
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
+def shrink_integers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return non-negative integers as int32 if they fit, else as int64, to save memory."""
+    fits = values.max(initial=0) <= np.iinfo(np.int32).max
+    return values.astype(np.int32 if fits else np.int64, copy=False)
+
+
 IntegerStore = IntegerList | IntegerFile

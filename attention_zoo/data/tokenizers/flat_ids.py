@@ -18,11 +18,11 @@ class FlatIds(NamedTuple):
 
     Attributes:
         ids: token ids of all texts, concatenated: int32; uint16 or uint32 if read from a file.
-        lengths: number of ids of each text, int64.
+        lengths: number of ids of each text, int64; int32 if read from a file.
     """
 
     ids: NDArray[Any]
-    lengths: NDArray[np.int64]
+    lengths: NDArray[np.integer[Any]]
 
     @classmethod
     def from_rows(cls, rows: Sequence[Row]) -> Self:
