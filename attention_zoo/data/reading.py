@@ -22,6 +22,7 @@ Paths = str | Path | Sequence[str | Path]
 Line = tuple[str, bytes]
 """`file:line` and the bytes of the line."""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _COMPRESSIONS = {
     "gzip": re.compile(rb"\x1f\x8b"),
@@ -180,7 +181,7 @@ def get_field_texts(location: str, row: dict[str, Any], name: str) -> list[str]:
     if not texts:
         raise ValueError(f"{location}: the field {name!r} is empty")
     for text in texts:
-        if any("\ud800" <= character <= "\udfff" for character in text):
+        if not text.isascii() and _SURROGATE.search(text):
             raise ValueError(
                 f"{location}: field {name!r} is not valid Unicode: contains a lone surrogate"
             )

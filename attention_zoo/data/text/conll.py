@@ -143,9 +143,10 @@ class ConllLayout(NamedTuple):
 
     def skips(self, line: Line) -> bool:
         """Return whether a line of CoNLL-U contains no word."""
-        is_comment = line[1].startswith(b"#")
+        if not self.is_conllu:
+            return False
         first = _split_cells(line, self.has_tabs)[0]
-        return self.is_conllu and (is_comment or bool(RANGE_OR_EMPTY_NODE.fullmatch(first)))
+        return line[1].startswith(b"#") or bool(RANGE_OR_EMPTY_NODE.fullmatch(first))
 
 
 class ConllBlock(NamedTuple):

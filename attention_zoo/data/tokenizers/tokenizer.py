@@ -69,6 +69,9 @@ FORMAT_VERSION = 1
 COUNT_BATCH = 1000
 """Number of texts whose words are counted at once."""
 
+MAX_UNKNOWN_WORDS = 100_000
+"""Number of words whose unknown pieces are kept."""
+
 MAX_REPEATS = 100
 """Maximum number of times that a piece is repeated in one text for the trainer."""
 
@@ -106,6 +109,7 @@ class Tokenizer(EngineTokenizer):
         model = self.make_model({token: i for i, token in enumerate(self.vocabulary)})
         self._engine.model = self._later_engine.model = model
         self._words = WordCache(self._engine, self._later_engine)
+        self._unknown_pieces: dict[str, list[str]] = {}
         self._surfaces = list(self.vocabulary)
         self._surfaces[PAD] = self._surfaces[START] = self._surfaces[END] = ""
         self._surfaces[UNKNOWN] = (MARK if self.marks_start else "") + SPECIAL_TOKENS[UNKNOWN]
@@ -162,10 +166,18 @@ class Tokenizer(EngineTokenizer):
     def unknown_surfaces(self, text: str) -> list[str]:
         """Return the pieces of the unknown tokens of `encode`, in order, including their marks."""
         words = split_white_space(text)
-        surfaces: list[str] = []
-        for word, ids in zip(words, self._words.encode(words).to_rows(), strict=True):
-            if UNKNOWN in ids:
-                surfaces += self._list_unknown_pieces(self._words.split(word), ids)
+        ids, lengths = self._words.encode(words)
+        ends, surfaces = np.cumsum(lengths), list[str]()
+        rows = np.searchsorted(ends, np.flatnonzero(ids == UNKNOWN), side="right")
+        for row in np.unique(rows).tolist():
+            pieces = self._unknown_pieces.get(words[row])
+            if pieces is None:
+                word_ids = ids[ends[row] - lengths[row] : ends[row]].tolist()
+                pieces = self._list_unknown_pieces(self._words.split(words[row]), word_ids)
+                if len(self._unknown_pieces) >= MAX_UNKNOWN_WORDS:
+                    self._unknown_pieces = {}
+                self._unknown_pieces[words[row]] = pieces
+            surfaces += pieces
         return surfaces
 
     def _list_unknown_pieces(self, pieces: Sequence[str], ids: Iterable[int]) -> list[str]:
