@@ -280,7 +280,7 @@ class Prediction:
 
 
 TSV = {"corpus": "tsv", "source": "en", "target": "xx"}
-LONG_TSV = {**TSV, "max_source_length": None, "max_target_length": None}
+LONG_TSV = {**TSV, "max_source_length": 1024, "max_target_length": 1025}
 JSONL = {"corpus": "jsonl", "source": "text", "target": "summary", "truncate_source": True}
 PAIRS = Training(
     make_pair,
