@@ -99,6 +99,7 @@ class Training:
         seconds, mebibytes: targets of the first start, None where there is none.
         again: target of the CPU seconds of the second start; None if it is not measured.
         scales: whether `--size` scales the number of examples.
+        tokenizer: kind of tokenizer.
     """
 
     make: Callable[[random.Random, int], str]
@@ -113,6 +114,7 @@ class Training:
     mebibytes: int | None = None
     again: int | None = None
     scales: bool = True
+    tokenizer: str = "subword"
 
     def prepare(self, folder: Path, size: float) -> None:
         """Write the corpus and the recipe."""
@@ -127,6 +129,7 @@ class Training:
         recipe = {
             "task": self.task,
             "data": {**self.data, **files, "cache": str(folder / "cache")},
+            "tokenizer": {"kind": self.tokenizer},
             "model": {"preset": self.preset},
             "training": {
                 "steps": self.steps,
@@ -340,6 +343,7 @@ CASES: dict[str, Training | SharedPreparation | PlainPipeline | Prediction] = {
         2,
         mebibytes=1500,
         scales=False,
+        tokenizer="whitespace",  # a token per word
     ),
     "recurrent 1024": Training(
         make_pair,
@@ -352,6 +356,7 @@ CASES: dict[str, Training | SharedPreparation | PlainPipeline | Prediction] = {
         2,
         mebibytes=3000,
         scales=False,
+        tokenizer="whitespace",  # a token per word
     ),
     "articles 2048": Training(
         make_article,
