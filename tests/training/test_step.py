@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,29 @@ def test_weight_penalty_counts_once() -> None:
     penalty = float(sum(fresh.model.losses))
     assert penalty > 0.01
     assert whole.loss == pytest.approx(10 * (error + penalty), rel=1e-5)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+@pytest.mark.parametrize("name", ["train", "test"])
+def test_the_garbage_collector_is_paused_during_a_step(
+    name: str, is_enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, states = steps_of(), []
+
+    def step(batches: Any) -> Any:
+        states.append(gc.isenabled())
+        raise ValueError("no batch")
+
+    monkeypatch.setattr(steps, f"_{name}", step)
+    was_enabled = gc.isenabled()
+    try:
+        (gc.enable if is_enabled else gc.disable)()
+        with pytest.raises(ValueError, match="no batch"):
+            getattr(steps, name)(iter(()))
+        assert states == [False]
+        assert gc.isenabled() is is_enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
 
 
 def test_loss_that_is_not_a_mean_raises() -> None:
