@@ -111,9 +111,10 @@ def main() -> None:
         f" ({options.parameters / 1e6:g}M parameters, median of {options.rounds} rounds,"
         f" {describe_device()}).",
     ]
-    print("\n".join(lines))
     if options.parameters == PARAMETERS:
         write_section("Checkpoints", lines)
+    else:
+        print("\n".join(lines))
 
 
 if __name__ == "__main__":
