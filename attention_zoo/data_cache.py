@@ -96,6 +96,7 @@ class DataCache:
         origin: str,
         key: Mapping[str, Any],
         write: Callable[[Path], object],
+        wait: bool = True,
     ) -> Path:
         """Return the folder of an entry; write the entry first if it is missing or damaged.
 
@@ -104,6 +105,8 @@ class DataCache:
             origin: the source of the data, for `list_entries`.
             key: everything that determines the content, as JSON values.
             write: function that writes the files of the entry to a folder.
+            wait: whether to wait if another process may be writing the entry, which is otherwise
+                not written.
 
         Raises:
             CacheError: the cache cannot be written; the incomplete entry is deleted. So it is if
@@ -112,24 +115,11 @@ class DataCache:
         folder = self._get_folder(kind, key)
         with self._explain_errors():
             if not self._is_intact(folder):
-                with self._hold_lock(folder.name):
-                    self._write_missing(folder, {"kind": kind, "origin": origin}, write)
+                with self._hold_lock(folder.name, wait) as is_held:
+                    if is_held and not self._is_intact(folder):  # no other process has written it
+                        self._remove(folder)
+                        self._write(folder, {"kind": kind, "origin": origin}, write)
         return folder
-
-    def try_create(
-        self,
-        kind: str,
-        origin: str,
-        key: Mapping[str, Any],
-        write: Callable[[Path], object],
-    ) -> None:
-        """Write an entry as `get_or_create` does, unless another process may be writing it."""
-        folder = self._get_folder(kind, key)
-        if folder.exists():
-            return
-        with self._explain_errors(), self._try_lock(folder.name) as is_held:
-            if is_held:
-                self._write_missing(folder, {"kind": kind, "origin": origin}, write)
 
     def has_entry(self, kind: str, key: Mapping[str, Any]) -> bool:
         """Return whether an entry exists; its files may be damaged."""
@@ -139,20 +129,12 @@ class DataCache:
         """Remove an entry, if it exists and no other process may be writing it."""
         folder = self._get_folder(kind, key)
         if folder.exists():
-            with self._explain_errors(), self._try_lock(folder.name) as is_held:
+            with self._explain_errors(), self._hold_lock(folder.name, wait=False) as is_held:
                 if is_held:
                     self._remove(folder)
 
     def _get_folder(self, kind: str, key: Mapping[str, Any]) -> Path:
         return self.folder / f"{kind}-{compute_key(kind, key)}"
-
-    def _write_missing(
-        self, folder: Path, info: Mapping[str, str], write: Callable[[Path], object]
-    ) -> None:
-        """Write an entry, while its lock is held, unless another process has written it."""
-        if not self._is_intact(folder):
-            self._remove(folder)
-            self._write(folder, info, write)
 
     def _write(
         self, folder: Path, info: Mapping[str, str], write: Callable[[Path], object]
@@ -197,25 +179,20 @@ class DataCache:
             ) from None
 
     @contextmanager
-    def _hold_lock(self, name: str) -> Iterator[None]:
-        """Hold the lock of an entry; wait if another process holds it."""
+    def _hold_lock(self, name: str, wait: bool = True) -> Iterator[bool]:
+        """Hold the lock of an entry, and yield whether it is held.
+
+        If another process holds it, wait, or yield false.
+        """
         lock = self._make_lock(name)
         try:
             held = lock.acquire(blocking=False)
         except Timeout:
+            if not wait:
+                yield False
+                return
             LOGGER.info("waiting for another process that uses the lock of %s", self.folder / name)
             held = lock.acquire()
-        with held:
-            yield
-
-    @contextmanager
-    def _try_lock(self, name: str) -> Iterator[bool]:
-        """Hold the lock of an entry, unless another process holds it; yield whether it is held."""
-        try:
-            held = self._make_lock(name).acquire(blocking=False)
-        except Timeout:
-            yield False
-            return
         with held:
             yield True
 
@@ -277,16 +254,14 @@ class CorpusCache(NamedTuple):
     origin: str
 
     def get_or_create(
-        self, kind: str, key: Mapping[str, Any], write: Callable[[Path], object]
+        self,
+        kind: str,
+        key: Mapping[str, Any],
+        write: Callable[[Path], object],
+        wait: bool = True,
     ) -> Path:
         """Return the folder of an entry that is computed from the examples; see `DataCache`."""
-        return self.cache.get_or_create(kind, self.origin, self._extend_key(key), write)
-
-    def try_create(
-        self, kind: str, key: Mapping[str, Any], write: Callable[[Path], object]
-    ) -> None:
-        """Write an entry, unless another process may be writing it; see `DataCache`."""
-        self.cache.try_create(kind, self.origin, self._extend_key(key), write)
+        return self.cache.get_or_create(kind, self.origin, self._extend_key(key), write, wait)
 
     def has_entry(self, kind: str, key: Mapping[str, Any]) -> bool:
         """Return whether an entry exists; its files may be damaged."""

@@ -31,8 +31,8 @@ def create_entries(
             then incomplete.
     """
     for key, write in log_progress(entries, f"{cache.origin}: preparing {kind}", "parts"):
-        if not is_obsolete():
-            cache.try_create(kind, key, write)
+        if not (is_obsolete() or cache.has_entry(kind, key)):
+            cache.get_or_create(kind, key, write, wait=False)
     folders: list[Path] = []
     for key, write in entries:
         if not is_obsolete():
