@@ -54,7 +54,8 @@ test-full: lint
 	$(FULL) tests/models/translation tests/models/summarization
 	$(FULL) tests/models --ignore tests/models/translation --ignore tests/models/summarization
 	$(FULL) tests/decoding
-	$(FULL) $(BACKEND_FREE:%=--ignore=%)
+	$(FULL) tests/export
+	$(FULL) $(BACKEND_FREE:%=--ignore=%) --ignore=tests/export
 	$(ON_JAX) $(PYTEST) --full -m "not slow and not soak and not zoo" $(BACKEND_FREE)
 
 # A tier without tests is no failure: pytest exits with 5.

@@ -99,7 +99,7 @@ class Training:
         seconds, mebibytes: targets of the first start, None where there is none.
         again: target of the CPU seconds of the second start; None if it is not measured.
         scales: whether `--size` scales the number of examples.
-        tokenizer: kind of tokenizer.
+        tokenizer: kind of tokenizer; that of the task when None.
     """
 
     make: Callable[[random.Random, int], str]
@@ -114,7 +114,7 @@ class Training:
     mebibytes: int | None = None
     again: int | None = None
     scales: bool = True
-    tokenizer: str = "subword"
+    tokenizer: str | None = None
 
     def prepare(self, folder: Path, size: float) -> None:
         """Write the corpus and the recipe."""
@@ -129,7 +129,7 @@ class Training:
         recipe = {
             "task": self.task,
             "data": {**self.data, **files, "cache": str(folder / "cache")},
-            "tokenizer": {"kind": self.tokenizer},
+            "tokenizer": {} if self.tokenizer is None else {"kind": self.tokenizer},
             "model": {"preset": self.preset},
             "training": {
                 "steps": self.steps,

@@ -16,6 +16,12 @@ from attention_zoo.ops.arguments import (
 from attention_zoo.ops.backend import check_backend
 from attention_zoo.ops.blocked_top_k import blocked_top_k
 from attention_zoo.ops.blockwise import blockwise_attention, dropout_mask
+from attention_zoo.ops.compact_gradients import (
+    add,
+    keep_where,
+    layer_normalization,
+    use_compact_gradients,
+)
 from attention_zoo.ops.copied_cross_entropy import (
     CopyProjection,
     copied_cross_entropy,
@@ -54,6 +60,8 @@ from attention_zoo.ops.masking import (
     refuse_float_mask,
     repeat_row,
     repeat_to_mask_batch,
+    reshape_like,
+    size,
     to_end,
     to_front,
     unmask_empty_rows,
@@ -97,6 +105,7 @@ __all__ = [
     "TagConstraints",
     "TagScheme",
     "Window",
+    "add",
     "additive_scores",
     "angles",
     "as_attention_bias",
@@ -127,6 +136,8 @@ __all__ = [
     "implicit_mask",
     "inverse_distances",
     "is_symbolic",
+    "keep_where",
+    "layer_normalization",
     "linear_recurrence",
     "linear_slopes",
     "log_partition",
@@ -149,6 +160,7 @@ __all__ = [
     "refuse_float_mask",
     "repeat_row",
     "repeat_to_mask_batch",
+    "reshape_like",
     "rotate",
     "sample",
     "scan",
@@ -156,6 +168,7 @@ __all__ = [
     "shift",
     "shrink",
     "sinusoids",
+    "size",
     "sizes_or",
     "skew",
     "sliding_windows",
@@ -171,6 +184,7 @@ __all__ = [
     "unmask_empty_rows",
     "unpack",
     "unskew",
+    "use_compact_gradients",
     "whole_number",
     "zero_masked",
 ]

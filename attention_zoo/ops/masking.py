@@ -13,7 +13,8 @@ from keras import backend, ops
 # exports no accessor.
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from attention_zoo.ops.arguments import is_symbolic
+from attention_zoo.ops.arguments import is_symbolic, static_size
+from attention_zoo.ops.compact_gradients import keep_where, softmax
 from attention_zoo.typing import Tensor
 
 MIN_PAIR_ENTRIES = 2**22
@@ -243,7 +244,7 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
         x: `(..., L, D)`.
         mask: `(..., L)` booleans, or None for no change.
     """
-    return x if mask is None else ops.where(mask[..., None], x, 0)
+    return x if mask is None else keep_where(mask[..., None], x)
 
 
 def propagate_nan(x: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -274,7 +275,33 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     if len(x.shape) <= 2:
         return ops.matmul(x, kernel)
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
-    return ops.reshape(flat, (*ops.shape(x)[:-1], ops.shape(kernel)[-1]))
+    return reshape_like(flat, x, ops.shape(kernel)[-1])
+
+
+def size(x: Tensor, axis: int) -> Any:
+    """Return the size of an axis: an integer, or a scalar tensor (symbolic on JAX) if dynamic.
+
+    `ops.shape` makes graph operations for every dynamic axis.
+    """
+    if x.shape[axis] is not None:
+        return x.shape[axis]
+    if backend.backend() != "tensorflow":
+        return ops.shape(x)[axis]
+    import tensorflow as tf
+
+    return tf.shape(x)[axis]
+
+
+def reshape_like(x: Tensor, like: Tensor, *sizes: Any) -> Tensor:
+    """Reshape `x` to the axes of `like`, with axes of the given sizes instead of its last one."""
+    lead = tuple(like.shape[:-1])
+    if None not in lead or backend.backend() != "tensorflow":
+        return ops.reshape(x, (*ops.shape(like)[:-1], *sizes))
+    import tensorflow as tf
+
+    x = tf.reshape(x, tf.concat([tf.shape(like)[:-1], sizes], axis=0))
+    x.set_shape((*lead, *map(static_size, sizes)))
+    return x
 
 
 def has_few_pairs(query: Tensor, keys: Tensor) -> bool:
@@ -322,8 +349,10 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     scores = at_least_float32(scores)
     if mask is not None:
-        scores = mask_scores(scores, mask)
+        return softmax(scores, mask, _masked_softmax)
     # `ops.softmax` warns about an axis of size 1, which is valid here.
-    one_source = scores.shape[-1] == 1
-    weights = ops.ones_like(scores) if one_source else ops.softmax(scores, axis=-1)
-    return weights if mask is None else ops.where(mask, weights, 0)
+    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+
+
+def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    return ops.where(mask, masked_softmax(mask_scores(scores, mask)), 0)

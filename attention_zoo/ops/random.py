@@ -73,10 +73,31 @@ def sample_keep_mask(seed: Any, rate: float, shape: Sizes, start: Sizes | None =
         rate: from 0 to 1.
         shape, start: as in `uniform`.
     """
-    limit = np.uint32(min(round(rate * 2**32), 2**32 - 1))
-    if keras.backend.backend() == "tensorflow":
-        return _sample_keep_mask_tensorflow(seed, limit, shape, start)
-    return _compute_keep_mask(seed, limit, shape, start)
+    if not _is_tensorflow_graph():
+        return _compute_keep_mask(seed, _get_limit(rate), shape, start)
+    static_shape = [static_size(size) for size in shape]
+    return _call_keep_mask_graph(seed, rate, shape, start or (0,) * len(shape), static_shape)
+
+
+def sample_keep_mask_like(seed: Any, rate: float, x: Any) -> Any:
+    """Return a dropout mask of the shape of `x`; the other arguments as in `sample_keep_mask`."""
+    if not _is_tensorflow_graph():
+        return sample_keep_mask(seed, rate, ops.shape(x))
+    import tensorflow as tf
+
+    return _call_keep_mask_graph(seed, rate, tf.shape(x), (0,) * len(x.shape), x.shape)
+
+
+def _get_limit(rate: float) -> Any:
+    return np.uint32(min(round(rate * 2**32), 2**32 - 1))
+
+
+def _is_tensorflow_graph() -> bool:
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
 
 
 def _compute_keep_mask(seed: Any, limit: Any, shape: Sizes, start: Sizes | None) -> Any:
@@ -84,16 +105,14 @@ def _compute_keep_mask(seed: Any, limit: Any, shape: Sizes, start: Sizes | None)
     return random_bits((seed[0], seed[1]), np.zeros(1, "uint32"), shape, start)[0] >= limit
 
 
-def _sample_keep_mask_tensorflow(seed: Any, limit: Any, shape: Sizes, start: Sizes | None) -> Any:
+def _call_keep_mask_graph(seed: Any, rate: float, sizes: Any, start: Any, shape: Any) -> Any:
     """Compute the mask in a graph that is traced once, because a model has many of them."""
     import tensorflow as tf
 
-    if tf.executing_eagerly():
-        return _compute_keep_mask(seed, limit, shape, start)
-    start = start or (0,) * len(shape)
-    sizes, starts = (tf.convert_to_tensor(x, "int32") for x in (shape, start))
-    keep = _make_keep_mask_graph(len(shape))(tf.cast(seed, "uint32"), limit, sizes, starts)
-    keep.set_shape([static_size(size) for size in shape])
+    sizes, starts = (tf.convert_to_tensor(x, "int32") for x in (sizes, start))
+    graph = _make_keep_mask_graph(len(shape))
+    keep = graph(tf.cast(seed, "uint32"), _get_limit(rate), sizes, starts)
+    keep.set_shape(shape)
     return keep
 
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 from attention_zoo.data.batching.batching import Batches
 from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
 from attention_zoo.layers.attention.steps import is_long_sequence
-from attention_zoo.ops import CopyProjection, Projection
+from attention_zoo.ops import CopyProjection, Projection, use_compact_gradients
 from attention_zoo.training.averages import Averages
 from attention_zoo.training.loss_scale import LossScale
 from attention_zoo.typing import Tensor
@@ -134,7 +134,7 @@ class CompiledSteps:
 
     def _compute_gradients(self, batch: Any) -> list[Tensor]:
         """Return the sums of loss, count and (dense) gradients of a shard."""
-        with tf.GradientTape() as tape:
+        with tf.GradientTape() as tape, use_compact_gradients():
             loss, count = self._compute_losses(batch, training=True)
             scaled_loss = loss
             if self.scale is not None:

@@ -33,7 +33,7 @@ UNMARKED = ("", "-", "_", "0", "O")
 CONLLU_WIDTH = 10
 """Number of columns of CoNLL-U."""
 
-RANGE_OR_EMPTY_NODE = re.compile(rb"[0-9]+[-.][0-9]+")
+RANGE_OR_EMPTY_NODE = re.compile(r"[0-9]+[-.][0-9]+")
 """First cell of a line of CoNLL-U that is not a word: a range (`3-4`) or an empty node (`8.1`)."""
 
 _DOCUMENT_START = re.compile(rb"-DOCSTART-([ \t]|$)")
@@ -117,12 +117,17 @@ class ConllColumns(NamedTuple):
 
 
 class ConllWord(NamedTuple):
-    """A word, its tag ("" without a column of tags), whether it is marked, and its line."""
+    """A word, its tag ("" without a column of tags), whether it is marked, and its `file:line`."""
 
     text: str
     tag: str
     is_marked: bool
-    line: int
+    location: str
+
+    @property
+    def line(self) -> int:
+        """Number of the line, from 1."""
+        return int(self.location.rpartition(":")[2])
 
 
 class ConllLayout(NamedTuple):
@@ -145,7 +150,7 @@ class ConllLayout(NamedTuple):
         """Return whether a line of CoNLL-U contains no word."""
         if not self.is_conllu:
             return False
-        first = _split_cells(line, self.has_tabs)[0]
+        first = _split_cells(_decode_any(line), self.has_tabs)[0]
         return line[1].startswith(b"#") or bool(RANGE_OR_EMPTY_NODE.fullmatch(first))
 
 
@@ -161,6 +166,8 @@ class ConllBlock(NamedTuple):
 
     def find_words(self, layout: ConllLayout) -> list[Line]:
         """Return the lines with a word."""
+        if not layout.is_conllu:
+            return self.rows
         return [line for line in self.rows if not layout.skips(line)]
 
 
@@ -184,25 +191,32 @@ def _list_lines(sentence: Sequence[ConllWord]) -> Sequence[int]:
 
 def split_blocks(lines: Iterable[Line], comment: str | None) -> Iterator[ConllBlock]:
     """Yield the blocks of a file, which blank lines separate."""
-    block = ConllBlock([], [])
-    for location, raw in lines:
+    block, prefix = ConllBlock([], []), None if comment is None else comment.encode()
+    for line in lines:
+        raw = line[1]
         if not raw.strip(b" \t"):
             if block.lines:
                 yield block
             block = ConllBlock([], [])
             continue
-        block.lines.append((location, raw))
-        is_comment = comment is not None and raw.startswith(comment.encode())
+        block.lines.append(line)
+        is_comment = prefix is not None and raw.startswith(prefix)
         if not is_comment and (block.rows or not _DOCUMENT_START.match(raw)):
-            block.rows.append((location, raw))
+            block.rows.append(line)
     if block.lines:
         yield block
 
 
-def _split_cells(line: Line, has_tabs: bool) -> list[bytes]:
+def _decode_any(line: Line) -> str:
+    """Return the text of a line, which need not be UTF-8."""
+    return line[1].decode("utf-8", "surrogateescape")
+
+
+def _split_cells(text: str, has_tabs: bool) -> list[str]:
+    """Return the cells of a line that is not blank."""
     if has_tabs:
-        return [cell.strip(b" ") for cell in line[1].split(b"\t")]
-    return re.split(rb"[ \t]+", line[1].strip(b" \t"))
+        return [cell.strip(" ") for cell in text.split("\t")]
+    return [cell for cell in text.replace("\t", " ").split(" ") if cell]
 
 
 def find_layout(
@@ -225,7 +239,8 @@ def find_layout(
     has_tabs = 2 * sum(b"\t" in raw for _, raw in rows) >= len(rows)
     if not rows:
         return ConllLayout(has_tabs, False, 0)
-    width = Counter(len(_split_cells(line, has_tabs)) for line in rows).most_common(1)[0][0]
+    widths = Counter(len(_split_cells(_decode_any(line), has_tabs)) for line in rows)
+    width = widths.most_common(1)[0][0]
     is_numbered = 2 * sum(_is_numbered(row, has_tabs) for row in sentences) > len(sentences)
     has_numbers = is_numbered and width == CONLLU_WIDTH if conllu is None else conllu
     words = int(has_numbers) if columns.words is None else columns.words
@@ -255,8 +270,8 @@ def _check_blank_lines(blocks: Sequence[ConllBlock]) -> None:
 def _is_numbered(sentence: list[Line], has_tabs: bool) -> bool:
     """Return whether the first column counts from 1, apart from ranges and empty nodes."""
     lines = [line for line in sentence if not ConllLayout(has_tabs, True, 0).skips(line)]
-    first = [_split_cells(line, has_tabs)[0] for line in lines]
-    return first == [b"%d" % number for number in range(1, len(lines) + 1)]
+    first = [_split_cells(_decode_any(line), has_tabs)[0] for line in lines]
+    return first == [str(number) for number in range(1, len(lines) + 1)]
 
 
 def _check_columns(location: str, width: int, columns: ConllColumns) -> None:
@@ -282,8 +297,7 @@ def _check_columns(location: str, width: int, columns: ConllColumns) -> None:
 def parse_word(line: Line, layout: ConllLayout) -> ConllWord:
     """Return the word of a line; raise ValueError if the line is bad."""
     location, raw = line
-    decode_utf8(location, raw)
-    cells = [cell.decode() for cell in _split_cells(line, layout.has_tabs)]
+    cells = _split_cells(decode_utf8(location, raw), layout.has_tabs)
     if len(cells) != layout.width:
         raise ValueError(
             f"{location}: expected {layout.width} columns, as in most lines, got {len(cells)}; fix"
@@ -295,10 +309,9 @@ def parse_word(line: Line, layout: ConllLayout) -> ConllWord:
             " data.conllu=false"
         )
     word, tag = cells[layout.words], "" if layout.tags is None else cells[layout.tags]
-    for cell, name in ((word, "word"), (tag.strip() or layout.tags is None, "tag")):
-        if not cell:
-            raise ValueError(
-                f"{location}: the {name} is empty; write one word and its tag per line"
-            )
+    has_tag = layout.tags is None or bool(tag.strip())
+    if not word or not has_tag:
+        name = "tag" if word else "word"
+        raise ValueError(f"{location}: the {name} is empty; write one word and its tag per line")
     is_marked = layout.marks is not None and cells[layout.marks] not in UNMARKED
-    return ConllWord(word, tag, is_marked, int(location.rpartition(":")[2]))
+    return ConllWord(word, tag, is_marked, location)

@@ -9,7 +9,7 @@ import keras
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.alignments import make_alignment
+from attention_zoo.layers.alignments import Alignment, make_alignment
 from attention_zoo.layers.attention import blockwise, steps
 from attention_zoo.layers.attention.alignment_checks import build_alignment
 from attention_zoo.layers.attention.attention_shapes import (
@@ -172,10 +172,10 @@ class Attention(KernelLayer):
             check_built_shapes(self, query, value, key)
         num_queries, num_sources = query.shape[1], value.shape[1]
         query_mask = zoo_ops.merge_masks("query_mask", query_mask, query)  # (B, T)
-        value_mask = zoo_ops.combine_masks(
-            zoo_ops.merge_masks("value_mask", value_mask, value),
-            zoo_ops.merge_masks("key_mask", key_mask, key),
-        )  # (B, S)
+        value_mask = zoo_ops.merge_masks("value_mask", value_mask, value)  # (B, S)
+        if key is not None or key_mask is not None:
+            key_mask = zoo_ops.merge_masks("key_mask", key_mask, key)
+            value_mask = zoo_ops.combine_masks(value_mask, key_mask)
         if attention_mask is not None or attention_bias is not None:
             attention_mask, attention_bias = standardize_mask_and_bias(
                 self, attention_mask, attention_bias, (query, value, keys)
@@ -199,11 +199,17 @@ class Attention(KernelLayer):
         if not needs_weights and steps.use_blockwise(self, num_queries, num_sources):
             result = blockwise.attend_blockwise(self, projected, memory, masks, training)
         else:
-            num_steps = ops.shape(query)[1]
-            noise = self.sample_noise(memory, num_steps, training) if training else None
-            result = steps.attend(self, projected, memory, masks, noise, training)
+            noise = None
+            if training:
+                noise = self.sample_noise(memory, zoo_ops.size(query, 1), training)
+            arguments = (self, projected, memory, masks)
+            if self.is_stateful:
+                result = steps.attend_stateful(*arguments, noise, training)
+            else:
+                result = steps.attend_parallel(*arguments, (), noise, training)
             if result.row_mask is not None:  # NaN of the memory reaches no fully masked row
-                result = result._replace(context=ops.where(result.row_mask, result.context, 0))
+                context = zoo_ops.keep_where(result.row_mask, result.context)
+                result = result._replace(context=context)
         output = self.project_output(result.context, query, result.row_mask)  # (B, T, Dv)
         if query_mask is not None:
             zoo_ops.attach_mask(output, query_mask)
@@ -212,7 +218,7 @@ class Attention(KernelLayer):
             return output
         outputs = [output]
         if return_attention_scores:
-            weights = result.full_weights(ops.shape(memory.values)[-2])  # (B, [H], T, S)
+            weights = result.full_weights(zoo_ops.size(memory.values, -2))  # (B, [H], T, S)
             outputs.append(ops.cast(weights, self.compute_dtype))
         if return_state:
             outputs.append(result.state)
@@ -314,7 +320,7 @@ class Attention(KernelLayer):
         masks, projected = AttentionMasks(memory=memory.mask), self.project_query(query)
         result = steps.attend_parallel(self, projected, memory, masks, state, noise, training)
         context = self.project_output(result.context, query, result.row_mask)
-        weights = result.full_weights(ops.shape(memory.values)[-2])
+        weights = result.full_weights(zoo_ops.size(memory.values, -2))
         weights, state = ops.cast(weights, self.compute_dtype), result.state
         if single:
             state = tree.map_structure(lambda x: x[..., 0, :], state)
@@ -329,7 +335,8 @@ class Attention(KernelLayer):
 
         The result is None at inference, or if there is neither.
         """
-        if not training:
+        has_noise = type(self.alignment).sample_noise is not Alignment.sample_noise
+        if not training or not (self.dropout or has_noise):
             return None
         like = self.weights_like(memory)
         *rows, num_sources = ops.shape(like)

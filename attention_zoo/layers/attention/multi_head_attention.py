@@ -222,7 +222,7 @@ class MultiHeadAttention(Attention):
             states = tree.map_structure(self._fold, states)
             scores = self.score.compute_scores(self._fold(query), keys, *states)  # (B, G, ., S)
             scores = self._unfold(scores)  # (B, H, T, S)
-        return scores if biased is None else scores + biased.bias(query, ops.shape(keys)[-2])
+        return scores if biased is None else scores + biased.bias(query, zoo_ops.size(keys, -2))
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
         values = ops.cast(values, weights.dtype)
@@ -240,16 +240,16 @@ class MultiHeadAttention(Attention):
         return self._unfold(zoo_ops.gather_positions(x, positions, batch_dims=2))
 
     def project_output(self, context: Tensor, query: Tensor, row_mask: Tensor | None) -> Tensor:
-        batch, heads, steps, width = ops.shape(context)
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, steps, heads * width))
-        kernel = ops.reshape(self.output_projection, (heads * width, -1))
-        outputs = zoo_ops.project(context, kernel)  # (B, T, D)
-        if self.output_bias is None:
+        heads, width, units = self.output_projection.shape
+        kernel = ops.reshape(self.output_projection, (heads * width, units))
+        flat = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, heads * width))
+        flat = ops.matmul(flat, ops.cast(kernel, flat.dtype))
+        if self.output_bias is not None:
+            flat = ops.add(flat, ops.cast(self.output_bias, flat.dtype))
+        outputs = zoo_ops.reshape_like(flat, query, units)  # (B, T, D)
+        if row_mask is None or self.output_bias is None:
             return outputs
-        outputs = outputs + ops.cast(self.output_bias, outputs.dtype)
-        if row_mask is None:
-            return outputs
-        return ops.where(ops.any(row_mask, axis=1), outputs, ops.zeros((), outputs.dtype))
+        return zoo_ops.keep_where(ops.any(row_mask, axis=1), outputs)
 
     def weights_like(self, memory: Memory) -> Tensor:
         return self._repeat_groups(super().weights_like(memory))
@@ -257,12 +257,11 @@ class MultiHeadAttention(Attention):
     def _project(self, x: Tensor, kernel: Any, bias: Any) -> Tensor:
         """Project `(B, L, D)` to heads `(B, H, L, K)`."""
         inputs, heads, width = kernel.shape
-        batch, length, _ = ops.shape(x)
         kernel = ops.cast(ops.reshape(kernel, (inputs, heads * width)), x.dtype)
         flat = ops.matmul(ops.reshape(x, (-1, inputs)), kernel)
         if bias is not None:
-            flat = flat + ops.cast(ops.reshape(bias, (heads * width,)), x.dtype)
-        return ops.transpose(ops.reshape(flat, (batch, length, heads, width)), (0, 2, 1, 3))
+            flat = ops.add(flat, ops.cast(ops.reshape(bias, (heads * width,)), x.dtype))
+        return ops.transpose(zoo_ops.reshape_like(flat, x, heads, width), (0, 2, 1, 3))
 
     def _fold(self, x: Tensor) -> Tensor:
         """Merge the heads of each group along time: `(B, H, T, X)` to `(B, G, H / G T, X)`."""

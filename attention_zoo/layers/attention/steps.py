@@ -71,26 +71,28 @@ class AttentionMasks(NamedTuple):
     pattern: zoo_ops.MaskPattern = zoo_ops.FULL_ATTENTION
     bias: Tensor | None = None
 
-    def full_mask(self, num_queries: Tensor, num_sources: Tensor, heads: bool) -> Tensor | None:
+    def full_mask(self, query: Tensor, values: Tensor) -> Tensor | None:
         """Combine all masks into one that broadcasts to `(B, [H], T, S)`, or None."""
         pattern = None
         if self.pattern.causal or self.pattern.window is not None:
-            queries = ops.arange(num_queries, dtype="int32")
-            pattern = self.pattern.mask(queries, ops.arange(num_sources, dtype="int32"))
-            pattern = ops.expand_dims(pattern, 0)
+            queries, sources = (
+                ops.arange(zoo_ops.size(x, -2), dtype="int32") for x in (query, values)
+            )
+            pattern = ops.expand_dims(self.pattern.mask(queries, sources), 0)
         mask = zoo_ops.combine_masks(
             None if self.query is None else self.query[:, :, None],
             None if self.memory is None else self.memory[:, None, :],
             pattern,
         )
-        if heads and mask is not None:
-            mask = mask[:, None]
-        return zoo_ops.combine_masks(mask, self.attention)
+        if mask is None:
+            return self.attention
+        heads = len(query.shape) == 4
+        return zoo_ops.combine_masks(mask[:, None] if heads else mask, self.attention)
 
     def window_mask(self, window: zoo_ops.Window, num_sources: Tensor) -> Tensor:
         """Combine all masks within a window, `(B, [H], T, W)`, without building the full mask."""
         positions = window.positions
-        num_queries = ops.shape(positions)[-2]
+        num_queries = zoo_ops.size(positions, -2)
         masks = [window.inside, positions >= 0, positions < num_sources]
         if self.query is not None:
             heads = (1,) * (len(positions.shape) - 3)
@@ -104,7 +106,11 @@ class AttentionMasks(NamedTuple):
         return zoo_ops.combine_masks(*masks)
 
     def add_bias(
-        self, scores: Tensor, mask: Tensor, num_sources: Tensor, window: zoo_ops.Window | None
+        self,
+        scores: Tensor,
+        mask: Tensor,
+        window: zoo_ops.Window | None = None,
+        num_sources: Tensor | None = None,
     ) -> Tensor:
         """Add the bias to the scores `(B, [H], T, S or W)` of unmasked positions."""
         bias = self.bias
@@ -177,7 +183,7 @@ def _is_inner_product_softmax(attention: Any) -> bool:
     )
 
 
-def attend(
+def attend_stateful(
     attention: Any,
     query: Tensor,
     memory: Memory,
@@ -185,9 +191,10 @@ def attend(
     noise: Noise | None,
     training: bool,
 ) -> AttentionResult:
-    """Run T attention steps: in parallel if the state before each is known, else sequentially."""
-    if not attention.is_stateful:
-        return attend_parallel(attention, query, memory, masks, (), noise, training)
+    """Run T attention steps of a stateful layer.
+
+    They run in parallel if the state before each is known, else sequentially.
+    """
     alignment, like = attention.alignment, attention.weights_like(memory)
     query_mask = ops.ones(ops.shape(query)[:-1], "bool")
     if masks.query is not None:
@@ -221,11 +228,11 @@ def attend_parallel(
     if alignment.has_precompute:
         aux = alignment.precompute(query, memory, alignment_state)
     window = aux if isinstance(aux, zoo_ops.Window) else None
-    num_queries, num_sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
+    num_sources = None if window is None else zoo_ops.size(memory.values, -2)
     if window is None:
         values = memory.values  # (B, [H], S, V)
         scores = attention.compute_scores(query, memory.keys, score_state)  # (B, [H], T, S)
-        mask = masks.full_mask(num_queries, num_sources, len(query.shape) == 4)  # (B, [1], T, S)
+        mask = masks.full_mask(query, memory.values)  # (B, [1], T, S)
     else:
         values = attention.gather_window(memory.values, window)  # (B, [H], T, W, V)
         scores = _score_window(  # (B, [H], T, W)
@@ -233,7 +240,7 @@ def attend_parallel(
         )
         mask = masks.window_mask(window, num_sources)  # (B, [H], T, W)
     if masks.bias is not None:
-        scores = masks.add_bias(scores, mask, num_sources, window)
+        scores = masks.add_bias(scores, mask, window, num_sources)
     alignment_noise = noise.alignment if noise else None
     weights, alignment_state = align(
         alignment, scores, mask, alignment_state, aux, alignment_noise, training
@@ -263,19 +270,19 @@ def attend_sequential(
 ) -> AttentionResult:
     """Run T attention steps sequentially; `state` is the initial state, `(B, [H], ...)`."""
     score, alignment = attention.score, attention.alignment
-    num_queries, num_sources = ops.shape(query)[-2], ops.shape(memory.values)[-2]
-    mask = masks.full_mask(num_queries, num_sources, len(query.shape) == 4)
+    mask = masks.full_mask(query, memory.values)
     if mask is not None:
-        mask = ops.broadcast_to(mask, (*ops.shape(query)[:-1], num_sources))  # (B, [H], T, S)
+        shape = (*ops.shape(query)[:-1], zoo_ops.size(memory.values, -2))
+        mask = ops.broadcast_to(mask, shape)  # (B, [H], T, S)
     # A stateful score is computed within the loop, any other for all steps before it.
     rows, bias = query, None
     if not score.is_stateful:
         rows = attention.compute_scores(query, memory.keys, ())
         if masks.bias is not None:
-            rows = masks.add_bias(rows, mask, num_sources, None)
+            rows = masks.add_bias(rows, mask)
     elif masks.bias is not None:
         zeros = ops.zeros(ops.shape(mask), zoo_ops.at_least_float32(masks.bias).dtype)
-        bias = masks.add_bias(zeros, mask, num_sources, None)
+        bias = masks.add_bias(zeros, mask)
     inputs = {
         "query_or_scores": rows[..., None, :],
         "bias": bias,
@@ -376,7 +383,7 @@ def _row_mask(mask: Tensor | None, memory: Memory) -> Tensor | None:
         return ops.any(mask, axis=-1, keepdims=True)
     if memory.values.shape[-2]:
         return None
-    has_sources = ops.convert_to_tensor(ops.shape(memory.values)[-2] > 0)
+    has_sources = ops.convert_to_tensor(zoo_ops.size(memory.values, -2) > 0)
     return ops.reshape(has_sources, (1,) * len(memory.values.shape))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from attention_zoo.ops.random import sample_keep_mask
+from attention_zoo.ops.compact_gradients import keep_where
+from attention_zoo.ops.random import sample_keep_mask, sample_keep_mask_like
 from attention_zoo.typing import Tensor
 
 
@@ -38,10 +39,12 @@ class Dropout(keras.layers.Dropout):
     def call(self, inputs: Tensor, training: bool | None = False) -> Tensor:
         if not (training and self.rate):
             return inputs
-        sizes = ops.shape(inputs)
-        noise = self.noise_shape or (None,) * len(sizes)
-        pairs = zip(sizes, noise, strict=True)
-        shape = tuple(size if fixed is None else fixed for size, fixed in pairs)
-        keep = sample_keep_mask(self.seed_generator.next(), self.rate, shape)
+        seed = self.seed_generator.next()
+        if self.noise_shape:
+            pairs = zip(ops.shape(inputs), self.noise_shape, strict=True)
+            shape = tuple(size if fixed is None else fixed for size, fixed in pairs)
+            keep = sample_keep_mask(seed, self.rate, shape)
+        else:
+            keep = sample_keep_mask_like(seed, self.rate, inputs)
         scale = 1 / (1 - self.rate) if self.rate < 1 else 0.0
-        return ops.where(keep, inputs * scale, ops.zeros((), inputs.dtype))
+        return keep_where(keep, inputs * scale)

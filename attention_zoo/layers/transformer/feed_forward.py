@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.kernels import KernelLayer
@@ -103,10 +104,14 @@ class FeedForward(KernelLayer):
         self.second.build((None, self.units))
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        inner = self.first(inputs)
+        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # else Dense calls `tf.tensordot`
+        inner = self.first(rows)
         if self.gate is not None:
-            inner = inner * self.gate(inputs)
-        return self.second(self.drop(inner, training=training))
+            inner = inner * self.gate(rows)
+        if self.dropout and training:
+            inner = zoo_ops.reshape_like(inner, inputs, self.units)
+            inner = ops.reshape(self.drop(inner, training=True), (-1, self.units))
+        return zoo_ops.reshape_like(self.second(inner), inputs, inputs.shape[-1])
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return tuple(inputs_shape)

@@ -8,11 +8,12 @@ import keras
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.layers.transformer.layer_normalization import LayerNormalization
 from attention_zoo.registry import Registry
 from attention_zoo.typing import Shape, Tensor
 
 NORMS = Registry("norm")
-NORMS.register("layer")(keras.layers.LayerNormalization)
+NORMS.register("layer")(LayerNormalization)
 NORMS.register("rms")(keras.layers.RMSNormalization)
 
 
@@ -65,7 +66,8 @@ class Residual(keras.layers.Layer):
     def add_output(self, x: Tensor, y: Tensor, training: bool | None) -> Tensor:
         """Add the sublayer's output `y (B, T, D)`, after dropout, to the residual `x (B, T, D)`."""
         y = self.stochastic_depth(self.drop(y, training=training), training=training)
-        return x + y if self.norm_first else self.norm(x + y)
+        y = zoo_ops.add(x, y)
+        return y if self.norm_first else self.norm(y)
 
 
 def make_final_norm(

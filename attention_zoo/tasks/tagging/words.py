@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, compress
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,11 @@ from attention_zoo.tasks.text_inputs import find_unknown
 Words = Sequence[str]
 Marked = Sequence[Sequence[int]] | None
 """For each sentence, the indices of its marked words."""
+
+WordIds = tuple[list[int], list[list[int]]]
+"""Token ids of a word, and the character ids of each token."""
+
+CACHED_WORDS = 2**15
 
 _SPACES = re.compile(f"[{WHITE_SPACE}]+")
 
@@ -53,6 +58,7 @@ class WordEncoder:
 
     def __init__(self, tokenizer: Tokenizer, characters: Tokenizer | None = None) -> None:
         self.tokenizer, self.characters = tokenizer, characters
+        self._cache: dict[str, WordIds] = {}
 
     @property
     def character_hash(self) -> str | None:
@@ -68,32 +74,41 @@ class WordEncoder:
             sentences: the words of each sentence.
             marks: for each sentence, whether each word is marked; or None.
         """
-        distinct = list(dict.fromkeys(word for words in sentences for word in words))
-        unknown = [self.tokenizer.unknown]
-        ids = dict(zip(distinct, self.tokenizer.encode(distinct), strict=True))
-        spellings: dict[str, list[list[int]]] = {}
-        if self.characters is not None:
-            spelled = self._spell(self.characters, distinct)
-            spellings = dict(zip(distinct, spelled, strict=True))
+        ids = self._encode_words({word for words in sentences for word in words})
         encoded = []
         for row, words in enumerate(sentences):
-            of_words = [ids[word] or unknown for word in words]
-            sizes = [len(of_word) for of_word in of_words]
+            of_words = [ids[word] for word in words]
+            sizes = [len(tokens) for tokens, _ in of_words]
             letters = marked = None
             if self.characters is not None:
-                letters = [token for word in words for token in spellings[word]]
+                letters = list(chain.from_iterable(spelled for _, spelled in of_words))
             if marks is not None:
                 marked = np.repeat(np.array(marks[row], bool), sizes).tolist()
-            tokens = [token for of_word in of_words for token in of_word]
+            tokens = list(chain.from_iterable(tokens for tokens, _ in of_words))
             starts = list(accumulate(sizes[:-1], initial=0)) if sizes else []
             encoded.append(EncodedWords(tokens, starts, letters, marked))
         return encoded
 
-    def _spell(self, characters: Tokenizer, words: Words) -> list[list[list[int]]]:
-        """Return the character ids of each token of each word."""
+    def _encode_words(self, words: set[str]) -> Mapping[str, WordIds]:
+        """Return the ids of words; those of the last CACHED_WORDS are kept."""
+        cache = self._cache
+        new = [word for word in words if word not in cache]
+        if len(cache) + len(new) > CACHED_WORDS:
+            new, cache = list(words), {}
+        unknown = [self.tokenizer.unknown]
+        tokens = [ids or unknown for ids in self.tokenizer.encode(new)]
+        spelled = self._spell(new)
+        cache.update(zip(new, zip(tokens, spelled, strict=True), strict=True))
+        self._cache = cache  # other threads go on with theirs
+        return cache
+
+    def _spell(self, words: Words) -> list[list[list[int]]]:
+        """Return the character ids of each token of each word; none without characters."""
+        if self.characters is None:
+            return [[] for _ in words]
         split = [[part for part in _SPACES.split(word) if part] or [word] for word in words]
         flat = [part for parts in split for part in parts]
-        ids = iter(characters.encode(flat))
+        ids = iter(self.characters.encode(flat))
         return [[next(ids) or [UNKNOWN] for _ in parts] for parts in split]
 
     def make_source(self, text: str, words: list[Word], encoded: EncodedWords) -> Source:

@@ -15,6 +15,7 @@ from attention_zoo.layers import (
     TransformerEncoderLayer,
     WindowedAttention,
 )
+from attention_zoo.ops import use_compact_gradients
 from tests.layers.running import array, build_random, close, normal, same
 from tests.layers.structure_conformance import Arrays, StructureConformance
 from tests.layers.transformer.transformer_oracle import (
@@ -208,3 +209,22 @@ def test_kv_cache_needs_multi_head_attention() -> None:
     layer(X)
     with pytest.raises(ValueError, match="KV cache needs a MultiHeadAttention, got Windowed"):
         layer.prefill(X, MASK)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="graphs of TensorFlow")
+def test_gradients_of_a_layer_need_few_graph_operations() -> None:
+    """A layer with plain gradients needs more than 700 for dynamic shapes."""
+    import tensorflow as tf
+
+    layer = TransformerEncoderLayer(16, 2, dropout=0.1)
+    layer.build((None, None, 8))
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, None, 8]), tf.TensorSpec([None, None], bool)]
+    )
+    def compute(x: Any, mask: Any) -> Any:
+        with tf.GradientTape() as tape, use_compact_gradients():
+            loss = tf.reduce_sum(layer(x, mask=mask, training=True))
+        return tape.gradient(loss, layer.trainable_variables)
+
+    assert len(compute.get_concrete_function().graph.get_operations()) < 500
