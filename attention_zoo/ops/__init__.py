@@ -17,10 +17,10 @@ from attention_zoo.ops.backend import check_backend
 from attention_zoo.ops.blocked_top_k import blocked_top_k
 from attention_zoo.ops.blockwise import blockwise_attention, dropout_mask
 from attention_zoo.ops.compact_gradients import (
-    add,
-    keep_where,
+    add_same_shape,
     layer_normalization,
     use_compact_gradients,
+    where_or_zero,
 )
 from attention_zoo.ops.copied_cross_entropy import (
     CopyProjection,
@@ -46,6 +46,7 @@ from attention_zoo.ops.masking import (
     as_boolean_mask,
     at_least_float32,
     attach_mask,
+    axis_size,
     broadcast_mask,
     causal_mask,
     combine_masks,
@@ -61,7 +62,6 @@ from attention_zoo.ops.masking import (
     repeat_row,
     repeat_to_mask_batch,
     reshape_like,
-    size,
     to_end,
     to_front,
     unmask_empty_rows,
@@ -105,7 +105,7 @@ __all__ = [
     "TagConstraints",
     "TagScheme",
     "Window",
-    "add",
+    "add_same_shape",
     "additive_scores",
     "angles",
     "as_attention_bias",
@@ -113,6 +113,7 @@ __all__ = [
     "as_boolean_mask",
     "at_least_float32",
     "attach_mask",
+    "axis_size",
     "best_path",
     "best_paths",
     "blocked_top_k",
@@ -136,7 +137,6 @@ __all__ = [
     "implicit_mask",
     "inverse_distances",
     "is_symbolic",
-    "keep_where",
     "layer_normalization",
     "linear_recurrence",
     "linear_slopes",
@@ -168,7 +168,6 @@ __all__ = [
     "shift",
     "shrink",
     "sinusoids",
-    "size",
     "sizes_or",
     "skew",
     "sliding_windows",
@@ -185,6 +184,7 @@ __all__ = [
     "unpack",
     "unskew",
     "use_compact_gradients",
+    "where_or_zero",
     "whole_number",
     "zero_masked",
 ]

@@ -1,8 +1,8 @@
-"""Operations whose gradients take few graph operations although the shapes are dynamic.
+"""Operations with custom gradients, which need fewer graph operations if shapes are dynamic.
 
-TensorFlow's gradient of a broadcasting operation sums over axes that it finds at run time, which
-takes about ten graph operations if any size is unknown. In the operations of this file the shape of
-the result is that of `x`, so that no such sums are needed. The values are the same.
+TensorFlow's gradient of a broadcasting operation calls `broadcast_gradient_args`, and sums over the
+axes that it returns: about ten graph operations if a size is dynamic. Here the result has the shape
+of `x`, so that the gradient needs no such sum. The values are the same, up to rounding.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _state = threading.local()
 
 @contextlib.contextmanager
 def use_compact_gradients() -> Iterator[None]:
-    """Trace the operations of this file with their own gradients, on TensorFlow.
+    """Use the custom gradients of this module, on TensorFlow.
 
-    Without it they consist of plain operations, which inference, exports and forward-mode
-    derivatives need. It applies to the current thread.
+    Use it in training only: exports and forward-mode differentiation need the plain operations. A
+    batch of size 1 broadcasts only if its size is static. The setting is local to the thread.
     """
     before = _uses_compact_gradients()
     _state.is_used = keras.backend.backend() == "tensorflow"
@@ -39,51 +39,54 @@ def _uses_compact_gradients() -> bool:
     return getattr(_state, "is_used", False)
 
 
-def add(x: Tensor, y: Tensor) -> Tensor:
-    """Add two tensors of the same shape and dtype."""
-    if not _uses_compact_gradients():
+def add_same_shape(x: Tensor, y: Tensor) -> Tensor:
+    """Add two tensors of the same shape and dtype; others broadcast as in `+`."""
+    has_same_shape = tuple(x.shape) == tuple(y.shape) and x.dtype == y.dtype
+    if not (_uses_compact_gradients() and has_same_shape):
         return x + y
     import tensorflow as tf
 
     return tf.add_n([x, y])
 
 
-def keep_where(mask: Tensor, x: Tensor) -> Tensor:
-    """Return `x` where the mask is True, and 0 elsewhere, also for NaN and Inf.
+def where_or_zero(mask: Tensor, x: Tensor) -> Tensor:
+    """Compute `ops.where(mask, x, 0)`; a masked NaN or Inf becomes 0 too.
 
     Args:
-        mask: booleans that broadcast to the shape of `x`.
+        mask: booleans. Unless they broadcast to the shape of `x`, the gradient is the plain one.
         x: any shape.
     """
-    if not (_uses_compact_gradients() and _has_shape_of_result(x, mask)):
-        return _keep_where(mask, x)
+    if not (_uses_compact_gradients() and _broadcasts_to_shape(mask, x)):
+        return _where_or_zero(mask, x)
 
     def run(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        return _keep_where(mask, x), lambda upstream: _keep_where(mask, upstream)
+        return _where_or_zero(mask, x), lambda upstream: _where_or_zero(mask, upstream)
 
     return ops.custom_gradient(run)(x)
 
 
-def _keep_where(mask: Tensor, x: Tensor) -> Tensor:
+def _where_or_zero(mask: Tensor, x: Tensor) -> Tensor:
     return ops.where(mask, x, ops.zeros((), x.dtype))
 
 
-def softmax(scores: Tensor, mask: Tensor, compute: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Return `compute(scores, mask)`, a masked softmax over the last axis.
+def with_softmax_gradient(
+    compute: Callable[[Tensor, Tensor], Tensor], scores: Tensor, mask: Tensor
+) -> Tensor:
+    """Return `compute(scores, mask)`, with the custom gradient of a masked softmax.
 
     Args:
+        compute: a masked softmax over the last axis, 0 where masked.
         scores: `(..., S)`.
-        mask: booleans that broadcast to the shape of the scores.
-        compute: returns weights, 0 where masked.
+        mask: booleans, as in `where_or_zero`.
     """
-    if not (_uses_compact_gradients() and _has_shape_of_result(scores, mask)):
+    if not (_uses_compact_gradients() and _broadcasts_to_shape(mask, scores)):
         return compute(scores, mask)
 
     def run(scores: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         weights = compute(scores, mask)
 
         def gradient(upstream: Tensor) -> Tensor:
-            upstream = _keep_where(mask, upstream)
+            upstream = _where_or_zero(mask, upstream)
             mean = ops.sum(upstream * weights, axis=-1, keepdims=True)
             return (upstream - mean) * weights
 
@@ -103,34 +106,41 @@ def layer_normalization(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) 
     """
     if not _uses_compact_gradients():
         return ops.layer_normalization(x, gamma, beta, epsilon=epsilon)
+    import tensorflow as tf
+
     dtype = keras.backend.result_type(x.dtype, "float32")
-    tensors = (ops.convert_to_tensor(tensor, dtype) for tensor in (ops.cast(x, dtype), gamma, beta))
+    tensors = (tf.cast(tensor, dtype) for tensor in (x, gamma, beta))  # also reads variables
 
     def run(x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Callable[[Tensor], Any]]:
         mean = ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(x - mean), axis=-1, keepdims=True)
-        inverse = ops.rsqrt(variance + epsilon)
-        scale = inverse * gamma
+        inverse_std = ops.rsqrt(variance + epsilon)
+        scale = inverse_std * gamma
 
+        # The two means are the gradients through the mean and the variance.
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            rows = tuple(range(len(x.shape) - 1))
-            normalized = (x - mean) * inverse
+            leading_axes = tuple(range(len(x.shape) - 1))
+            normalized = (x - mean) * inverse_std
             products = upstream * normalized
-            scaled = upstream * gamma
-            center = ops.mean(scaled, axis=-1, keepdims=True)
-            slope = ops.mean(products * gamma, axis=-1, keepdims=True)
-            gradient_x = (scaled - center - normalized * slope) * inverse
-            return gradient_x, ops.sum(products, axis=rows), ops.sum(upstream, axis=rows)
+            upstream_normalized = upstream * gamma
+            mean_upstream = ops.mean(upstream_normalized, axis=-1, keepdims=True)
+            mean_product = ops.mean(products * gamma, axis=-1, keepdims=True)
+            centered = upstream_normalized - mean_upstream - normalized * mean_product
+            gradient_gamma = ops.sum(products, axis=leading_axes)
+            return centered * inverse_std, gradient_gamma, ops.sum(upstream, axis=leading_axes)
 
         return x * scale + (-mean * scale + beta), gradient
 
     return ops.cast(ops.custom_gradient(run)(*tensors), x.dtype)
 
 
-def _has_shape_of_result(x: Tensor, mask: Tensor) -> bool:
-    """Return whether the mask broadcasts to the shape of `x`; unknown sizes count as equal."""
-    sizes, lengths = tuple(mask.shape), tuple(x.shape)
-    if len(sizes) > len(lengths):
+def _broadcasts_to_shape(mask: Tensor, x: Tensor) -> bool:
+    """Return whether the mask broadcasts to the shape of `x`.
+
+    Sizes that are unknown in both count as equal.
+    """
+    mask_shape, shape = tuple(mask.shape), tuple(x.shape)
+    if len(mask_shape) > len(shape):
         return False
-    pairs = zip(reversed(sizes), reversed(lengths), strict=False)
-    return all(size in (1, length) for size, length in pairs)
+    pairs = zip(reversed(mask_shape), reversed(shape), strict=False)
+    return all(mask_size in (1, size) for mask_size, size in pairs)

@@ -1,4 +1,4 @@
-"""Masks (boolean, `True` = may be attended, combined by AND), projections and masked softmax."""
+"""Masks (boolean, `True` = may be attended, combined by AND), projections, shapes and softmax."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from keras import backend, ops
+from keras import KerasTensor, backend, ops
 
 # Keras stores masks in a tensor attribute, or in a table for tensors without attributes (JAX). It
 # exports no accessor.
 from keras.src.backend import get_keras_mask, set_keras_mask
 
 from attention_zoo.ops.arguments import is_symbolic, static_size
-from attention_zoo.ops.compact_gradients import keep_where, softmax
+from attention_zoo.ops.compact_gradients import where_or_zero, with_softmax_gradient
 from attention_zoo.typing import Tensor
 
 MIN_PAIR_ENTRIES = 2**22
@@ -244,7 +244,7 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
         x: `(..., L, D)`.
         mask: `(..., L)` booleans, or None for no change.
     """
-    return x if mask is None else keep_where(mask[..., None], x)
+    return x if mask is None else where_or_zero(mask[..., None], x)
 
 
 def propagate_nan(x: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -275,33 +275,46 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     if len(x.shape) <= 2:
         return ops.matmul(x, kernel)
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
-    return reshape_like(flat, x, ops.shape(kernel)[-1])
+    return reshape_like(flat, x, len(x.shape) - 1, ops.shape(kernel)[-1])
 
 
-def size(x: Tensor, axis: int) -> Any:
+def axis_size(x: Tensor, axis: int) -> Any:
     """Return the size of an axis: an integer, or a scalar tensor (symbolic on JAX) if dynamic.
 
-    `ops.shape` makes graph operations for every dynamic axis.
+    Unlike `ops.shape(x)[axis]`, it adds no graph operations for the other dynamic axes.
     """
     if x.shape[axis] is not None:
         return x.shape[axis]
-    if backend.backend() != "tensorflow":
+    if not _is_tensorflow(x):
         return ops.shape(x)[axis]
     import tensorflow as tf
 
     return tf.shape(x)[axis]
 
 
-def reshape_like(x: Tensor, like: Tensor, *sizes: Any) -> Tensor:
-    """Reshape `x` to the axes of `like`, with axes of the given sizes instead of its last one."""
-    lead = tuple(like.shape[:-1])
-    if None not in lead or backend.backend() != "tensorflow":
-        return ops.reshape(x, (*ops.shape(like)[:-1], *sizes))
+def reshape_like(x: Tensor, like: Tensor, count: int, *sizes: Any) -> Tensor:
+    """Reshape `x` to `(..., *sizes)`, where `...` are the first axes of `like`.
+
+    On TensorFlow, dynamic sizes are read as one tensor, which takes fewer graph operations.
+
+    Args:
+        x: a tensor with as many entries as the result.
+        like: a tensor with the sizes of the first axes.
+        count: number of these axes.
+        sizes: sizes of the last axes.
+    """
+    lead = tuple(like.shape[:count])
+    if None not in lead or not _is_tensorflow(like):
+        return ops.reshape(x, (*ops.shape(like)[:count], *sizes))
     import tensorflow as tf
 
-    x = tf.reshape(x, tf.concat([tf.shape(like)[:-1], sizes], axis=0))
+    x = tf.reshape(x, tf.concat([tf.shape(like)[:count], sizes], axis=0))
     x.set_shape((*lead, *map(static_size, sizes)))
     return x
+
+
+def _is_tensorflow(x: Tensor) -> bool:
+    return backend.backend() == "tensorflow" and not isinstance(x, KerasTensor)
 
 
 def has_few_pairs(query: Tensor, keys: Tensor) -> bool:
@@ -349,7 +362,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     scores = at_least_float32(scores)
     if mask is not None:
-        return softmax(scores, mask, _masked_softmax)
+        return with_softmax_gradient(_masked_softmax, scores, mask)
     # `ops.softmax` warns about an axis of size 1, which is valid here.
     return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
 

@@ -74,13 +74,16 @@ def sample_keep_mask(seed: Any, rate: float, shape: Sizes, start: Sizes | None =
         shape, start: as in `uniform`.
     """
     if not _is_tensorflow_graph():
-        return _compute_keep_mask(seed, _get_limit(rate), shape, start)
+        return _compute_keep_mask(seed, _compute_threshold(rate), shape, start)
     static_shape = [static_size(size) for size in shape]
     return _call_keep_mask_graph(seed, rate, shape, start or (0,) * len(shape), static_shape)
 
 
 def sample_keep_mask_like(seed: Any, rate: float, x: Any) -> Any:
-    """Return a dropout mask of the shape of `x`; the other arguments as in `sample_keep_mask`."""
+    """Return a dropout mask of the shape of `x`; the other arguments as in `sample_keep_mask`.
+
+    Dynamic sizes are read as one tensor, which takes fewer graph operations.
+    """
     if not _is_tensorflow_graph():
         return sample_keep_mask(seed, rate, ops.shape(x))
     import tensorflow as tf
@@ -88,7 +91,8 @@ def sample_keep_mask_like(seed: Any, rate: float, x: Any) -> Any:
     return _call_keep_mask_graph(seed, rate, tf.shape(x), (0,) * len(x.shape), x.shape)
 
 
-def _get_limit(rate: float) -> Any:
+def _compute_threshold(rate: float) -> Any:
+    """Return the number below which random bits drop an entry."""
     return np.uint32(min(round(rate * 2**32), 2**32 - 1))
 
 
@@ -105,14 +109,14 @@ def _compute_keep_mask(seed: Any, limit: Any, shape: Sizes, start: Sizes | None)
     return random_bits((seed[0], seed[1]), np.zeros(1, "uint32"), shape, start)[0] >= limit
 
 
-def _call_keep_mask_graph(seed: Any, rate: float, sizes: Any, start: Any, shape: Any) -> Any:
-    """Compute the mask in a graph that is traced once, because a model has many of them."""
+def _call_keep_mask_graph(seed: Any, rate: float, shape: Any, start: Any, static_shape: Any) -> Any:
+    """Compute the mask in a graph that is traced once, because a model has many masks."""
     import tensorflow as tf
 
-    sizes, starts = (tf.convert_to_tensor(x, "int32") for x in (sizes, start))
-    graph = _make_keep_mask_graph(len(shape))
-    keep = graph(tf.cast(seed, "uint32"), _get_limit(rate), sizes, starts)
-    keep.set_shape(shape)
+    sizes, starts = (tf.convert_to_tensor(x, "int32") for x in (shape, start))
+    graph = _make_keep_mask_graph(len(static_shape))
+    keep = graph(tf.cast(seed, "uint32"), _compute_threshold(rate), sizes, starts)
+    keep.set_shape(static_shape)
     return keep
 
 

@@ -12,11 +12,11 @@ import pytest
 from keras import ops
 
 from attention_zoo.ops import (
-    add,
-    keep_where,
+    add_same_shape,
     layer_normalization,
     masked_softmax,
     use_compact_gradients,
+    where_or_zero,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -35,18 +35,22 @@ def normalize(mask: Any, *tensors: Any) -> Any:
 
 
 CASES: dict[str, tuple[Callable[..., Any], Any, list[Any]]] = {
-    "add": (lambda mask, x, y: add(x, y), MASK, [X, X[::-1]]),
-    "keep_where": (keep_where, MASK, [X]),
-    "keep_where of rows": (keep_where, MASK[..., :1], [X]),
-    "keep_where of fewer axes": (keep_where, MASK[1], [X]),
-    "keep_where with NaN": (keep_where, MASK, [WITH_NAN]),
+    "add": (lambda mask, x, y: add_same_shape(x, y), MASK, [X, X[::-1]]),
+    "where_or_zero": (where_or_zero, MASK, [X]),
+    "where_or_zero of rows": (where_or_zero, MASK[..., :1], [X]),
+    "where_or_zero of fewer axes": (where_or_zero, MASK[1], [X]),
+    "where_or_zero with NaN": (where_or_zero, MASK, [WITH_NAN]),
     "softmax": (lambda mask, x: masked_softmax(x, mask), MASK, [X]),
     "softmax with NaN": (lambda mask, x: masked_softmax(x, mask), MASK, [WITH_NAN]),
-    "softmax of one": (lambda mask, x: masked_softmax(x, mask), MASK[..., :1], [X[..., :1]]),
-    "softmax of none": (lambda mask, x: masked_softmax(x, mask), MASK[..., :0], [X[..., :0]]),
+    "softmax of one source": (lambda mask, x: masked_softmax(x, mask), MASK[..., :1], [X[..., :1]]),
+    "softmax without sources": (
+        lambda mask, x: masked_softmax(x, mask),
+        MASK[..., :0],
+        [X[..., :0]],
+    ),
     "normalization": (normalize, MASK, [X, *VECTORS]),
     "normalization of vectors": (normalize, MASK, [X[0], *VECTORS]),
-    "normalization of nothing": (normalize, MASK, [X[:0], *VECTORS]),
+    "normalization of an empty batch": (normalize, MASK, [X[:0], *VECTORS]),
 }
 
 
@@ -56,7 +60,7 @@ def differentiate(
     """Compute value, first and second derivatives in a graph with dynamic shapes.
 
     Returns:
-        The three, and the number of graph operations.
+        The three, flattened to a list, and the number of graph operations.
     """
     import tensorflow as tf
 
@@ -86,12 +90,13 @@ def test_derivatives_equal_those_of_plain_operations(name: str) -> None:
     np.testing.assert_array_equal(compact[0], plain[0])
     for got, expected in zip(compact, plain, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
-    assert count < plain_count or name == "softmax of one"  # plain weights there are constants
+    assert (
+        count < plain_count or name == "softmax of one source"
+    )  # plain weights there are constants
 
 
-@pytest.mark.parametrize("function", [keep_where, lambda mask, x: masked_softmax(x, mask)])
-def test_a_tensor_is_repeated_for_a_larger_mask(function: Callable[..., Any]) -> None:
-    """The gradient has the shape of the tensor, not that of the mask."""
+@pytest.mark.parametrize("function", [where_or_zero, lambda mask, x: masked_softmax(x, mask)])
+def test_gradient_has_the_shape_of_x_if_the_mask_is_larger(function: Callable[..., Any]) -> None:
     import tensorflow as tf
 
     x = tf.constant(X[:1])

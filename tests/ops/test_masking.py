@@ -156,3 +156,8 @@ def test_gradient_in_a_loop_of_dynamic_shapes(mode: str) -> None:
     run = dynamic(compute, (None, None, None, 4), (4, 4), mode=mode)
     expected = array(compute(tf.constant(x), tf.constant(kernel)))
     np.testing.assert_allclose(array(run(x, kernel)), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_project_accepts_symbolic_inputs() -> None:
+    outputs = project(keras.Input((None, 8)), np.ones((8, 3), "float32"))
+    assert outputs.shape == (None, None, 3)

@@ -17,8 +17,9 @@ from attention_zoo.layers.attention import blockwise
 from attention_zoo.layers.attention import steps as attention_steps
 from attention_zoo.tasks import TaggedSpan, Tagging, TaggingResult
 from attention_zoo.tasks.tagging import task as tagging_task
+from attention_zoo.tasks.tagging import words as tagging_words
 from attention_zoo.tasks.tagging.result import TaggerInference
-from attention_zoo.tasks.tagging.words import split_source
+from attention_zoo.tasks.tagging.words import WordEncoder, split_source
 from attention_zoo.training import read_recipe
 from attention_zoo.training.fine_tuning import load_initial_task
 from tests.cli.test_main import Capture, output, refused
@@ -461,3 +462,18 @@ def test_small_run_learns(tmp_path: Path) -> None:
     result = training.fit(write_recipe(tmp_path), [f"run={tmp_path / 'run'}", *options])
     assert result.best is not None
     assert result.best > 70
+
+
+def test_word_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids do not depend on it, and one call with more words leaves nothing in it."""
+    texts = ["a bb c", "bb dd", "c e ff a"]
+    characters = train_tokenizer("character", texts)
+    encoder = WordEncoder(train_tokenizer("whitespace", texts), characters)
+    sentences = [text.split() for text in texts]
+    expected = encoder.encode(sentences)
+    monkeypatch.setattr(tagging_words, "MAX_CACHED_WORDS", 3)
+    encoder = WordEncoder(encoder.tokenizer, characters)
+    assert [encoder.encode([sentence])[0] for sentence in sentences] == expected
+    assert len(encoder._cache) <= 3
+    assert encoder.encode(sentences) == expected
+    assert len(encoder._cache) <= 3

@@ -126,7 +126,7 @@ class ConllWord(NamedTuple):
 
     @property
     def line(self) -> int:
-        """Number of the line, from 1."""
+        """Line number, from 1."""
         return int(self.location.rpartition(":")[2])
 
 
@@ -148,9 +148,7 @@ class ConllLayout(NamedTuple):
 
     def skips(self, line: Line) -> bool:
         """Return whether a line of CoNLL-U contains no word."""
-        if not self.is_conllu:
-            return False
-        first = _split_cells(_decode_any(line), self.has_tabs)[0]
+        first = _split_cells(_decode_with_surrogates(line), self.has_tabs)[0]
         return line[1].startswith(b"#") or bool(RANGE_OR_EMPTY_NODE.fullmatch(first))
 
 
@@ -191,7 +189,8 @@ def _list_lines(sentence: Sequence[ConllWord]) -> Sequence[int]:
 
 def split_blocks(lines: Iterable[Line], comment: str | None) -> Iterator[ConllBlock]:
     """Yield the blocks of a file, which blank lines separate."""
-    block, prefix = ConllBlock([], []), None if comment is None else comment.encode()
+    block = ConllBlock([], [])
+    prefix = None if comment is None else comment.encode()
     for line in lines:
         raw = line[1]
         if not raw.strip(b" \t"):
@@ -207,8 +206,8 @@ def split_blocks(lines: Iterable[Line], comment: str | None) -> Iterator[ConllBl
         yield block
 
 
-def _decode_any(line: Line) -> str:
-    """Return the text of a line, which need not be UTF-8."""
+def _decode_with_surrogates(line: Line) -> str:
+    """Decode a line; bytes that are not UTF-8 become surrogates, `parse_word` reports them."""
     return line[1].decode("utf-8", "surrogateescape")
 
 
@@ -239,7 +238,7 @@ def find_layout(
     has_tabs = 2 * sum(b"\t" in raw for _, raw in rows) >= len(rows)
     if not rows:
         return ConllLayout(has_tabs, False, 0)
-    widths = Counter(len(_split_cells(_decode_any(line), has_tabs)) for line in rows)
+    widths = Counter(len(_split_cells(_decode_with_surrogates(line), has_tabs)) for line in rows)
     width = widths.most_common(1)[0][0]
     is_numbered = 2 * sum(_is_numbered(row, has_tabs) for row in sentences) > len(sentences)
     has_numbers = is_numbered and width == CONLLU_WIDTH if conllu is None else conllu
@@ -270,7 +269,7 @@ def _check_blank_lines(blocks: Sequence[ConllBlock]) -> None:
 def _is_numbered(sentence: list[Line], has_tabs: bool) -> bool:
     """Return whether the first column counts from 1, apart from ranges and empty nodes."""
     lines = [line for line in sentence if not ConllLayout(has_tabs, True, 0).skips(line)]
-    first = [_split_cells(_decode_any(line), has_tabs)[0] for line in lines]
+    first = [_split_cells(_decode_with_surrogates(line), has_tabs)[0] for line in lines]
     return first == [str(number) for number in range(1, len(lines) + 1)]
 
 

@@ -57,14 +57,17 @@ class Alignment(KernelLayer):
     """Whether a step depends on earlier steps."""
     has_precompute: ClassVar[bool] = False
     """Whether the weights depend on query or keys directly, not only through the scores."""
+    has_noise: ClassVar[bool] = False
+    """Whether the weights are random in training."""
     uses_scores: ClassVar[bool] = True
     """Whether the weights depend on the scores; if not, there is no `attention_bias`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Set `is_stateful` and `has_precompute`, by the methods that the class defines."""
+        """Set `is_stateful`, `has_precompute` and `has_noise`, by the methods the class defines."""
         super().__init_subclass__(**kwargs)
         cls.is_stateful = cls.initial_state is not Alignment.initial_state
         cls.has_precompute = cls.precompute is not Alignment.precompute
+        cls.has_noise = cls.sample_noise is not Alignment.sample_noise
 
     def build_projections(self, query_shape: Shape, key_shape: Shape) -> None:
         """Create the weights that are applied to query or key, before `build`; none here."""

@@ -9,7 +9,7 @@ import keras
 from keras import ops, tree
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.alignments import Alignment, make_alignment
+from attention_zoo.layers.alignments import make_alignment
 from attention_zoo.layers.attention import blockwise, steps
 from attention_zoo.layers.attention.alignment_checks import build_alignment
 from attention_zoo.layers.attention.attention_shapes import (
@@ -201,14 +201,13 @@ class Attention(KernelLayer):
         else:
             noise = None
             if training:
-                noise = self.sample_noise(memory, zoo_ops.size(query, 1), training)
-            arguments = (self, projected, memory, masks)
+                noise = self.sample_noise(memory, zoo_ops.axis_size(query, 1), training)
             if self.is_stateful:
-                result = steps.attend_stateful(*arguments, noise, training)
+                result = steps.attend_stateful(self, projected, memory, masks, noise, training)
             else:
-                result = steps.attend_parallel(*arguments, (), noise, training)
+                result = steps.attend_parallel(self, projected, memory, masks, (), noise, training)
             if result.row_mask is not None:  # NaN of the memory reaches no fully masked row
-                context = zoo_ops.keep_where(result.row_mask, result.context)
+                context = zoo_ops.where_or_zero(result.row_mask, result.context)
                 result = result._replace(context=context)
         output = self.project_output(result.context, query, result.row_mask)  # (B, T, Dv)
         if query_mask is not None:
@@ -218,7 +217,7 @@ class Attention(KernelLayer):
             return output
         outputs = [output]
         if return_attention_scores:
-            weights = result.full_weights(zoo_ops.size(memory.values, -2))  # (B, [H], T, S)
+            weights = result.full_weights(zoo_ops.axis_size(memory.values, -2))  # (B, [H], T, S)
             outputs.append(ops.cast(weights, self.compute_dtype))
         if return_state:
             outputs.append(result.state)
@@ -320,7 +319,7 @@ class Attention(KernelLayer):
         masks, projected = AttentionMasks(memory=memory.mask), self.project_query(query)
         result = steps.attend_parallel(self, projected, memory, masks, state, noise, training)
         context = self.project_output(result.context, query, result.row_mask)
-        weights = result.full_weights(zoo_ops.size(memory.values, -2))
+        weights = result.full_weights(zoo_ops.axis_size(memory.values, -2))
         weights, state = ops.cast(weights, self.compute_dtype), result.state
         if single:
             state = tree.map_structure(lambda x: x[..., 0, :], state)
@@ -335,8 +334,7 @@ class Attention(KernelLayer):
 
         The result is None at inference, or if there is neither.
         """
-        has_noise = type(self.alignment).sample_noise is not Alignment.sample_noise
-        if not training or not (self.dropout or has_noise):
+        if not (training and (self.dropout or self.alignment.has_noise)):
             return None
         like = self.weights_like(memory)
         *rows, num_sources = ops.shape(like)

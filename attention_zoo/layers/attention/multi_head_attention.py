@@ -222,7 +222,9 @@ class MultiHeadAttention(Attention):
             states = tree.map_structure(self._fold, states)
             scores = self.score.compute_scores(self._fold(query), keys, *states)  # (B, G, ., S)
             scores = self._unfold(scores)  # (B, H, T, S)
-        return scores if biased is None else scores + biased.bias(query, zoo_ops.size(keys, -2))
+        return (
+            scores if biased is None else scores + biased.bias(query, zoo_ops.axis_size(keys, -2))
+        )
 
     def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
         values = ops.cast(values, weights.dtype)
@@ -242,14 +244,16 @@ class MultiHeadAttention(Attention):
     def project_output(self, context: Tensor, query: Tensor, row_mask: Tensor | None) -> Tensor:
         heads, width, units = self.output_projection.shape
         kernel = ops.reshape(self.output_projection, (heads * width, units))
-        flat = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, heads * width))
+        context = ops.transpose(context, (0, 2, 1, 3))  # (B, T, H, V)
+        flat = ops.reshape(context, (-1, heads * width))
         flat = ops.matmul(flat, ops.cast(kernel, flat.dtype))
         if self.output_bias is not None:
+            # Unlike `+`, `ops.add` calls `tf.nn.bias_add`, whose gradient does not broadcast.
             flat = ops.add(flat, ops.cast(self.output_bias, flat.dtype))
-        outputs = zoo_ops.reshape_like(flat, query, units)  # (B, T, D)
+        outputs = zoo_ops.reshape_like(flat, context, 2, units)  # (B, T, D)
         if row_mask is None or self.output_bias is None:
             return outputs
-        return zoo_ops.keep_where(ops.any(row_mask, axis=1), outputs)
+        return zoo_ops.where_or_zero(ops.any(row_mask, axis=1), outputs)
 
     def weights_like(self, memory: Memory) -> Tensor:
         return self._repeat_groups(super().weights_like(memory))
@@ -261,7 +265,7 @@ class MultiHeadAttention(Attention):
         flat = ops.matmul(ops.reshape(x, (-1, inputs)), kernel)
         if bias is not None:
             flat = ops.add(flat, ops.cast(ops.reshape(bias, (heads * width,)), x.dtype))
-        return ops.transpose(zoo_ops.reshape_like(flat, x, heads, width), (0, 2, 1, 3))
+        return ops.transpose(zoo_ops.reshape_like(flat, x, 2, heads, width), (0, 2, 1, 3))
 
     def _fold(self, x: Tensor) -> Tensor:
         """Merge the heads of each group along time: `(B, H, T, X)` to `(B, G, H / G T, X)`."""

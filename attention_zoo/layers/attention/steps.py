@@ -72,12 +72,11 @@ class AttentionMasks(NamedTuple):
     bias: Tensor | None = None
 
     def full_mask(self, query: Tensor, values: Tensor) -> Tensor | None:
-        """Combine all masks into one that broadcasts to `(B, [H], T, S)`, or None."""
+        """Combine all masks of query and values, to broadcast to `(B, [H], T, S)`, or None."""
         pattern = None
         if self.pattern.causal or self.pattern.window is not None:
-            queries, sources = (
-                ops.arange(zoo_ops.size(x, -2), dtype="int32") for x in (query, values)
-            )
+            queries = ops.arange(zoo_ops.axis_size(query, -2), dtype="int32")
+            sources = ops.arange(zoo_ops.axis_size(values, -2), dtype="int32")
             pattern = ops.expand_dims(self.pattern.mask(queries, sources), 0)
         mask = zoo_ops.combine_masks(
             None if self.query is None else self.query[:, :, None],
@@ -86,13 +85,13 @@ class AttentionMasks(NamedTuple):
         )
         if mask is None:
             return self.attention
-        heads = len(query.shape) == 4
-        return zoo_ops.combine_masks(mask[:, None] if heads else mask, self.attention)
+        has_heads = len(query.shape) == 4
+        return zoo_ops.combine_masks(mask[:, None] if has_heads else mask, self.attention)
 
     def window_mask(self, window: zoo_ops.Window, num_sources: Tensor) -> Tensor:
         """Combine all masks within a window, `(B, [H], T, W)`, without building the full mask."""
         positions = window.positions
-        num_queries = zoo_ops.size(positions, -2)
+        num_queries = zoo_ops.axis_size(positions, -2)
         masks = [window.inside, positions >= 0, positions < num_sources]
         if self.query is not None:
             heads = (1,) * (len(positions.shape) - 3)
@@ -228,7 +227,7 @@ def attend_parallel(
     if alignment.has_precompute:
         aux = alignment.precompute(query, memory, alignment_state)
     window = aux if isinstance(aux, zoo_ops.Window) else None
-    num_sources = None if window is None else zoo_ops.size(memory.values, -2)
+    num_sources = None if window is None else zoo_ops.axis_size(memory.values, -2)
     if window is None:
         values = memory.values  # (B, [H], S, V)
         scores = attention.compute_scores(query, memory.keys, score_state)  # (B, [H], T, S)
@@ -272,7 +271,7 @@ def attend_sequential(
     score, alignment = attention.score, attention.alignment
     mask = masks.full_mask(query, memory.values)
     if mask is not None:
-        shape = (*ops.shape(query)[:-1], zoo_ops.size(memory.values, -2))
+        shape = (*ops.shape(query)[:-1], zoo_ops.axis_size(memory.values, -2))
         mask = ops.broadcast_to(mask, shape)  # (B, [H], T, S)
     # A stateful score is computed within the loop, any other for all steps before it.
     rows, bias = query, None
@@ -383,7 +382,7 @@ def _row_mask(mask: Tensor | None, memory: Memory) -> Tensor | None:
         return ops.any(mask, axis=-1, keepdims=True)
     if memory.values.shape[-2]:
         return None
-    has_sources = ops.convert_to_tensor(zoo_ops.size(memory.values, -2) > 0)
+    has_sources = ops.convert_to_tensor(zoo_ops.axis_size(memory.values, -2) > 0)
     return ops.reshape(has_sources, (1,) * len(memory.values.shape))
 
 

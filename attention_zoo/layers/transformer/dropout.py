@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from attention_zoo.ops.compact_gradients import keep_where
+from attention_zoo.ops.compact_gradients import where_or_zero
 from attention_zoo.ops.random import sample_keep_mask, sample_keep_mask_like
 from attention_zoo.typing import Tensor
 
@@ -47,4 +47,4 @@ class Dropout(keras.layers.Dropout):
         else:
             keep = sample_keep_mask_like(seed, self.rate, inputs)
         scale = 1 / (1 - self.rate) if self.rate < 1 else 0.0
-        return keep_where(keep, inputs * scale)
+        return where_or_zero(keep, inputs * scale)

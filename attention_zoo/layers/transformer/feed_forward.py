@@ -104,14 +104,18 @@ class FeedForward(KernelLayer):
         self.second.build((None, self.units))
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # else Dense calls `tf.tensordot`
+        width, num_axes = self.second.units, len(inputs.shape) - 1
+        # For more than two axes, Dense calls `tf.tensordot`, which takes more graph operations. An
+        # activation function may depend on the axes.
+        rows = inputs if callable(self.activation) else ops.reshape(inputs, (-1, width))
         inner = self.first(rows)
         if self.gate is not None:
             inner = inner * self.gate(rows)
         if self.dropout and training:
-            inner = zoo_ops.reshape_like(inner, inputs, self.units)
-            inner = ops.reshape(self.drop(inner, training=True), (-1, self.units))
-        return zoo_ops.reshape_like(self.second(inner), inputs, inputs.shape[-1])
+            inner = zoo_ops.reshape_like(inner, inputs, num_axes, self.units)
+            inner = self.drop(inner, training=True)
+        outputs = self.second(ops.reshape(inner, (-1, self.units)))
+        return zoo_ops.reshape_like(outputs, inputs, num_axes, width)
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return tuple(inputs_shape)

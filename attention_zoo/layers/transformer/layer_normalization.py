@@ -1,21 +1,23 @@
-"""Layer normalization whose gradient takes few graph operations."""
+"""Layer normalization with a custom gradient."""
 
 from __future__ import annotations
 
 import keras
+from keras import ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.typing import Tensor
 
 
+@keras.saving.register_keras_serializable("attention_zoo")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Keras's layer normalization of the last axis, with `ops.layer_normalization` of this package.
+    """Keras's layer normalization over the last axis, with a custom gradient in training.
 
     `y = gamma (x - mean(x)) / sqrt(var(x) + epsilon) + beta`
 
     Args:
-        epsilon, and the others but `axis`, `center` and `scale`: as in
-            `keras.layers.LayerNormalization`.
+        **kwargs: as in `keras.layers.LayerNormalization`. Only the defaults of `axis`, `center` and
+            `scale` have the custom gradient.
 
     Call arguments:
         inputs: `(..., D)`.
@@ -37,4 +39,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
     """
 
     def call(self, inputs: Tensor) -> Tensor:
-        return zoo_ops.layer_normalization(inputs, self.gamma, self.beta, self.epsilon)
+        if self.axis not in (-1, [-1]) or self.gamma is None or self.beta is None:
+            return super().call(inputs)
+        outputs = zoo_ops.layer_normalization(inputs, self.gamma, self.beta, self.epsilon)
+        return ops.cast(outputs, self.compute_dtype)

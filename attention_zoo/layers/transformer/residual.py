@@ -66,7 +66,7 @@ class Residual(keras.layers.Layer):
     def add_output(self, x: Tensor, y: Tensor, training: bool | None) -> Tensor:
         """Add the sublayer's output `y (B, T, D)`, after dropout, to the residual `x (B, T, D)`."""
         y = self.stochastic_depth(self.drop(y, training=training), training=training)
-        y = zoo_ops.add(x, y)
+        y = zoo_ops.add_same_shape(x, y)
         return y if self.norm_first else self.norm(y)
 
 

@@ -25,7 +25,8 @@ Marked = Sequence[Sequence[int]] | None
 WordIds = tuple[list[int], list[list[int]]]
 """Token ids of a word, and the character ids of each token."""
 
-CACHED_WORDS = 2**15
+MAX_CACHED_WORDS = 2**15
+"""Number of words in the cache from which it is replaced by an empty one."""
 
 _SPACES = re.compile(f"[{WHITE_SPACE}]+")
 
@@ -77,33 +78,35 @@ class WordEncoder:
         ids = self._encode_words({word for words in sentences for word in words})
         encoded = []
         for row, words in enumerate(sentences):
-            of_words = [ids[word] for word in words]
-            sizes = [len(tokens) for tokens, _ in of_words]
+            word_ids = [ids[word] for word in words]
+            sizes = [len(tokens) for tokens, _ in word_ids]
             letters = marked = None
             if self.characters is not None:
-                letters = list(chain.from_iterable(spelled for _, spelled in of_words))
+                letters = list(chain.from_iterable(spelled for _, spelled in word_ids))
             if marks is not None:
                 marked = np.repeat(np.array(marks[row], bool), sizes).tolist()
-            tokens = list(chain.from_iterable(tokens for tokens, _ in of_words))
+            tokens = list(chain.from_iterable(tokens for tokens, _ in word_ids))
             starts = list(accumulate(sizes[:-1], initial=0)) if sizes else []
             encoded.append(EncodedWords(tokens, starts, letters, marked))
         return encoded
 
     def _encode_words(self, words: set[str]) -> Mapping[str, WordIds]:
-        """Return the ids of words; those of the last CACHED_WORDS are kept."""
+        """Return a mapping that contains the ids of all `words`, which stay cached."""
         cache = self._cache
         new = [word for word in words if word not in cache]
-        if len(cache) + len(new) > CACHED_WORDS:
+        if len(cache) + len(new) > MAX_CACHED_WORDS:
+            # Not `clear`, because another thread may be reading the old one.
             new, cache = list(words), {}
         unknown = [self.tokenizer.unknown]
         tokens = [ids or unknown for ids in self.tokenizer.encode(new)]
         spelled = self._spell(new)
         cache.update(zip(new, zip(tokens, spelled, strict=True), strict=True))
-        self._cache = cache  # other threads go on with theirs
+        if len(cache) <= MAX_CACHED_WORDS:
+            self._cache = cache
         return cache
 
     def _spell(self, words: Words) -> list[list[list[int]]]:
-        """Return the character ids of each token of each word; none without characters."""
+        """Return the character ids of each token of each word; no tokens without characters."""
         if self.characters is None:
             return [[] for _ in words]
         split = [[part for part in _SPACES.split(word) if part] or [word] for word in words]

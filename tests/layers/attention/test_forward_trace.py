@@ -72,7 +72,7 @@ def test_multi_head_attention_is_read_in_six_files() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "other"),
+    ("options", "extra_files"),
     [
         ({"value_mask": MASK}, {"ops/compact_gradients.py"}),
         ({"return_attention_scores": True}, set()),
@@ -80,9 +80,9 @@ def test_multi_head_attention_is_read_in_six_files() -> None:
     ],
     ids=["mask", "weights", "mask and weights"],
 )
-def test_masks_need_one_other_file(options: dict[str, Any], other: set[str]) -> None:
+def test_only_masks_need_another_file(options: dict[str, Any], extra_files: set[str]) -> None:
     calls = second_call(MultiHeadAttention(num_heads=2, key_dim=4, score="additive"), **options)
-    assert files(calls) == FILES | other
+    assert files(calls) == FILES | extra_files
 
 
 @pytest.mark.parametrize("layer", [AdditiveAttention(4), Attention("additive", units=4)])

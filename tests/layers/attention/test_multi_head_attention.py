@@ -274,6 +274,26 @@ def test_no_sources_of_unknown_number_give_no_bias() -> None:
     close(run(query, value), layer(query, value), 1e-6)
 
 
+@needs_dynamic_shapes
+def test_batch_of_one_broadcasts_if_the_size_is_dynamic() -> None:
+    layer = MultiHeadAttention(2, 4)
+    query, value = normal((1, 3, 8), (4, 5, 8))
+    expected = array(layer(query, value))
+    assert expected.shape == (4, 3, 8)
+    close(
+        with_dynamic_shapes(layer, (None, None, 8), (None, None, 8))(query, value), expected, 1e-6
+    )
+
+
+def test_step_of_one_query_attends_to_a_batch_of_memories() -> None:
+    layer = MultiHeadAttention(2, 4)
+    query, value = normal((1, 3, 8), (4, 5, 8))
+    expected = array(layer(query, value))
+    memory = layer.prepare(ops.convert_to_tensor(value))
+    context, _, _ = layer.attend(ops.convert_to_tensor(query), memory)
+    close(context, expected, 1e-6)
+
+
 def test_masked_positions_give_projections_no_gradient() -> None:
     layer = MultiHeadAttention(2, 3)
     query, value = np.ones((B, T, 4), "float32"), np.ones((B, S, 4), "float32")

@@ -3,10 +3,11 @@ from __future__ import annotations
 from math import erf
 
 import numpy as np
+from keras import ops
 
 from attention_zoo.layers import FeedForward
 from tests.layers.conformance import LayerConformance
-from tests.layers.running import array, close
+from tests.layers.running import array, close, needs_dynamic_shapes, with_dynamic_shapes
 from tests.layers.transformer.transformer_oracle import double
 
 
@@ -39,6 +40,22 @@ def test_dropout_acts_in_training_only() -> None:
     layer, x = FeedForward(50, dropout=0.5, seed=1), np.ones((2, 3, 4), "float32")
     assert np.ptp(array(layer(x)), axis=0).max() == 0
     assert np.ptp(array(layer(x, training=True)), axis=0).max() > 0
+
+
+def test_activation_function_is_applied_to_all_axes() -> None:
+    layer = FeedForward(2, lambda x: x - ops.mean(x, axis=1, keepdims=True))
+    x = np.random.default_rng(1).normal(size=(2, 3, 4)).astype("float32")
+    outputs = array(layer(x))
+    inner = double(x) @ double(layer.first.kernel)
+    expected = (inner - inner.mean(1, keepdims=True)) @ double(layer.second.kernel)
+    close(outputs, expected, 1e-6)
+
+
+@needs_dynamic_shapes
+def test_width_of_the_inputs_may_be_dynamic() -> None:
+    layer, x = FeedForward(5), np.ones((2, 3, 4), "float32")
+    expected = array(layer(x))
+    close(with_dynamic_shapes(layer, (None, None, None))(x), expected, 1e-6)
 
 
 def test_gelu_is_exact_unless_gelu_tanh_is_selected() -> None:
