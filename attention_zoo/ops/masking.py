@@ -244,7 +244,7 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
         x: `(..., L, D)`.
         mask: `(..., L)` booleans, or None for no change.
     """
-    return x if mask is None else where_or_zero(mask[..., None], x)
+    return x if mask is None else where_or_zero(ops.expand_dims(mask, -1), x)
 
 
 def propagate_nan(x: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from attention_zoo import training
 from attention_zoo.data import generate_dates
 from attention_zoo.data_cache import DataCache
+from tests.training.processes import configs, end, start
 from tests.training.small import PAGE, assert_same_run, write_recipe
 
 GENERATED = "corpus: dates\n  size: 300\n  validation_size: 40\n  test_size: 20\n  max_phrases: 1"
@@ -87,6 +89,18 @@ def test_two_processes_share_a_cache(recipe: Path, tmp_path: Path) -> None:
     assert [program.wait(120) for program in programs] == [0, 0]
     assert_same_run(tmp_path / "one", tmp_path / "two")
     assert not [path for path in (tmp_path / "cache").glob(".*") if path.is_dir()]
+
+
+@pytest.mark.slow
+def test_two_hosts_that_share_a_cache_equal_two_without_one(recipe: Path, tmp_path: Path) -> None:
+    for name, cache in (("cached", "cache"), ("uncached", "false")):
+        words = ["0", str(recipe), f"run={name}", f"data.cache={cache}"]
+        for process in [start(TRAIN, words, TF_CONFIG=config) for config in configs(2)]:
+            end(process)
+    assert_same_run(tmp_path / "cached", tmp_path / "uncached")
+    kinds = Counter(entry.kind for entry in DataCache("cache").list_entries())
+    training.fit(recipe, ["run=again", "data.cache=cache"])
+    assert Counter(entry.kind for entry in DataCache("cache").list_entries()) == kinds
 
 
 @pytest.mark.slow

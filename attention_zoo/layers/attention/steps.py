@@ -79,14 +79,15 @@ class AttentionMasks(NamedTuple):
             sources = ops.arange(zoo_ops.axis_size(values, -2), dtype="int32")
             pattern = ops.expand_dims(self.pattern.mask(queries, sources), 0)
         mask = zoo_ops.combine_masks(
-            None if self.query is None else self.query[:, :, None],
-            None if self.memory is None else self.memory[:, None, :],
+            None if self.query is None else ops.expand_dims(self.query, 2),
+            None if self.memory is None else ops.expand_dims(self.memory, 1),
             pattern,
         )
         if mask is None:
             return self.attention
-        has_heads = len(query.shape) == 4
-        return zoo_ops.combine_masks(mask[:, None] if has_heads else mask, self.attention)
+        if len(query.shape) == 4:
+            mask = ops.expand_dims(mask, 1)
+        return zoo_ops.combine_masks(mask, self.attention)
 
     def window_mask(self, window: zoo_ops.Window, num_sources: Tensor) -> Tensor:
         """Combine all masks within a window, `(B, [H], T, W)`, without building the full mask."""
