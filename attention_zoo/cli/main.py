@@ -22,6 +22,7 @@ from attention_zoo.registry import check_known
 COMMANDS = {
     "list": "list the presets, recipes and trained entries of the zoo",
     "train": "train the model of a recipe, or resume the run",
+    "prepare": "prepare the data of a recipe in its cache, with several processes",
     "average": "write the average of a run's newest checkpoints",
     "evaluate": "evaluate a run on a split",
     "predict": "predict for each line of a file or of standard input",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from keras.callbacks import Callback, LambdaCallback
 
 from attention_zoo import tasks
 from attention_zoo.checkpoints import CheckpointFolder
-from attention_zoo.data.progress import show_progress
 from attention_zoo.extras import check_installed
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks.progress import hide_progress
@@ -28,20 +26,20 @@ from attention_zoo.training.changes import (
 )
 from attention_zoo.training.devices import describe_devices, make_strategy, use_xla
 from attention_zoo.training.faults import explain_io_errors
-from attention_zoo.training.fine_tuning import freeze, load_initial_task
+from attention_zoo.training.fine_tuning import freeze
 from attention_zoo.training.hosts import check_same_step, explain_worker_loss, is_chief
 from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.loop import TrainingLoop
 from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
-from attention_zoo.training.progress import Progress
-from attention_zoo.training.recipe import (
-    Recipe,
-    TrainingOptions,
-    override_recipe,
-    read_recipe,
-    read_sources,
+from attention_zoo.training.preparation import (
+    SPLITS,
+    load_recipe,
+    make_task,
+    show_data_progress,
 )
-from attention_zoo.training.recipe_sources import RecipeSource, locate_errors
+from attention_zoo.training.progress import Progress
+from attention_zoo.training.recipe import Recipe, TrainingOptions
+from attention_zoo.training.recipe_sources import locate_errors
 from attention_zoo.training.run_folder import (
     VARIABLES,
     RunState,
@@ -56,11 +54,8 @@ from attention_zoo.training.run_folder import (
 from attention_zoo.training.step import CompiledSteps, check_loss, may_be_long
 from attention_zoo.training.stopping import Stopped, StopRequest, catch_stop_signals
 from attention_zoo.training.tensorboard import Events
-from attention_zoo.user_modules import import_user_modules, name_missing_modules
-from attention_zoo.zoo import resolve_recipe
 
 DRAWN = 3  # validation examples
-SPLITS = ("train", "validation")
 
 Draw = Callable[[Any, Any], Any]
 """Function `(task, result)` that returns an image `(height, width, channels)`, uint8, or None."""
@@ -132,22 +127,13 @@ def fit(
         Stopped (a subclass of `KeyboardInterrupt`): SIGINT, SIGTERM or SIGHUP was received; the
             current step was finished and a checkpoint saved.
     """
-    sources: list[RecipeSource] = []
-    import_user_modules(imports)
-    if isinstance(recipe, Recipe):
-        recipe = override_recipe(recipe, overrides)
-        import_user_modules(recipe.imports)
-    else:
-        recipe = resolve_recipe(recipe)
-        sources = read_sources(recipe, overrides)
-        recipe = read_recipe(recipe, overrides, import_modules=True)
-    recipe.imports = [*dict.fromkeys([*recipe.imports, *imports])]
+    recipe, sources = load_recipe(recipe, overrides, imports)
     if recipe.run is None:
         raise ValueError("run is missing; name the run's folder with run=FOLDER")
     folder = Path(recipe.run)
     check_allowed(recipe, allow)
     reader = SplitReader(recipe.data)
-    with _show_data_progress(), locate_errors(sources):
+    with show_data_progress(), locate_errors(sources):
         moved = find_moved_data(folder, recipe, reader)
     allow = [*allow, *moved]
     holds_run(folder, recipe, allow)  # raises ValueError if the folder contains another run
@@ -162,7 +148,7 @@ def fit(
             stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
             keras.config.set_dtype_policy(recipe.training.precision)
             state = open_run(folder, recipe, allow)
-            with _show_data_progress():
+            with show_data_progress():
                 job = prepare(recipe, folder, state, strategy, allow, reader)
             reader.clear()
             print(describe_job(job), flush=True)
@@ -170,11 +156,6 @@ def fit(
                 # Only the chief reacts to signals; the other hosts end after it.
                 run(job, request if is_chief() else StopRequest(), callbacks, draw)
     return RunResult(folder, state.step, state.best, state.best_step, state.seconds, state.diverged)
-
-
-def _show_data_progress() -> AbstractContextManager[None]:
-    """Return a context in which the chief prints the progress of reading data."""
-    return show_progress(sys.stdout) if is_chief() else nullcontext()
 
 
 @dataclass(frozen=True)
@@ -244,20 +225,6 @@ def prepare(
         "validation": (len(validation) - len(fitting), validation.skipped),
     }
     return Job(recipe, folder, state, task, steps, train, fitting, validation_batches, dropped)
-
-
-def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
-    """Return the task of a checkpoint; without one, that of `init`, or else a new one."""
-    task_class = tasks.TASKS.get(recipe.task)
-    if checkpoint is None and recipe.init is None:
-        return task_class.from_recipe(recipe, examples)
-    if checkpoint is None:
-        task = load_initial_task(recipe)
-    else:
-        with name_missing_modules(checkpoint):
-            task = task_class.load(checkpoint)
-    task.set_options(**task.recipe_options(recipe))
-    return task
 
 
 def make_batches(task: Any, examples: Any, recipe: Recipe) -> Any:
