@@ -11,6 +11,13 @@ MAX_PROCESSES = 8
 """Default maximum number of processes, each of which imports TensorFlow."""
 
 
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the recipe, its overrides and the number of processes."""
     parser.add_argument(
@@ -24,19 +31,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--processes",
         metavar="N",
         type=int,
-        default=min(os.cpu_count() or 1, MAX_PROCESSES),
-        help="number of processes that share the work (default: the number of cores, at most"
-        f" {MAX_PROCESSES})",
+        default=min(count_cores(), MAX_PROCESSES),
+        help="maximum number of processes that share the work (default: the number of cores, at"
+        f" most {MAX_PROCESSES})",
     )
+    parser.add_argument("--helper", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Prepare the data, and print the number of examples."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow would reserve the memory of all GPUs
     from attention_zoo import training
+    from attention_zoo.training.preparation import stop_with_parent
 
-    if arguments.processes < 1:
-        raise ValueError(f"--processes must be at least 1, got {arguments.processes}")
+    if arguments.helper:
+        stop_with_parent()
     counts = training.prepare_data(
-        arguments.recipe, arguments.overrides, arguments.imports, arguments.processes
+        arguments.recipe,
+        arguments.overrides,
+        arguments.imports,
+        1 if arguments.helper else arguments.processes,
     )
     print(", ".join(f"{count:,} {split} examples" for split, count in counts.items()), "prepared")
