@@ -33,12 +33,11 @@ from attention_zoo.training.loop import TrainingLoop
 from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
 from attention_zoo.training.preparation import (
     SPLITS,
-    load_recipe,
     make_task,
     show_data_progress,
 )
 from attention_zoo.training.progress import Progress
-from attention_zoo.training.recipe import Recipe, TrainingOptions
+from attention_zoo.training.recipe import Recipe, TrainingOptions, load_recipe
 from attention_zoo.training.recipe_sources import locate_errors
 from attention_zoo.training.run_folder import (
     VARIABLES,

@@ -24,9 +24,9 @@ from attention_zoo.tasks.encoding import MAX_SHARDS
 from attention_zoo.training.changes import SplitReader
 from attention_zoo.training.fine_tuning import load_initial_task
 from attention_zoo.training.hosts import is_chief
-from attention_zoo.training.recipe import Recipe, override_recipe, read_recipe, read_sources
-from attention_zoo.training.recipe_sources import RecipeSource, locate_errors
-from attention_zoo.user_modules import import_user_modules, name_missing_modules
+from attention_zoo.training.recipe import Recipe, load_recipe
+from attention_zoo.training.recipe_sources import locate_errors
+from attention_zoo.user_modules import name_missing_modules
 from attention_zoo.zoo import resolve_recipe
 
 SPLITS = ("train", "validation")
@@ -142,23 +142,6 @@ def stop_with_parent() -> None:
         os._exit(1)
 
     Thread(target=wait_for_end, daemon=True).start()
-
-
-def load_recipe(
-    recipe: str | Path | Recipe, overrides: Sequence[str], imports: Sequence[str]
-) -> tuple[Recipe, list[RecipeSource]]:
-    """Return a recipe with overrides and imported modules, and the sources of its keys."""
-    sources: list[RecipeSource] = []
-    import_user_modules(imports)
-    if isinstance(recipe, Recipe):
-        recipe = override_recipe(recipe, overrides)
-        import_user_modules(recipe.imports)
-    else:
-        recipe = resolve_recipe(recipe)
-        sources = read_sources(recipe, overrides)
-        recipe = read_recipe(recipe, overrides, import_modules=True)
-    recipe.imports = [*dict.fromkeys([*recipe.imports, *imports])]
-    return recipe, sources
 
 
 def show_data_progress() -> AbstractContextManager[None]:

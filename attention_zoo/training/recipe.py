@@ -236,6 +236,23 @@ def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     return changed
 
 
+def load_recipe(
+    recipe: str | Path | Recipe, overrides: Sequence[str], imports: Sequence[str]
+) -> tuple[Recipe, list[RecipeSource]]:
+    """Return a recipe with overrides and imported modules, and the sources of its keys."""
+    sources: list[RecipeSource] = []
+    import_user_modules(imports)
+    if isinstance(recipe, Recipe):
+        recipe = override_recipe(recipe, overrides)
+        import_user_modules(recipe.imports)
+    else:
+        recipe = resolve_recipe(recipe)
+        sources = read_sources(recipe, overrides)
+        recipe = read_recipe(recipe, overrides, import_modules=True)
+    recipe.imports = [*dict.fromkeys([*recipe.imports, *imports])]
+    return recipe, sources
+
+
 def override_task(task: Task, overrides: Sequence[str]) -> None:
     """Apply `search.key=value` and `data.key=value` overrides to a task's options.
 
