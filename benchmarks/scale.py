@@ -162,19 +162,10 @@ class Training:
         training.fit(folder / "recipe.yaml")
 
     def prepare_data(self, folder: Path) -> None:
-        """Prepare the data, the tokenizers, the model and the first batch."""
-        from attention_zoo import tasks, training
-        from attention_zoo.training.changes import SplitReader
-        from attention_zoo.training.hosts import is_chief
+        """Prepare the data, the tokenizers and the model."""
+        from attention_zoo import training
 
-        recipe = training.read_recipe(folder / "recipe.yaml")
-        reader = SplitReader(recipe.data)
-        examples = reader.read("train")
-        if not is_chief():
-            reader.read_fingerprints(("train", "validation"))
-        task = tasks.TASKS.get(recipe.task).from_recipe(recipe, examples)
-        task.make_batches(examples, self.batch_size, recipe.seed).get_batch(0)
-        reader.read_fingerprints(("train", "validation"))
+        training.prepare_data(folder / "recipe.yaml")
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,16 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return overrides, [word for word in words if not OVERRIDE.match(word)]
 
 
+def add_recipe(parser: argparse.ArgumentParser, **options: Any) -> None:
+    """Add the argument RECIPE, with further options of `add_argument`."""
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        help="a recipe's YAML file, or the name of a recipe of the zoo (see `attention-zoo list`)",
+        **options,
+    )
+
+
 def add_imports(parser: argparse.ArgumentParser) -> None:
     """Add the option `--import`, a list of module names, which `main` imports."""
     parser.add_argument(

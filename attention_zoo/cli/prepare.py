@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from attention_zoo.cli.arguments import add_imports, add_overrides
+from attention_zoo.cli.arguments import add_imports, add_overrides, add_recipe
 
 MAX_PROCESSES = 8
 """Default maximum number of processes, each of which imports TensorFlow."""
@@ -20,11 +20,7 @@ def count_cores() -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the recipe, its overrides and the number of processes."""
-    parser.add_argument(
-        "recipe",
-        metavar="RECIPE",
-        help="a recipe's YAML file, or the name of a recipe of the zoo (see `attention-zoo list`)",
-    )
+    add_recipe(parser)
     add_overrides(parser, "any key of the recipe: data.cache=FOLDER data.train=FILE")
     add_imports(parser)
     parser.add_argument(

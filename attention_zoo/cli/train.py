@@ -7,17 +7,17 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from attention_zoo.cli.arguments import add_imports, add_overrides, format_evaluate_command
+from attention_zoo.cli.arguments import (
+    add_imports,
+    add_overrides,
+    add_recipe,
+    format_evaluate_command,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the recipe, its overrides and the changes to allow."""
-    parser.add_argument(
-        "recipe",
-        metavar="RECIPE",
-        nargs="?",
-        help="a recipe's YAML file, or the name of a recipe of the zoo (see `attention-zoo list`)",
-    )
+    add_recipe(parser, nargs="?")
     add_overrides(parser, "any key of the recipe: run=FOLDER training.steps=100 model.units=64")
     add_imports(parser)
     parser.add_argument(

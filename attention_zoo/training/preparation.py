@@ -78,6 +78,8 @@ def prepare_data(
         # Token ids of a user's task are not cached, see `load_or_encode`.
         is_shared = is_builtin(tasks.TASKS.get(parsed.task))
         with run_helpers(arguments, num_helpers if is_shared else 0):
+            if not is_chief():  # the hosts of a training share the work too, see `fitting.prepare`
+                reader.read_fingerprints(SPLITS)
             task = make_task(parsed, examples, None)
             for split in SPLITS:
                 task.make_batches(reader.read(split), parsed.training.batch_size, parsed.seed)
