@@ -130,6 +130,12 @@ def clean_text(text: str) -> str:
     return escape(_CONTROLS.sub("\ufffd", text))
 
 
+def clean_lines(text: str) -> str:
+    """Escape a text for HTML, as `clean_text` does, but with its line ends and tabs."""
+    lines = re.split("\r\n?|\n", text)
+    return "\n".join("\t".join(map(clean_text, line.split("\t"))) for line in lines)
+
+
 def format_percent(share: float) -> str:
     """Format a fraction from 0 to 1 as a percentage."""
     return f"{100 * share:.1f} %"
