@@ -34,6 +34,8 @@ pytest.register_assert_rewrite(
     "tests.models.generation_conformance",
     "tests.models.encoder_conformance",
     "tests.models.tagger_conformance",
+    "tests.models.classifier_conformance",
+    "tests.models.matcher_conformance",
 )
 FAST_TIER = "not full and not slow and not soak and not zoo"
 FULL_TIER = "not soak and not zoo"

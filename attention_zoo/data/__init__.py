@@ -19,6 +19,7 @@ from attention_zoo.data.images.labelled_images import (
     read_npz_images,
 )
 from attention_zoo.data.images.tfds_images import read_caption_tfds, read_labelled_tfds
+from attention_zoo.data.synthetic.claims import generate_claims
 from attention_zoo.data.synthetic.dates import generate_date_lines, generate_dates
 from attention_zoo.data.synthetic.digits import (
     Digits,
@@ -27,16 +28,29 @@ from attention_zoo.data.synthetic.digits import (
     translate_digits,
 )
 from attention_zoo.data.synthetic.orders import generate_orders
+from attention_zoo.data.synthetic.ranked_claims import generate_ranked_claims
 from attention_zoo.data.synthetic.reports import generate_reports
+from attention_zoo.data.synthetic.reviews import generate_reviews
 from attention_zoo.data.synthetic.scenes import generate_scenes
 from attention_zoo.data.text.conll import read_conll
 from attention_zoo.data.text.copy_encoding import CopyEncoding, encode_for_copying
+from attention_zoo.data.text.labelled import LabelledTexts, TextFields
+from attention_zoo.data.text.labelled_fields import join_sentences
+from attention_zoo.data.text.labelled_files import (
+    read_labelled_csv,
+    read_labelled_jsonl,
+    read_labelled_tsv,
+    read_text_folders,
+)
+from attention_zoo.data.text.labelled_pairs import LabelledPairs, PairFields
 from attention_zoo.data.text.lines import TextLines, read_lines
 from attention_zoo.data.text.pairs import TextPairs, read_jsonl, read_parallel
+from attention_zoo.data.text.sentences import split_sentences
 from attention_zoo.data.text.tables import read_csv, read_tsv
 from attention_zoo.data.text.tag_checks import check_tags
 from attention_zoo.data.text.tagged import TaggedSentences
 from attention_zoo.data.text.tfds import read_tagged_tfds, read_tfds
+from attention_zoo.data.text.tfds_labelled import read_text_tfds
 from attention_zoo.data.text.word_vectors import read_word_vectors
 from attention_zoo.data.text.words import Word, split_words
 from attention_zoo.data.tokenizers.public_tokenizers import PublicTokenizer
@@ -54,13 +68,17 @@ __all__ = [
     "ImageTextBatches",
     "LabelledBatches",
     "LabelledImages",
+    "LabelledPairs",
+    "LabelledTexts",
     "LineBatches",
     "MaskedBatches",
     "MaskingIds",
     "PairBatches",
+    "PairFields",
     "PublicTokenizer",
     "TaggedBatches",
     "TaggedSentences",
+    "TextFields",
     "TextLines",
     "TextPairs",
     "Tokenizer",
@@ -68,13 +86,17 @@ __all__ = [
     "check_tags",
     "clutter_digits",
     "encode_for_copying",
+    "generate_claims",
     "generate_date_lines",
     "generate_dates",
     "generate_digits",
     "generate_orders",
+    "generate_ranked_claims",
     "generate_reports",
+    "generate_reviews",
     "generate_scenes",
     "graph_image",
+    "join_sentences",
     "load_tokenizer",
     "read_caption_tfds",
     "read_captions",
@@ -84,14 +106,20 @@ __all__ = [
     "read_csv",
     "read_image",
     "read_jsonl",
+    "read_labelled_csv",
+    "read_labelled_jsonl",
     "read_labelled_tfds",
+    "read_labelled_tsv",
     "read_lines",
     "read_npz_images",
     "read_parallel",
     "read_tagged_tfds",
+    "read_text_folders",
+    "read_text_tfds",
     "read_tfds",
     "read_tsv",
     "read_word_vectors",
+    "split_sentences",
     "split_words",
     "train_tokenizer",
     "translate_digits",

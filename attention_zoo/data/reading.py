@@ -1,4 +1,4 @@
-"""Lines of text and JSON files, compressed or not, with errors that contain file:line."""
+"""Folders, and lines of text and JSON files, compressed or not, with errors at file:line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 import re
 import zlib
 from collections import Counter
@@ -110,6 +111,30 @@ def decode_utf8(location: str, raw: bytes) -> str:
         raise ValueError(
             f"{location}: not valid UTF-8 at byte {error.start + 1}; convert the file to UTF-8"
         ) from None
+
+
+def is_system_file(name: str) -> bool:
+    """Return whether a file or folder is one that an operating system adds."""
+    is_named_by_system = name.lower() in ("thumbs.db", "desktop.ini")
+    return is_named_by_system or (name.startswith((".", "__MACOSX")) and name != "..")
+
+
+def walk_files(folder: Path, parents: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """Yield the files of a folder and its subfolders, including broken links."""
+    resolved = os.path.realpath(folder)
+    if resolved in parents:
+        return
+    try:
+        entries = list(folder.iterdir())
+    except OSError as error:
+        raise ValueError(f"{folder}: {error.strerror}") from None
+    for entry in entries:
+        if is_system_file(entry.name):
+            continue
+        if entry.is_dir():
+            yield from walk_files(entry, parents | {resolved})
+        elif entry.is_file() or not entry.exists():
+            yield entry
 
 
 def get_first_line(error: Exception) -> str:

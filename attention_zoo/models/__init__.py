@@ -5,8 +5,10 @@ Models are found by their decorator: a new one needs no import here.
 
 from typing import TYPE_CHECKING
 
+from attention_zoo.models.classification.classifier import Classifier
 from attention_zoo.models.encoder_decoder import Encoded, EncoderDecoder
 from attention_zoo.models.generation import DecoderStart, GenerationMixin
+from attention_zoo.models.matching.matcher import Matcher
 from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import (
     MODELS,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MODELS",
     "Captioner",
+    "Classifier",
     "CopyingMixin",
     "DecoderOutput",
     "DecoderStart",
@@ -47,6 +50,7 @@ __all__ = [
     "EncoderDecoder",
     "GenerationMixin",
     "GlimpsePath",
+    "Matcher",
     "PrebuiltModel",
     "Tagger",
     "Trace",

@@ -28,9 +28,9 @@ class PrebuiltModel(PresetMixin, keras.Model):
 
     Tasks need more than this class: translation an `EncoderDecoder` (or a model with
     `GenerationMixin` and the same inputs), summarization a `CopyingMixin`, captioning a
-    `Captioner`, tagging a `Tagger`, language modeling a `GPT`, and masked language modeling a
-    `MaskedLM`. Recipes name a model by its presets: decorate the class with `register_model` and
-    call `add_presets`.
+    `Captioner`, tagging a `Tagger`, classification a `Classifier`, matching a `Matcher`,
+    language modeling a `GPT`, and masked language modeling a `MaskedLM`. Recipes name a model by
+    its presets: decorate the class with `register_model` and call `add_presets`.
     """
 
     @property

@@ -38,7 +38,7 @@ class Ragged:
             raise ValueError("cannot make batches: there are no examples")
         if not lengths.all():
             raise ValueError(f"{name} {int(np.argmin(lengths)) + 1} is empty. Remove it.")
-        self.lengths, self._flat = lengths, flat
+        self.lengths, self.flat = lengths, flat
         self.starts: Integers = shrink_integers(np.cumsum(lengths) - lengths)
 
     @classmethod
@@ -56,7 +56,12 @@ class Ragged:
     @property
     def num_ids(self) -> int:
         """Number of ids of all rows."""
-        return len(self._flat)
+        return len(self.flat)
+
+    def get(self, row: int) -> NDArray[Any]:
+        """Return the ids of a row."""
+        start = int(self.starts[row])
+        return self.flat[start : start + int(self.lengths[row])]
 
     def pad(self, rows: Integers, width: int, extra: int = 0) -> NDArray[np.int32]:
         """Return rows padded to a multiple of `width`, each with at least `extra` padding ids."""
@@ -64,8 +69,8 @@ class Ragged:
         num_blocks = -(-(int(lengths.max()) + extra) // width)
         positions = np.arange(num_blocks * width)
         # Positions past the end of a row are clipped to a valid index, then replaced by PAD.
-        index = np.minimum(self.starts[rows, None] + positions, len(self._flat) - 1)
-        ids = self._flat[index].astype(np.int32, copy=False)
+        index = np.minimum(self.starts[rows, None] + positions, len(self.flat) - 1)
+        ids = self.flat[index].astype(np.int32, copy=False)
         return np.where(positions < lengths, ids, np.int32(PAD))
 
     def shift(self, rows: Integers, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from attention_zoo.data.examples import ColumnFactory, make_list
 from attention_zoo.data.images.formats import SIGNATURES
 from attention_zoo.data.images.images import check_bytes, read_bytes
+from attention_zoo.data.reading import is_system_file, walk_files
 
 Files = dict[str, Callable[..., bytes]]
 """Functions that read each file, or its first bytes with `count=`, by its name within the folder or
@@ -45,14 +45,14 @@ def list_image_files(path: str | Path) -> Iterator[Files]:
     """
     root = Path(path)
     if root.is_dir():
-        files = {file.relative_to(root).as_posix(): file for file in _walk_files(root)}
+        files = {file.relative_to(root).as_posix(): file for file in walk_files(root)}
         yield {name: partial(read_bytes, files[name]) for name in sorted(files)}
         return
     with _open_zip(path) as archive:
         entries: dict[str, zipfile.ZipInfo] = {}
         for entry in archive.infolist():
             name = PurePosixPath(entry.filename.lstrip("/")).as_posix()
-            if entry.is_dir() or any(map(_is_system_file, name.split("/"))):
+            if entry.is_dir() or any(map(is_system_file, name.split("/"))):
                 continue
             if name in entries:
                 raise ValueError(f"{path}: has two files named {name!r}; repack it with only one")
@@ -87,7 +87,7 @@ def list_image_states(path: str | Path) -> list[tuple[str, int, int]]:
     root = Path(path)
     files = [root]
     if root.is_dir():
-        files = [file for file in _walk_files(root) if may_be_image(file.name)]
+        files = [file for file in walk_files(root) if may_be_image(file.name)]
     states = []
     for file in files:
         try:
@@ -146,30 +146,6 @@ class ImageStack:
     def images(self) -> Any:
         """Return all images, `(N, H, W, C)`: an array, or the column."""
         return self._array[: len(self.entries)] if self._column is None else self._column
-
-
-def _is_system_file(name: str) -> bool:
-    """Return whether a file or folder is one that an operating system adds."""
-    is_named_by_system = name.lower() in ("thumbs.db", "desktop.ini")
-    return is_named_by_system or (name.startswith((".", "__MACOSX")) and name != "..")
-
-
-def _walk_files(folder: Path, parents: frozenset[str] = frozenset()) -> Iterator[Path]:
-    """Yield the files of a folder and its subfolders, including broken links."""
-    resolved = os.path.realpath(folder)
-    if resolved in parents:
-        return
-    try:
-        entries = list(folder.iterdir())
-    except OSError as error:
-        raise ValueError(f"{folder}: {error.strerror}") from None
-    for entry in entries:
-        if _is_system_file(entry.name):
-            continue
-        if entry.is_dir():
-            yield from _walk_files(entry, parents | {resolved})
-        elif entry.is_file() or not entry.exists():
-            yield entry
 
 
 def _open_zip(path: str | Path) -> zipfile.ZipFile:

@@ -13,7 +13,7 @@ from attention_zoo.data.images.image_files import ImageStack
 from attention_zoo.data.images.images import Size, check_array, parse_size, read_image, resize_image
 from attention_zoo.data.images.labelled_images import LabelledImages
 from attention_zoo.data.reading import BadRowSkipper, check_not_blank, decode_utf8
-from attention_zoo.data.text.tfds import read_tfds_rows
+from attention_zoo.data.text.tfds import get_feature_value, read_tfds_rows
 
 Rows = Iterator[tuple[str, dict[str, Any]]]
 
@@ -53,7 +53,7 @@ def read_caption_tfds(
     stack, skipper, origin = ImageStack(), BadRowSkipper(skip_bad), f"{name} {split}"
     for number, (location, row) in enumerate(rows, 1):
         with skipper:
-            texts = _get_captions(location, captions, _get_value(row, captions))
+            texts = _get_captions(location, captions, get_feature_value(row, captions))
             stack.add(location, read_image(row[image], size, location), (texts, str(number)))
     if not stack.entries:
         raise ValueError(f"{origin}: no image with a caption (bad rows skipped: {skipper.count})")
@@ -111,12 +111,6 @@ def _read_image_rows(
     if not isinstance(shape, tuple) or len(shape) != 3:
         raise ValueError(f"{name}: feature {required[0]!r} is not an image; choose one that is")
     return features, rows
-
-
-def _get_value(row: dict[str, Any], name: str) -> Any:
-    """Return the value of a feature, which may be nested, in a row."""
-    outer, _, inner = name.rpartition("/")
-    return row[name] if name in row else row[outer][inner]
 
 
 def _get_captions(location: str, name: str, value: Any) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ BATCH = 256
 
 
 class ArrowColumn(Sequence[Any]):
-    """A column in a file of Arrow's IPC format: texts, integers, or lists of these or of booleans.
+    """A column in a file of Arrow's IPC format: texts, numbers, or lists of these or of booleans.
 
     Values are appended first, and then read. Lists are read as tuples. A batch is read as a whole
     and kept until another one is read, so that access in order is fast. The file is read instead of
@@ -22,7 +22,7 @@ class ArrowColumn(Sequence[Any]):
     Args:
         path: the file.
         create: whether to create the file instead of reading it. The type of the column is that of
-            the first values.
+            the first values that are not empty lists.
 
     Raises:
         OSError: the file cannot be read.
@@ -53,25 +53,27 @@ class ArrowColumn(Sequence[Any]):
             raise ValueError(f"{self.path}: the file is complete; no values can be appended")
         self._pending.append(value)
         self._length += 1
-        if len(self._pending) >= BATCH:
+        if len(self._pending) % BATCH == 0:
             self._write_pending()
 
     def _write_pending(self) -> None:
+        """Write the pending values, unless all are empty lists, whose type is not known yet."""
         import pyarrow
         from pyarrow import ipc
 
-        if self._type is None and isinstance(self._pending[0], str):
-            self._type = pyarrow.large_string()  # a batch may have more than 2 GB
-        # Ranges are not converted.
-        values = [list(one) if isinstance(one, range) else one for one in self._pending]
-        array = pyarrow.array(values, self._type)
-        batch = pyarrow.record_batch([array], names=["value"])
         if self._writer is None:
-            self._type = array.type
+            recent = self._pending[-BATCH:]  # those before are empty lists
+            is_text = isinstance(recent[0], str)  # a batch may have more than 2 GB
+            self._type = pyarrow.large_string() if is_text else _make_array(recent).type
+            if self._type == pyarrow.list_(pyarrow.null()) and not self._is_complete:
+                return
             options = ipc.IpcWriteOptions(compression="lz4")
             self._file = pyarrow.OSFile(str(self.path), "wb")
-            self._writer = ipc.new_file(self._file, batch.schema, options=options)
-        self._writer.write(batch)
+            schema = pyarrow.schema([("value", self._type)])
+            self._writer = ipc.new_file(self._file, schema, options=options)
+        for start in range(0, len(self._pending), BATCH):
+            array = _make_array(self._pending[start : start + BATCH], self._type)
+            self._writer.write(pyarrow.record_batch([array], names=["value"]))
         self._pending = []
 
     def close(self) -> None:
@@ -143,3 +145,11 @@ class ArrowColumn(Sequence[Any]):
         return isinstance(other, Sequence) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _make_array(values: Sequence[Any], of_type: Any = None) -> Any:
+    """Return the values as an Arrow array, of the type of the values by default."""
+    import pyarrow
+
+    # Ranges are not converted.
+    return pyarrow.array([list(one) if isinstance(one, range) else one for one in values], of_type)

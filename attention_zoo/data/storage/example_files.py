@@ -52,7 +52,8 @@ def write_examples(folder: Path, read: Callable[[ColumnFactory], Examples]) -> N
 def load_examples(folder: Path, cls: type[E]) -> E:
     """Return the examples that `write_examples` wrote to a folder."""
     fields = json.loads((folder / FIELDS).read_text(encoding="utf-8"))
-    columns = {name: _open_column(folder, name) for name in fields.pop("columns")}
+    columns: dict[str, Any] = dict.fromkeys(cls.columns)  # those that are not written are None
+    columns |= {name: _open_column(folder, name) for name in fields.pop("columns")}
     constructor: Any = cls
     examples: E = constructor(**columns, **fields)
     return examples

@@ -1,13 +1,13 @@
-"""Tables: rows of TSV and CSV files, compressed or not, and pairs of texts from two columns."""
+"""Tables: named columns of TSV and CSV files, compressed or not, and pairs of texts from two."""
 
 from __future__ import annotations
 
 import csv
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 from attention_zoo.data.examples import ColumnFactory, make_list
@@ -62,7 +62,7 @@ def read_tsv(
             (file:line): invalid UTF-8, an empty field, another number of fields than in the header
             (or, without a header, in most of the first `LAYOUT_ROWS` lines).
     """
-    table = _Table(_read_tsv_rows, "tab-separated columns", header, (source, target))
+    table = make_tsv_format({"source": source, "target": target}, header)
     return _read_pairs(path, table, skip_bad, column_factory)
 
 
@@ -90,13 +90,7 @@ def read_csv(
         ValueError: as `read_tsv`; a delimiter of several characters; a quoted cell without a
             closing quote, or with text after it (file:line).
     """
-    delimiter = parse_delimiter(delimiter)
-
-    def read_rows(path: str) -> Iterator[Row]:
-        return read_csv_rows(read_raw_lines(path), delimiter)
-
-    columns = f"columns separated by {delimiter!r}"
-    table = _Table(read_rows, columns, header, (source, target))
+    table = make_csv_format({"source": source, "target": target}, header, delimiter)
     return _read_pairs(path, table, skip_bad, column_factory)
 
 
@@ -172,45 +166,81 @@ def split_tabs(location: str, raw: bytes) -> list[str]:
     return decode_utf8(location, raw).split("\t")
 
 
-class _Table(NamedTuple):
-    """Format of a table.
+class TableFormat(NamedTuple):
+    """Format of a table, and the columns to read.
 
     read_rows: function that yields the rows of a file.
     columns: description of the columns, for messages.
     header: whether the first row contains the column names.
-    names: names, or numbers, of the source and the target column.
+    names: name, or number, of each column to read, by the option that contains it.
     """
 
     read_rows: Callable[[str], Iterator[Row]]
     columns: str
     header: bool
-    names: tuple[str, str]
+    names: Mapping[str, str]
 
 
-RowSelection = tuple[Callable[[], list[str]], int, list[int]]
-"""Function that returns the cells of a row, the number of cells, and the columns to use."""
+def make_tsv_format(names: Mapping[str, str], header: bool = True) -> TableFormat:
+    """Return the format of a TSV; see `TableFormat` for the arguments."""
+    return TableFormat(_read_tsv_rows, "tab-separated columns", header, names)
+
+
+def make_csv_format(
+    names: Mapping[str, str], header: bool = True, delimiter: str = ","
+) -> TableFormat:
+    """Return the format of a CSV; see `TableFormat` and `read_csv` for the arguments."""
+    delimiter = parse_delimiter(delimiter)
+
+    def read_rows(path: str) -> Iterator[Row]:
+        return read_csv_rows(read_raw_lines(path), delimiter)
+
+    return TableFormat(read_rows, f"columns separated by {delimiter!r}", header, names)
 
 
 def _read_pairs(
-    paths: Paths, table: _Table, skip_bad: int, column_factory: ColumnFactory
+    paths: Paths, table: TableFormat, skip_bad: int, column_factory: ColumnFactory
 ) -> TextPairs:
-    def parse_row(location: str, row: RowSelection) -> tuple[str, str]:
-        get_cells, width, (source, target) = row
-        cells = get_cells()
-        if len(cells) != width:
-            like = "the header" if table.header else "most lines"
-            raise ValueError(
-                f"{location}: expected {width} {table.columns}, as in {like}, got {len(cells)}"
-            )
-        return cells[source], cells[target]
-
-    rows = chain.from_iterable(_select_columns(path, table) for path in list_paths(paths))
-    origin = describe_paths(paths)
-    return collect_pairs(rows, parse_row, origin, table.names, skip_bad, column_factory)
+    rows, origin = select_columns(paths, table), describe_paths(paths)
+    names = table.names["source"], table.names["target"]
+    return collect_pairs(
+        rows, lambda _, get_cells: tuple(get_cells()), origin, names, skip_bad, column_factory
+    )
 
 
-def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, RowSelection]]:
-    """Yield the rows of a file with the columns to use."""
+def select_columns(paths: Paths, table: TableFormat) -> Iterator[Row]:
+    """Yield the rows of files with only the columns in `table.names`, in that order.
+
+    Raises:
+        ValueError: a missing or empty file, a missing or repeated column. The function of a row
+            raises it if the row is bad: invalid, or with another number of cells than the header
+            (or, without a header, than most of the first `LAYOUT_ROWS` rows).
+    """
+    for path in list_paths(paths):
+        rows, width, columns = _find_columns(path, table)
+        for location, get_cells in rows:
+            yield location, partial(_select_cells, location, get_cells, width, columns, table)
+
+
+def _select_cells(
+    location: str,
+    get_cells: Callable[[], list[str]],
+    width: int,
+    columns: Sequence[int],
+    table: TableFormat,
+) -> list[str]:
+    """Return the cells of the columns; raise ValueError unless the row has `width` cells."""
+    cells = get_cells()
+    if len(cells) != width:
+        like = "the header" if table.header else "most lines"
+        raise ValueError(
+            f"{location}: expected {width} {table.columns}, as in {like}, got {len(cells)}"
+        )
+    return [cells[column] for column in columns]
+
+
+def _find_columns(path: str, table: TableFormat) -> tuple[Iterator[Row], int, list[int]]:
+    """Return the rows of a file below its header, their number of cells, and the columns."""
     rows = table.read_rows(path)
     if table.header:
         location, get_cells = next(rows, (f"{path}:1", list))
@@ -220,7 +250,7 @@ def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, RowSelectio
         width = len(header)
         columns = [
             find_column(location, header, name, f"; change data.{option}, {NO_HEADER_HINT}")
-            for name, option in zip(table.names, ("source", "target"), strict=True)
+            for option, name in table.names.items()
         ]
     else:
         known = list(islice(rows, LAYOUT_ROWS))
@@ -228,16 +258,16 @@ def _select_columns(path: str, table: _Table) -> Iterator[tuple[str, RowSelectio
         while not width and (more := list(islice(rows, LAYOUT_ROWS))):
             known, width = known + more, count_columns(more)
         location, rows = known[0][0] if known else path, chain(known, rows)
-        columns = (
-            [parse_column_number(location, name, width) for name in table.names] if known else []
-        )
-    if columns and columns[0] == columns[1]:
-        raise ValueError(
-            f"{location}: data.source and data.target are the same column, {table.names[0]!r}; name"
-            " two columns"
-        )
-    for location, get_cells in rows:
-        yield location, (get_cells, width, columns)
+        names = table.names.values() if known else ()
+        columns = [parse_column_number(location, name, width) for name in names]
+    by_option = zip(table.names.items(), columns, strict=False)  # an empty file has no columns
+    for ((option, name), column), ((other, _), other_column) in combinations(by_option, 2):
+        if column == other_column:
+            raise ValueError(
+                f"{location}: data.{option} and data.{other} are the same column, {name!r}; name"
+                " two columns"
+            )
+    return rows, width, columns
 
 
 def find_column(location: str, header: Sequence[str], name: str, hint: str = "") -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def read_tagged_tfds(
 
 
 def read_tfds_rows(
-    name: str, split: str, required: tuple[str, str], data_dir: str | Path | None
+    name: str, split: str, required: Sequence[str], data_dir: str | Path | None
 ) -> tuple[dict[str, Any], Iterator[tuple[str, dict[str, Any]]]]:
     """Return the features of a prepared TFDS data set, and the location and values of each row.
 
@@ -148,6 +148,12 @@ def _locate_rows(
         if row is None:
             return
         yield location, row
+
+
+def get_feature_value(row: dict[str, Any], name: str) -> Any:
+    """Return the value of a feature, which may be nested, in a row."""
+    outer, _, inner = name.rpartition("/")
+    return row[name] if name in row else row[outer][inner]
 
 
 def _flatten_features(tfds: Any, features: Any) -> dict[str, Any]:

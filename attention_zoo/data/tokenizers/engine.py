@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Sequence
 
 import tokenizers
@@ -47,6 +48,23 @@ class EngineTokenizer:
         check_all_unicode(texts)
         chunks = log_batches(texts, CHUNK, "encoding", "texts")
         return concatenate_ids([*map(self._encode_chunk, chunks)])
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return the start and end of each token of `encode` in the text, in characters.
+
+        The end is exclusive. White space before a word belongs to no token. A token without
+        characters of its own, such as a mark of the start of a word, is empty.
+        """
+        (encoding,) = self._engine.encode_batch([text], add_special_tokens=False)
+        starts = [end - len(text[start:end].lstrip()) for start, end in encoding.offsets]
+        offsets = []
+        for (_, end), start, after in zip(
+            encoding.offsets, starts, [*starts, len(text)][1:], strict=True
+        ):
+            while end < after and unicodedata.combining(text[end]):  # normalization drops them
+                end += 1
+            offsets.append((min(start, after), min(end, after)))
+        return offsets
 
     def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
         """Return the token ids of each of one or more texts."""

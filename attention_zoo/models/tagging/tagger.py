@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.data import read_word_vectors
 from attention_zoo.metrics import CRFAccuracy
 from attention_zoo.models.prebuilt import PrebuiltModel, make_token_spec
 from attention_zoo.models.presets import Config
 from attention_zoo.models.tagging.tag_heads import HEADS, complete_head_options
 from attention_zoo.models.tagging.word_features import complete_character_options
+from attention_zoo.models.word_vectors import WordVectorsMixin
 from attention_zoo.typing import Tensor
 
 Inputs = dict[str, Any]
@@ -26,7 +24,7 @@ WeightList = list[Tensor] | None
 PAD = 0
 
 
-class Tagger(PrebuiltModel):
+class Tagger(WordVectorsMixin, PrebuiltModel):
     """Tagger of words: computes potentials of tag sequences.
 
     The constructor of a subclass takes `vocabulary_size`, `tags`, `head` (None for a softmax),
@@ -54,7 +52,6 @@ class Tagger(PrebuiltModel):
     """
 
     settings: Config
-    features: Any
 
     # layers
 
@@ -234,36 +231,6 @@ class Tagger(PrebuiltModel):
             label_smoothing: label smoothing of a softmax head; must be 0 with a CRF.
         """
         return self.head.make_loss(label_smoothing)
-
-    # pretrained word vectors
-
-    @property
-    def token_embedding(self) -> keras.layers.Embedding:
-        """Embedding layer of the tokens."""
-        return self.features.token_embedding
-
-    def load_word_vectors(self, path: str | Path, vocabulary: Sequence[str]) -> int:
-        """Load token embeddings from a word vector file; return the number of tokens found.
-
-        Args:
-            path: see `data.read_word_vectors`.
-            vocabulary: the tokens in the order of their ids.
-
-        Raises:
-            ValueError: a vocabulary of another size, vectors of another width, a damaged file.
-        """
-        size, width = self.token_embedding.embeddings.shape
-        if len(vocabulary) != size:
-            raise ValueError(f"the vocabulary has {len(vocabulary)} tokens, the model {size}")
-        vectors, found = read_word_vectors(path, vocabulary)
-        if vectors.shape[1] != width:
-            raise ValueError(
-                f"{path}: vectors of width {vectors.shape[1]}, but the model has embedding_dim="
-                f"{width}; build it with embedding_dim={vectors.shape[1]}"
-            )
-        current = ops.convert_to_numpy(self.token_embedding.embeddings)
-        self.token_embedding.embeddings.assign(np.where(found[:, None], vectors, current))
-        return int(found.sum())
 
 
 def _replace_accuracy(metric: Any) -> Any:

@@ -28,8 +28,10 @@ def make_column(path: Path, values: list[Any]) -> ArrowColumn:
         [("New", "York"), ("a",)],
         [(True, False), (False,)],
         [(3, 4, 9), (2**33,)],
+        [0.1, -3.0, 1e300],
+        [(), ()],
     ],
-    ids=["texts", "integers", "words", "marks", "lines"],
+    ids=["texts", "integers", "words", "marks", "lines", "floats", "empty lists"],
 )
 def test_values_are_returned_unchanged(values: list[Any], tmp_path: Path) -> None:
     column = make_column(tmp_path / "column.arrow", values)
@@ -49,6 +51,15 @@ def test_rows_are_found_in_their_batch(size: int, tmp_path: Path) -> None:
     for row in (size, -size - 1):
         with pytest.raises(IndexError, match=f"row {row} of {size}"):
             column[row]
+
+
+@pytest.mark.parametrize("empty", [1, BATCH - 1, BATCH, BATCH + 1, 3 * BATCH])
+@pytest.mark.parametrize("value", [("a", "b"), (3,), (True,)])
+def test_first_lists_may_be_empty(empty: int, value: tuple[Any, ...], tmp_path: Path) -> None:
+    values = [(), *[()] * (empty - 1), value, ()]
+    column = make_column(tmp_path / "column.arrow", values)
+    assert [*column] == values
+    assert (column[empty], column[empty - 1], column[-1]) == (value, (), ())
 
 
 def test_ranges_become_tuples_and_equal_words_share_memory(tmp_path: Path) -> None:

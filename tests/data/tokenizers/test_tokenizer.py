@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -437,3 +438,16 @@ def test_a_tokenizer_that_overrides_one_pipeline_is_rejected() -> None:
             @classmethod
             def make_pipeline(cls, lowercase: bool) -> object:
                 return None
+
+
+@pytest.mark.parametrize("kind", ["subword", "word", "whitespace", "character"])
+@pytest.mark.parametrize("text", ["Ada  saw a cat.", " “ÉCOLE”\te\u0301\n日本 x ", "", "  "])
+def test_offsets_are_those_of_the_tokens(kind: str, text: str) -> None:
+    tokenizer = train_tokenizer(kind, ["Ada saw a cat.", "a b"], 30)
+    offsets = tokenizer.offsets(text)
+    assert len(offsets) == len(tokenizer.encode([text])[0])
+    assert all(start <= end for start, end in offsets)
+    assert all(end <= start for (_, end), (start, _) in pairwise(offsets))
+    spans = [text[start:end] for start, end in offsets]
+    visible = "".join(spans).replace(" ", "").replace("\t", "").replace("\n", "")
+    assert visible == "".join(text.split())

@@ -9,12 +9,29 @@ import keras
 
 import attention_zoo as az
 from attention_zoo.layers import ALIGNMENTS, SCORES, Alignment, RelativePositions, Score
-from attention_zoo.models import MODELS, EncoderDecoder, PrebuiltModel, Tagger, WordFeatures
+from attention_zoo.models import (
+    MODELS,
+    Classifier,
+    EncoderDecoder,
+    Matcher,
+    PrebuiltModel,
+    Tagger,
+    WordFeatures,
+)
 from attention_zoo.registry import Registry
 from tests.layers.cases import cases, missing
 from tests.layers.conformance import AlignmentConformance, ScoreConformance
 
-BASES = {Alignment, Score, RelativePositions, EncoderDecoder, PrebuiltModel, Tagger}
+BASES = {
+    Alignment,
+    Classifier,
+    EncoderDecoder,
+    Matcher,
+    PrebuiltModel,
+    RelativePositions,
+    Score,
+    Tagger,
+}
 """Base classes without a computation."""
 PARTS = {WordFeatures}
 """Layers that are tested in every model that contains them (`TaggerConformance`)."""

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo.models import BERT, TransformerClassifier
+from tests.layers.running import array
+from tests.models.classifier_conformance import (
+    CLASSES,
+    TEXTS,
+    ClassifierConformance,
+    fit_and_evaluate,
+    run,
+)
+from tests.models.encoder_conformance import fill
+from tests.models.language.test_bert import TINY as BERT_TINY
+from tests.refusals import refuses
+
+TINY = {**BERT_TINY, "use_pooler": False, "max_length": 60}
+OPTIONS = {"bert": TINY, "classes": CLASSES}
+
+
+class TestTransformerClassifier(ClassifierConformance):
+    covers = TransformerClassifier
+    options = OPTIONS
+    weighted = {"pooling": "mean"}
+    deep = {"bert": {**TINY, "num_layers": 12}}
+    changed = {
+        "bert": {**TINY, "num_layers": 1},
+        "classes": [*CLASSES, "art"],
+        "multi_label": True,
+        "pooling": "mean",
+        "dropout": 0.3,
+    }
+
+    def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
+        """Return outputs, a loss, which depends on `multi_label`, and the number of weights."""
+        outputs = super().behaviour(model, training)
+        labels = np.eye(3)[np.arange(3)] if model.multi_label else np.arange(3)
+        loss = model.make_loss()(labels, outputs[0].astype("float32"))
+        return [*outputs, array(loss), np.array(len(model.trainable_variables))]
+
+
+def make(**options: Any) -> TransformerClassifier:
+    model = TransformerClassifier(**{**OPTIONS, **options})
+    fill(model)
+    return model
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean", "pooler"])
+def test_logits_equal_those_of_bert(pooling: str) -> None:
+    """The first token is the first that is not padding."""
+    bert = BERT(**{**TINY, "use_pooler": pooling == "pooler"})
+    model = make(bert=bert, pooling="mean" if pooling == "mean" else "first")
+    assert model.bert is bert
+    outputs = {name: array(x) for name, x in bert({"tokens": TEXTS}).items()}
+    hidden, is_token = outputs["hidden"], TEXTS > 0
+    expected = {
+        "first": hidden[range(3), is_token.argmax(-1)],
+        "mean": hidden.sum(1) / is_token.sum(1, keepdims=True),
+        "pooler": outputs.get("pooled"),
+    }[pooling]
+    kernel, bias = (array(w) for w in model.head.weights)
+    np.testing.assert_allclose(run(model, TEXTS)[0], expected @ kernel + bias, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [{}, {"positions": "t5"}], ids=["learned", "t5"])
+def test_weights_are_those_of_the_last_layer(layer: dict[str, str]) -> None:
+    """Their mean over the heads, from the first token, or from each token of the text."""
+    first = make(bert={**TINY, "layer": layer})
+    mean = TransformerClassifier(first.bert, CLASSES, pooling="mean")
+    tokens = TEXTS[1:2, TEXTS[1] > 0]
+    mask = np.ones((1, 3), "bool")
+    x = first.bert.norm(first.bert.embed(tokens, mask))
+    for encoder_layer in first.bert.encoder:
+        x, weights = encoder_layer(x, mask=mask, return_attention_scores=True)
+    weights = array(weights)[0].mean(0)
+    for model, expected in ((first, weights[0]), (mean, weights.mean(0))):
+        got = run(model, TEXTS)[1]["tokens"][1, TEXTS[1] > 0]
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+def test_learns_with_fit(pooling: str) -> None:
+    """The class is in one token, at any position; token 2 begins each text."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(6, 13, size=(192, 7)).astype("int32")
+    labels = rng.integers(0, 3, size=192)
+    tokens[range(192), rng.integers(1, 7, size=192)] = 3 + labels
+    tokens[:, 0] = 2
+    bert = {**TINY, "embedding_dim": 16, "num_layers": 1, "dropout": 0.0}
+    model = TransformerClassifier(bert, CLASSES, pooling=pooling, dropout=0.0)
+    assert fit_and_evaluate(model, tokens, labels, 20) > 0.97
+
+
+def test_inputs_are_those_of_bert() -> None:
+    model = TransformerClassifier(**OPTIONS)
+    assert (model.vocabulary_size, model.max_length) == (13, 60)
+    assert model.token_embedding is model.bert.token_embedding
+    with pytest.raises(ValueError, match="sequence length 61 of tokens exceeds max_length=60"):
+        model({"tokens": np.ones((1, 61), "int32")})
+
+
+def test_presets_equal_those_of_bert(tmp_path: Path) -> None:
+    sizes = {"vocabulary_size": 7, "embedding_dim": 4, "units": 4, "num_heads": 2}
+    model = TransformerClassifier.from_preset(
+        "bert_tiny", **sizes, classes=CLASSES, pooling="mean", name="classifier"
+    )
+    assert model.bert.settings["num_layers"] == 2
+    assert (model.name, model.settings["pooling"]) == ("classifier", "mean")
+    model.save_to_preset(tmp_path / "saved")
+    repeated = TransformerClassifier.from_preset(tmp_path / "saved", dropout=0.5)
+    assert repeated.settings == {**model.settings, "dropout": 0.5}
+    with pytest.raises(ValueError, match="Transformer has no argument"):
+        TransformerClassifier.from_preset("transformer_tiny", vocabulary_size=7, classes=CLASSES)
+
+
+@refuses(
+    ({"pooling": "last"}, "pooling must be one of first, mean, got 'last'"),
+    ({"bert": "bert_tiny"}, "bert must be a BERT or its arguments, got 'bert_tiny'"),
+)
+def test_invalid_options_are_rejected(options: dict) -> None:
+    TransformerClassifier(**{**OPTIONS, **options})
