@@ -293,6 +293,25 @@ def test_tagging(run_page: Any) -> None:
 
 
 @pytest.mark.slow
+def test_classification(run_page: Any) -> None:
+    names = run_page("classification.md")
+    result, listed = names["result"], names["listed"]
+    assert len(result.tokens) == len(result.attention) == len(result.offsets) == 5
+    assert len(listed.sentences) == len(listed.sentence_attention) == 2
+    assert len(listed.alternatives) == 1
+    assert "soup" in Path("page.html").read_text("utf-8")
+    assert Path("confusion.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_matching(run_page: Any) -> None:
+    result = run_page("matching.md")["result"]
+    assert result.attention.shape == (3, 3)
+    assert Path("alignment.png").read_bytes().startswith(b"\x89PNG")
+    assert "lamp" in Path("page.html").read_text("utf-8")
+
+
+@pytest.mark.slow
 def test_summarization(run_page: Any) -> None:
     names = run_page("summarization.md")
     result, report = names["result"], names["reports"].sources[0]
@@ -335,6 +354,8 @@ def test_keras(run_page: Any) -> None:
     assert names["summaries"].tokens.max() <= 24
     assert names["best"].shape == (2, 6)
     assert tuple(names["similarities"].shape) == (4, 4)
+    assert tuple(names["weights"]["tokens"].shape) == (2, 6)
+    assert tuple(names["alignment"].shape) == (2, 6, 6)
     assert tuple(names["result"].tokens.shape[:2]) == (2, 2)
     words, target = names["words"].astype("int32"), names["target"].astype("int32")
     inputs = {"source": words, "target": target}

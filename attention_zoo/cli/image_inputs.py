@@ -119,7 +119,7 @@ def _find_image(item: Item, folders: Sequence[Path]) -> Item:
 def _read_list(name: str, layout: Layout, image: str, caption: str) -> Iterator[Item]:
     """Yield the image paths of a list; with captions, yield each image once."""
     is_table = layout.format in ("csv", "tsv")
-    layout = replace(layout, field=layout.field or (image if is_table else "image"))
+    layout = replace(layout, fields=(layout.field or (image if is_table else "image"),))
     has_captions = is_table and Path(name).is_file() and caption in _read_header(name, layout)
     seen: set[str] = set()
     for item in read_items(name, layout):

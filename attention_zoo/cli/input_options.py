@@ -8,11 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attention_zoo.cli.image_inputs import find_image_format, list_images
 from attention_zoo.cli.inputs import SUFFIXES, find_format, find_suffix, read_items
 from attention_zoo.cli.items import Item, Layout
+from attention_zoo.cli.text_kinds import TEXT_KINDS
+
+if TYPE_CHECKING:
+    from attention_zoo.tasks.inputs import Input
 
 OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "header": (("csv", "tsv"), "true or false"),
@@ -26,7 +30,10 @@ FIELD_FORMATS = ("csv", "tsv", "jsonl", "npz")
 """Formats that `--field` applies to."""
 TABLES = ("csv", "tsv", "jsonl")
 """Corpora whose files are tables or JSON lines, the format of the same name."""
-_STRING_OPTIONS = ("source", "text", "delimiter", "comment", "image", "caption")
+_STRING_OPTIONS = (
+    *("source", "text", "first", "second"),
+    *("delimiter", "comment", "image", "caption"),
+)
 """Options of `data` whose text is kept, for example 01."""
 
 
@@ -107,7 +114,7 @@ def read_inputs(
             f"predict reads one file, got {len(files)}; pass one, or pipe several to standard input"
         )
     name = files[0] if files else "-"
-    layout = _make_layout(name, arguments, data, options)
+    layout = _make_layout(name, task.inputs[0], arguments, data, options)
     if not task.takes_words and (arguments.pretokenized or layout.format == "conll"):
         option, fix = f"{name}: format conll", "pass a file of texts"
         if arguments.pretokenized:
@@ -126,23 +133,30 @@ def read_inputs(
 
 
 def _make_layout(
-    name: str, arguments: argparse.Namespace, data: dict[str, Any], options: dict[str, Any]
+    name: str,
+    text_input: Input,
+    arguments: argparse.Namespace,
+    data: dict[str, Any],
+    options: dict[str, Any],
 ) -> Layout:
     """Return the layout of a file of texts.
 
     Options of the training data apply if the file has the same format.
     """
     file_format = arguments.format or _find_format(name, data)
+    kind = TEXT_KINDS[text_input.kind]
     training_options = data if file_format == data.get("corpus") else {}
     _refuse_unused({name: file_format}, arguments.field, options)
     is_given = arguments.format or arguments.field is not None or options
     layout_options = {
         key: training_options[key] for key in OPTIONS if training_options.get(key) is not None
     } | options
-    field = arguments.field or training_options.get("source") or training_options.get("text")
+    field = arguments.field
     return Layout(
         file_format,
-        field if isinstance(field, str) else None,
+        kind.parse_fields(field) if field else kind.get_recipe_names(training_options),
+        kind=kind,
+        noun=text_input.noun,
         pretokenized=arguments.pretokenized,
         is_assumed=not is_given and file_format in TABLES and find_format(name) == "text",
         **layout_options,
@@ -228,7 +242,7 @@ def read_images(
     options = options or {}
     layout = Layout(
         file_format,
-        field,
+        () if field is None else (field,),
         options.get("header"),
         options.get("delimiter") or training_options.get("delimiter") or ",",
     )

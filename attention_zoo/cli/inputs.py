@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attention_zoo.cli.columns import FIELDS, is_table, raise_missing_field, read_column
+from attention_zoo.cli.columns import is_table, read_columns
 from attention_zoo.cli.items import Item, Layout, Lines, make_item
 from attention_zoo.cli.sentences import read_sentences
 from attention_zoo.registry import did_you_mean
@@ -50,7 +50,7 @@ def read_items(name: str, layout: Layout) -> Iterator[Item]:
     lines = _read_standard_input() if is_stream else _read_file(name)
     first, display_name = next(lines, None), "stdin" if is_stream else name
     if first is None:
-        raise ValueError(f"{display_name}: is empty; give one text per line")
+        raise ValueError(f"{display_name}: is empty; give one {layout.noun} per line")
     layout = replace(layout, name=display_name, is_stream=is_stream)
     lines = itertools.chain([first], lines)
     if layout.is_assumed:
@@ -145,7 +145,7 @@ def _read_text(lines: Lines, layout: Layout) -> Iterator[Item]:
     for location, raw in lines:
 
         def read(location: str = location, raw: bytes = raw) -> Any:
-            return layout.split(decode_utf8(location, raw))
+            return layout.make_input(layout.kind.split_line(decode_utf8(location, raw)))
 
         yield make_item(location, read)
 
@@ -157,38 +157,43 @@ def _read_jsonl(lines: Lines, layout: Layout) -> Iterator[Item]:
 
         def read(location: str = location, raw: bytes = raw) -> Any:
             if not raw.strip(b" \t"):
-                return layout.split("")  # an empty text, as in other formats
+                return layout.make_input([""] * layout.kind.count)  # as in other formats
             row = parse_json_object(location, decode_utf8(location, raw))
-            value = row[_find_field(location, row, layout.field)]
-            if isinstance(value, list) and all(isinstance(part, str) for part in value):
-                return value if layout.pretokenized else " ".join(value)
-            if not isinstance(value, str):
-                raise ValueError("the field is neither a text nor a list of texts")
-            return layout.split(value)
+            names = _find_fields(location, row, layout)
+            return layout.make_input([_read_field(row[name], name, layout) for name in names])
 
         yield make_item(location, read)
 
 
-def _find_field(location: str, row: Mapping[str, Any], field: str | None) -> str:
-    """Return the name of the field that holds the text; ValueError if none is found."""
-    if field is None:
-        field = next((name for name in FIELDS if name in row), None)
-        if field is None and len(row) == 1:
-            (field,) = row
-        if field is None:
-            raise_missing_field(location, row)
-    if field not in row:
-        raise ValueError(
-            f"{location}: has no field {field!r}{did_you_mean(field, row)}; pass --field NAME"
-            f" (fields: {', '.join(row) or 'none'})"
-        )
-    return field
+def _find_fields(location: str, row: Mapping[str, Any], layout: Layout) -> tuple[str, ...]:
+    """Return the names of the fields that hold the texts; ValueError if they are not found."""
+    kind, fields = layout.kind, layout.fields or layout.kind.find_names(row)
+    if not fields:
+        if kind.count > 1 or len(row) > 1 or not row:  # JSON fields have no order
+            kind.raise_missing_columns(location, row)
+        return tuple(row)
+    for field in fields:
+        if field not in row:
+            raise ValueError(
+                f"{location}: has no field {field!r}{did_you_mean(field, row)}; pass --field"
+                f" {kind.placeholder} (fields: {', '.join(row) or 'none'})"
+            )
+    return fields
+
+
+def _read_field(value: Any, name: str, layout: Layout) -> Any:
+    """Return the value of a field: a text, or a list of texts as the kind of texts has them."""
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return value if layout.pretokenized else layout.kind.join(value)
+    if not isinstance(value, str):
+        raise ValueError(f"field {name!r} is neither a text nor a list of texts")
+    return value
 
 
 READERS: dict[str, Callable[[Lines, Layout], Iterator[Item]]] = {
     "text": _read_text,
-    "csv": read_column,
-    "tsv": read_column,
+    "csv": read_columns,
+    "tsv": read_columns,
     "jsonl": _read_jsonl,
     "conll": read_sentences,
 }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from attention_zoo.cli.text_kinds import TEXT_KINDS, TextKind
 
 if TYPE_CHECKING:
     from attention_zoo.data.text.conll import ConllLayout
@@ -58,9 +60,9 @@ class Layout:
 
     Args:
         format: "text", "csv", "tsv", "jsonl" or "conll".
-        field: column or field of the text; None for the default.
+        fields: the columns or fields of the texts; empty for the default.
         header: whether the first row of a table contains the column names; None: it does unless
-            `field` is a number.
+            `fields` are numbers.
         delimiter: the character between two cells of a CSV.
         words: column of the words in a CoNLL file. Column 0 of CoNLL-U, which has word numbers,
             stands for 1.
@@ -70,10 +72,12 @@ class Layout:
             lines of text if its first line does not have it.
         name: the file, for error messages.
         is_stream: whether the input is standard input, processed as it arrives.
+        kind: the kind of the texts.
+        noun: `tasks.Input.noun`, for error messages.
     """
 
     format: str = "text"
-    field: str | None = None
+    fields: tuple[str, ...] = ()
     header: bool | None = None
     delimiter: str = ","
     words: int = 0
@@ -83,10 +87,26 @@ class Layout:
     is_assumed: bool = False
     name: str = ""
     is_stream: bool = False
+    kind: TextKind = TEXT_KINDS["text"]
+    noun: str = "text"
 
-    def split(self, text: str) -> str | list[str]:
-        """Return a text, or its words if it is tokenized; only spaces and tabs separate them."""
-        return [word for word in re.split("[ \t]+", text) if word] if self.pretokenized else text
+    @property
+    def field(self) -> str | None:
+        """The only column or field, or None for the default."""
+        return self.fields[0] if self.fields else None
+
+    def make_input(self, texts: Sequence[Any]) -> Any:
+        """Return the input of `predict` from its texts.
+
+        It is a text, the words of a tokenized text, which only spaces and tabs separate, or a tuple
+        of several texts.
+        """
+        if self.kind.count > 1:
+            return tuple(texts)
+        (text,) = texts
+        if self.pretokenized and isinstance(text, str):
+            return [word for word in re.split("[ \t]+", text) if word]
+        return text
 
     def read_ahead(
         self, records: Iterator[T], is_enough: Callable[[T], bool]

@@ -41,9 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE | key=value",
         nargs="*",
         help="a file of texts, one per line (default: standard input) or in a column or field"
-        " (.csv, .tsv, .jsonl), or of sentences (.conll, .conllu); image files, folders, .zip, .npz"
-        " or COCO .json files, or lists of paths; and options: search.beam_width=5, data.header,"
-        " data.delimiter, data.words, data.comment, data.conllu (default: the recipe's values)",
+        " (.csv, .tsv, .jsonl), or of sentences (.conll, .conllu); of pairs of texts, separated by"
+        " a tab or in two columns or fields; image files, folders, .zip, .npz or COCO .json files,"
+        " or lists of paths; and options: search.beam_width=5, data.header, data.delimiter,"
+        " data.words, data.comment, data.conllu (default: the recipe's values)",
     )
     parser.add_argument(
         "--format",
@@ -54,8 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--field",
         metavar="NAME",
         help="column or field of the texts, or its number from 0 in a table without a header"
-        " (default: data.source of the recipe, or text, source and so on); for images, column or"
-        " field of the paths (default: data.image or image), or array of an .npz file",
+        " (default: data.source or data.text of the recipe, or text, source and so on); of pairs of"
+        " texts NAME,NAME (default: data.first and data.second, or first,second and so on); for"
+        " images, column or field of the paths (default: data.image or image), or array of an .npz"
+        " file",
     )
     parser.add_argument(
         "--pretokenized",
@@ -239,7 +242,7 @@ def _predict(
 
 
 def _check_known(task: Any, item: Item) -> str:
-    """Return an error if the vocabulary lacks characters of a text; else ""."""
+    """Return an error if the vocabulary lacks characters of an input's texts; else ""."""
     if task.inputs[0].kind == "image" or not item.is_input:
         return ""
     text = item.value if isinstance(item.value, str) else " ".join(item.value)
@@ -262,7 +265,7 @@ def _refuse_invalid(task: Any, items: list[Item], allow_unknown: bool) -> Iterat
         if error:
             raise ValueError(f"{item.location}: {error}")
         # Images are large, so they are checked when they are read.
-        if task.inputs[0].kind == "text" and item.is_input:
+        if task.inputs[0].kind != "image" and item.is_input:
             task.check_sources([item.value], [item.location])
     return iter(items)
 

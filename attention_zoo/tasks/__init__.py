@@ -3,6 +3,7 @@
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.tasks.base import TASKS, Task
 from attention_zoo.tasks.captioning import Caption, Captioning
+from attention_zoo.tasks.classification import Classification, ClassificationResult
 from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus
 from attention_zoo.tasks.glimpses import GlimpseResult, Glimpses
 from attention_zoo.tasks.inputs import Input
@@ -13,6 +14,7 @@ from attention_zoo.tasks.masked_language_modeling import (
     MaskedLanguageModeling,
     TokenPrediction,
 )
+from attention_zoo.tasks.matching import Matching, MatchingResult
 from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.retrieval import ImageIndex, Retrieval, RetrievalResult
 from attention_zoo.tasks.summarization import Summarization, Summary
@@ -23,6 +25,8 @@ __all__ = [
     "TASKS",
     "Caption",
     "Captioning",
+    "Classification",
+    "ClassificationResult",
     "Continuation",
     "Corpus",
     "FileCorpus",
@@ -34,6 +38,8 @@ __all__ = [
     "Input",
     "LanguageModeling",
     "MaskedLanguageModeling",
+    "Matching",
+    "MatchingResult",
     "Result",
     "Retrieval",
     "RetrievalResult",

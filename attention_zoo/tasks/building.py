@@ -17,6 +17,7 @@ from attention_zoo.data.tokenizers.tokenizer import TOKENIZERS
 from attention_zoo.data_cache import get_corpus_cache, is_builtin
 from attention_zoo.models.presets import check_arguments
 from attention_zoo.tasks.corpus_texts import EvenSelection, get_texts
+from attention_zoo.tasks.data_paths import find_files
 from attention_zoo.tasks.shared_entries import create_entries
 
 DEFAULT_KIND = "subword"
@@ -40,8 +41,8 @@ class TokenizerOptions:
         shared: for translation: share one vocabulary between source and target, as a model with
             `tie: all` requires. Summarization always shares it.
         min_count: with kind "whitespace": words that are rarer in the training split are unknown.
-        vectors: for tagging: a text file of word vectors (GloVe, word2vec) that initialize the
-            embeddings, or null.
+        vectors: for tagging and classification: a text file of word vectors (GloVe, word2vec) that
+            initialize the embeddings, or null.
     """
 
     kind: str | None = None
@@ -133,6 +134,14 @@ def load_or_train_tokenizers(
         ({"columns": [*names], "options": settings}, partial(save, names)) for names in column_lists
     ]
     return [*map(load_tokenizer, create_entries(cache, "tokenizer", entries))]
+
+
+def load_vectors(model: Any, tokenizer: Tokenizer, path: str) -> None:
+    """Initialize the embeddings with the word vectors of a file, and print how many it contains."""
+    (file,) = find_files("tokenizer.vectors", [path])
+    size = tokenizer.vocabulary_size
+    count = model.load_word_vectors(file, tokenizer.tokens(range(size)))
+    print(f"{path}: vectors of {count:,} of {size:,} tokens")
 
 
 def build_task(task_class: Any, recipe: Any, examples: Any, *columns: str) -> Any:

@@ -96,10 +96,11 @@ class CachedCorpus(FileCorpus):
             if os.path.realpath(file).startswith(f"{os.path.realpath(cache.folder)}{os.sep}"):
                 raise ValueError(f"{file} is in the cache {cache.folder}; set another data.cache")
         before = {file: get_state(file) for file in files}
+        task_options = (*self.limits, *self.boolean_options, *self.task_options)
         options = {
             field.name: getattr(self, field.name)
             for field in fields(self)
-            if field.name not in (*NOT_IN_KEY, *self.limits, *self.boolean_options, *self.folders)
+            if field.name not in (*NOT_IN_KEY, *task_options, *self.folders)
             or field.name in self.example_limits
         }
         hashes = [[file, hash_file(file)] for file in files]

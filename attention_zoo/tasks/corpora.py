@@ -28,6 +28,8 @@ class Corpus(ABC):
     """Options that limit examples (lengths, image size); the task has attributes of these names."""
     boolean_options: ClassVar[tuple[str, ...]] = ()
     """Boolean options that only some of the tasks with such examples support."""
+    task_options: ClassVar[tuple[str, ...]] = ()
+    """Other options of the task, which do not change the examples."""
     generated: ClassVar[bool] = False
     """Whether the examples are generated, so that no licence restricts their use."""
 

@@ -33,12 +33,30 @@ class Input:
     Args:
         name: the name of the argument.
         kind: "text" or "image": a list with one item for each result; on the command line, one
-            text or one image file per line. "image_index": images to search, encoded by
+            text or one image file per line. "document": as "text", where an item may also be a
+            list of sentences; on the command line, a JSON field with a list of texts. "text_pair":
+            a list of pairs of texts `(first, second)`; on the command line, two texts separated by
+            a tab per line, or two columns or fields. "image_index": images to search, encoded by
             `Task.build_index`; on the command line, a folder.
     """
 
     name: str
-    kind: Literal["text", "image", "image_index"] = "text"
+    kind: Literal["text", "document", "text_pair", "image", "image_index"] = "text"
+
+    @property
+    def noun(self) -> str:
+        """Noun for an item in messages."""
+        return {"document": "text", "text_pair": "pair"}.get(self.kind, self.kind)
+
+    def is_single(self, inputs: Any) -> bool:
+        """Return whether `inputs` is one item instead of a list: a pair of texts."""
+        return self.kind == "text_pair" and _is_text_pair(inputs)
+
+
+def _is_text_pair(values: Any) -> bool:
+    """Return whether a value is a list or tuple of two texts."""
+    is_pair = isinstance(values, list | tuple) and len(values) == 2
+    return is_pair and all(isinstance(value, str) for value in values)
 
 
 def list_inputs(
@@ -48,11 +66,11 @@ def list_inputs(
 
     Args:
         inputs: any iterable, except a single input.
-        kind: "text" or "image".
+        kind: "text", "pair" (of texts) or "image".
         name: the function, for the error message.
         is_single: whether an iterable is a single input, such as an array of pixels.
     """
-    if is_single or not is_list(inputs):
+    if is_single or not is_list(inputs) or (kind == "pair" and _is_text_pair(inputs)):
         given = type(inputs).__name__
         raise ValueError(f"{name} takes a list of {kind}s, got {given}; write {name}([{kind}])")
     return list(inputs)

@@ -9,6 +9,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 R = TypeVar("R", bound="Result")
+Span = tuple[int, int]
+"""Start and end of a part of a text in characters, the end exclusive."""
 
 
 @dataclass(frozen=True, kw_only=True)

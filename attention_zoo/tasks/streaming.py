@@ -32,8 +32,9 @@ def predict_stream(
     """
     chunk_size = whole_number("chunk_size", chunk_size)
     check_known("on_error: unknown value", [on_error], ON_ERROR)
-    if task.is_single_input(inputs):
-        given, kind = type(inputs).__name__, task.inputs[0].kind
+    first_input = task.inputs[0]
+    if task.is_single_input(inputs) or first_input.is_single(inputs):
+        given, kind = type(inputs).__name__, first_input.noun
         raise ValueError(
             f"predict_iter takes an iterable of {kind}s, got {given}; write predict_iter([{kind}])"
         )

@@ -307,7 +307,7 @@ def describe_split(examples: int, split: str, job: Job) -> str:
 def run(job: Job, request: StopRequest, callbacks: Sequence[Callback], draw: Draw | None) -> None:
     """Train to the end; only the chief writes to the run folder."""
     options, state, steps = job.recipe.training, job.state, job.steps
-    clock = Clock(state, request, "tokens" if steps.counts_targets else "examples")
+    clock = Clock(state, request, steps.unit)
     saving = Checkpoints(job.task, steps, job.folder, options, clock)
     watchers = [clock, *make_metric_callbacks(job), saving]
     progress_display: Any = nullcontext()

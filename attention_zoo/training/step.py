@@ -83,7 +83,9 @@ class CompiledSteps:
         arguments = inspect.signature(model.call).parameters
         loss_projects = "project" in arguments and _has_matching_total(model.loss)
         self._options = {"project": False} if loss_projects else {}
-        self.counts_targets = hasattr(model.loss, "count")
+        self.unit = getattr(
+            model.loss, "unit", "tokens" if hasattr(model.loss, "count") else "examples"
+        )
         self.statistics = _get_statistics(model)
         half = model.dtype_policy.compute_dtype == "float16"
         with strategy.scope():

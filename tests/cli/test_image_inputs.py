@@ -56,14 +56,14 @@ def test_folders_and_zips(name: str) -> None:
     [
         ("list.txt", "sub/b.png\n", {}),
         ("list.csv", "id,image\n1,sub/b.png\n", {}),
-        ("list.tsv", "file\nsub/b.png\n", {"field": "file"}),
+        ("list.tsv", "file\nsub/b.png\n", {"fields": ("file",)}),
         ("list.jsonl", '{"image": "sub/b.png"}', {}),
         ("tokens", "sub/b.png#0\ta dog\nsub/b.png#1\ttwo dogs\n", {}),
         ("captions.json", COCO_LIST, {}),
         ("captions.json.gz", gzip.compress(COCO_LIST.encode(), mtime=0), {}),
         ("captions.txt", "image,caption\nsub/b.png,a dog\nsub/b.png,a cat\n", {}),
         ("list.csv", "image,caption\nsub/b.png,a dog\nsub/b.png,a cat\n", {}),
-        ("list.tsv", "file\tcaption\n sub/b.png\ta dog\nsub/b.png\ta cat\n", {"field": "file"}),
+        ("list.tsv", "file\tcaption\n sub/b.png\ta dog\nsub/b.png\ta cat\n", {"fields": ("file",)}),
         ("list.txt", "image;caption\nsub/b.png;a dog\n", {"delimiter": ";"}),
         ("list.txt", '{"image": "sub/b.png", "captions": ["a dog"]}\n', {}),
         ("list.tsv", "sub/b.png#0\ta dog\n", {}),
@@ -143,7 +143,7 @@ def test_arrays() -> None:
     np.savez("b.npz", **ARRAYS, others=ARRAYS["pixels"] + 1)
     assert [location for location, _ in read("a.npz")] == ["a.npz: image 1", "a.npz: image 2"]
     assert {image.shape for _, image in read("a.npz")} == {(3, 3, 1)}
-    assert all((image == 1).all() for _, image in read("b.npz", field="others"))
+    assert all((image == 1).all() for _, image in read("b.npz", fields=("others",)))
     with pytest.raises(ValueError, match=r"b.npz: name the array .* \(arrays: pixels, labels, oth"):
         read("b.npz")
 

@@ -13,6 +13,7 @@ import pytest
 
 from attention_zoo.cli.input_options import read_data_options, read_inputs, split_input_options
 from attention_zoo.data.images import labelled_images
+from attention_zoo.tasks.inputs import Input
 from tests.refusals import refuses
 
 ROWS = "en\tfr\na\tb\n"
@@ -28,8 +29,8 @@ def read(name: str, content: str, data: dict[str, Any], *words: str, **options: 
     """Return the inputs that a tagger, or a captioner with kind="image", reads from a file."""
     Path(name).write_text(content)
     sys.stdin = SimpleNamespace(buffer=io.BytesIO(content.encode()))
-    kind = SimpleNamespace(kind=options.pop("kind", "text"))
-    task = SimpleNamespace(name="x", inputs=[kind], takes_words=True)
+    inputs = [Input("x", options.pop("kind", "text"))]
+    task = SimpleNamespace(name="x", inputs=inputs, takes_words=True)
     given, words = (dict(split_input_options(words)[0]), words)
     defaults = {"format": None, "field": None, "pretokenized": False, "n_best": False}
     arguments = argparse.Namespace(words=words, **{**defaults, **options})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from attention_zoo.cli.columns import read_column
+from attention_zoo.cli.columns import read_columns
 from attention_zoo.cli.inputs import find_format, read_items, split_batches
 from attention_zoo.cli.items import Item, Layout
 from attention_zoo.cli.sentences import format_sentence, read_sentences
@@ -33,21 +33,21 @@ def read(folder: Path, name: str, content: str | bytes, **layout: Any) -> list[I
         ("a.tsv", "text\na\u2028b c\n", {"pretokenized": True}, [["a\u2028b", "c"]]),
         ("a.jsonl", '{"text": "a\u3000b c"}\n', {"pretokenized": True}, [["a\u3000b", "c"]]),
         ("a.jsonl", '{"text": "one"}\n{"text": ["t", "wo"]}', {}, ["one", "t wo"]),
-        ("a.jsonl", '{"id": 1, "x": "one"}\n', {"field": "x"}, ["one"]),
+        ("a.jsonl", '{"id": 1, "x": "one"}\n', {"fields": ("x",)}, ["one"]),
         ("a.jsonl", '{"words": ["a", "b c"]}\n', {"pretokenized": True}, [["a", "b c"]]),
         ("a.tsv", "id\tsource\n1\tone\n2\ttwo", {}, ["one", "two"]),
         ("a.tsv", "one\ntwo\n", {}, ["one", "two"]),
-        ("a.tsv", "one\t1\ntwo\t2\n", {"field": "0"}, ["one", "two"]),
-        ("a.tsv", "1\tone\n2\ttwo\n", {"field": "1"}, ["one", "two"]),
-        ("a.tsv", "1\t0\na\tb\n", {"field": "0", "header": False}, ["1", "a"]),
-        ("a.tsv", "1\t0\na\tb\n", {"field": "0", "header": True}, ["b"]),
+        ("a.tsv", "one\t1\ntwo\t2\n", {"fields": ("0",)}, ["one", "two"]),
+        ("a.tsv", "1\tone\n2\ttwo\n", {"fields": ("1",)}, ["one", "two"]),
+        ("a.tsv", "1\t0\na\tb\n", {"fields": ("0",), "header": False}, ["1", "a"]),
+        ("a.tsv", "1\t0\na\tb\n", {"fields": ("0",), "header": True}, ["b"]),
         ("a.tsv", "en\na b\n", {"header": True}, ["a b"]),
         ("a.csv", "text;n\none;1\n", {"delimiter": ";"}, ["one"]),
         ("a.csv", 'text\n"a; b"\n', {}, ["a; b"]),
         ("a.csv", "a; b\nc\n", {"header": False}, ["a; b", "c"]),
         ("a.csv", 'text,n\n"one, ""1""\nline",1\ntwo,2\n', {}, ['one, "1"\nline', "two"]),
-        ("a.csv", "n, y\n1,one\n", {"field": "y"}, ["one"]),
-        ("a.csv", "y, y\n1,one\n", {"field": " y"}, ["one"]),
+        ("a.csv", "n, y\n1,one\n", {"fields": ("y",)}, ["one"]),
+        ("a.csv", "y, y\n1,one\n", {"fields": (" y",)}, ["one"]),
         ("a.conll", "a X\nb\u00a0c O\n\n\n# Y\n", {}, [["a", "b\u00a0c"], ["#"]]),
         ("a.conll", "X a\nO b\n", {"words": 1}, [["a", "b"]]),
     ],
@@ -76,7 +76,7 @@ def test_locations_and_errors_of_rows(tmp_path: Path) -> None:
     assert rows[0].error.startswith("not valid CSV: a quoted cell")
     assert rows[2].error.startswith("not valid UTF-8")
     for head in (b"\xff\t0", b"0"):  # the width is that of most lines
-        rows = read(tmp_path, "d.tsv", head + b"\n1\tone\n2\ttwo\n", field="1")
+        rows = read(tmp_path, "d.tsv", head + b"\n1\tone\n2\ttwo\n", fields=("1",))
         assert [row.value for row in rows] == [None, "one", "two"]
     assert rows[0].error == "expected 2 columns, as in most lines, got 1; fix or remove the row"
     rows = read(tmp_path, "d.tsv", "a\tb\none\ntwo\n")
@@ -95,21 +95,41 @@ def test_locations_and_errors_of_rows(tmp_path: Path) -> None:
     (
         "a.csv",
         "a,b\n1,2\n",
-        {"field": "B"},
+        {"fields": ("B",)},
         r"a\.csv:1: column 'B' is missing in the header; did you mean 'b'",
     ),
-    ("a.csv", "a,b,a\n1,2,3\n", {"field": "a"}, "column 'a' is repeated in the header"),
-    ("a.tsv", "1\ta\n2\tb\n", {"field": "2"}, r"a\.tsv:1: has no column 2, only 2"),
-    ("a.tsv", "1\t2\n", {"field": "2"}, "has no column 2, only 2, .*set data.header=true if the f"),
-    ("a.tsv", "one\n", {"field": "en"}, "column 'en' is missing .* columns, add --format text$"),
+    ("a.csv", "a,b,a\n1,2,3\n", {"fields": ("a",)}, "column 'a' is repeated in the header"),
+    ("a.tsv", "1\ta\n2\tb\n", {"fields": ("2",)}, r"a\.tsv:1: has no column 2, only 2"),
+    (
+        "a.tsv",
+        "1\t2\n",
+        {"fields": ("2",)},
+        "has no column 2, only 2, .*set data.header=true if the f",
+    ),
+    (
+        "a.tsv",
+        "one\n",
+        {"fields": ("en",)},
+        "column 'en' is missing .* column names, add --format text$",
+    ),
     ("a.tsv", "x\ty\n", {"header": False}, r"no column or field is named .*\(fields: x, y\)"),
-    ("a.tsv", "x\ty\n", {"header": False, "field": "x"}, "without a header, .* set data.header="),
-    ("a.tsv", "x\ty\n", {"header": True, "field": "1"}, "column '1' is missing .*header=false and"),
+    (
+        "a.tsv",
+        "x\ty\n",
+        {"header": False, "fields": ("x",)},
+        "without a header, .* set data.header=",
+    ),
+    (
+        "a.tsv",
+        "x\ty\n",
+        {"header": True, "fields": ("1",)},
+        "column '1' is missing .*header=false and",
+    ),
     ("a.csv", "\n\n", {}, r"a\.csv: contains no row; give one text per row"),
     *(
         ("a.csv", f"id{x}text\n1{x}a\n", field, r"a\.csv:1: has one column, but.*data\.delimiter='")
         for x in ";|\t"
-        for field in ({}, {"field": "text"}, {"field": "1"})
+        for field in ({}, {"fields": ("text",)}, {"fields": ("1",)})
     ),
     ("a.txt", "", {}, r"a\.txt: is empty; give one text per line"),
     ("a.conll", "a O\n", {"words": 3}, r"a\.conll:1: has no column 3, only 2 .* data\.words"),
@@ -182,16 +202,16 @@ def test_a_bad_line_of_a_sentence_is_named(tmp_path: Path) -> None:
     [
         (CONLLU + "\n" + CONLLU, Layout("conll"), [["it", "'s"]] * 2),
         (f"{DOCUMENT}\n# a\n\nb O\n", Layout("conll"), [None, ["#"], ["b"]]),
-        ("1\tone\n2\ttwo\n", Layout("tsv", "1"), ["one", "two"]),
-        ("en\tfr\na\tb\n", Layout("tsv", "en", True, is_assumed=True), ["a"]),
-        ("one\n", Layout("tsv", "en", True, is_assumed=True), ["one"]),
-        ('\n"en\n", en\na,b\n', Layout("csv", "en", True, is_assumed=True), ["b"]),
-        ('"a\nb",c\n', Layout("csv", "0", False, is_assumed=True), ["a\nb"]),
-        ('"a, b\nc\n', Layout("csv", "0", False, is_assumed=True), ['"a, b', "c"]),
+        ("1\tone\n2\ttwo\n", Layout("tsv", ("1",)), ["one", "two"]),
+        ("en\tfr\na\tb\n", Layout("tsv", ("en",), True, is_assumed=True), ["a"]),
+        ("one\n", Layout("tsv", ("en",), True, is_assumed=True), ["one"]),
+        ('\n"en\n", en\na,b\n', Layout("csv", ("en",), True, is_assumed=True), ["b"]),
+        ('"a\nb",c\n', Layout("csv", ("0",), False, is_assumed=True), ["a\nb"]),
+        ('"a, b\nc\n', Layout("csv", ("0",), False, is_assumed=True), ['"a, b', "c"]),
         ("a\n", Layout("jsonl", is_assumed=True), ["a"]),
-        ('\n {"en": "a"}\n', Layout("jsonl", "en", is_assumed=True), ["", "a"]),
-        ("a\tb\n", Layout("tsv", "1", False, is_assumed=True), ["b"]),
-        ("a, b\n", Layout("csv", "en", True, is_assumed=True), ["a, b"]),
+        ('\n {"en": "a"}\n', Layout("jsonl", ("en",), is_assumed=True), ["", "a"]),
+        ("a\tb\n", Layout("tsv", ("1",), False, is_assumed=True), ["b"]),
+        ("a, b\n", Layout("csv", ("en",), True, is_assumed=True), ["a, b"]),
     ],
 )
 def test_standard_input(
@@ -207,7 +227,7 @@ def test_a_stream_is_read_as_it_arrives() -> None:
     first = next(read_sentences(lines, Layout("conll", is_stream=True)))
     assert (first.value, next(lines)[0]) == (["a"], "stdin:3")
     rows = ((f"stdin:{n}", raw) for n, raw in enumerate([b"1\ta", b"2\tb"], 1))
-    first = next(read_column(rows, Layout("tsv", "1", is_stream=True)))
+    first = next(read_columns(rows, Layout("tsv", ("1",), is_stream=True)))
     assert (first.value, next(rows)[0]) == ("a", "stdin:2")
 
 

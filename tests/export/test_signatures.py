@@ -13,8 +13,10 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from attention_zoo.export import export
 from tests.export import (
     test_served_captioning,
+    test_served_classification,
     test_served_glimpses,
     test_served_masked_language_modeling,
+    test_served_matching,
     test_served_retrieval,
     test_served_summarization,
     test_served_tagging,
@@ -33,6 +35,10 @@ TASKS: dict[str, Any] = {
     "glimpses": lambda: test_served_glimpses.task("grey"),
     "retrieval": lambda: test_served_retrieval.task("words attend"),
     "tagging": lambda: test_served_tagging.task("self-attention"),
+    "classification": lambda: test_served_classification.task("lstm"),
+    "documents": lambda: test_served_classification.task("several"),
+    "matching": lambda: test_served_matching.task("decomposable"),
+    "similarity": lambda: test_served_matching.task("number"),
 }
 
 
@@ -42,6 +48,8 @@ TITLES = dict.fromkeys(("rnnsearch", "transformer", "contrastive"), "translation
 TITLES |= {
     "language model": "language modeling",
     "masked language model": "masked language modeling",
+    "documents": "classification of documents",
+    "similarity": "matching",
 }
 """Tasks of the cases, where their names differ."""
 

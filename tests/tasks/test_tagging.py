@@ -438,7 +438,7 @@ def test_fine_tuning_keeps_weights_tokenizers_and_tags(tmp_path: Path) -> None:
 def test_compiled_evaluation_equals_the_eager_one(monkeypatch: pytest.MonkeyPatch) -> None:
     task = tagger("subword", scheme="BIO")
     one = task.evaluate(CORPUS)
-    monkeypatch.setattr(tagging_task, "FEW", 3)
+    monkeypatch.setattr(tagging_task, "MAX_EAGER_INPUTS", 3)
     assert task.evaluate(CORPUS) == one
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from attention_zoo import models
 from attention_zoo.data import Tokenizer
 from attention_zoo.tasks.building import TokenizerOptions, build_model
-from attention_zoo.tasks.data_paths import find_files
 
 CHARACTER_OPTIONS = TokenizerOptions("character", vocabulary_size=1000)
 """Options of the character tokenizer."""
@@ -47,14 +46,6 @@ def takes_characters(section: dict[str, Any]) -> bool:
     if "characters" in section or section.get("preset") not in models.list_presets():
         return section.get("characters") is not None
     return models.preset_config(section["preset"]).get("characters") is not None
-
-
-def load_vectors(model: Any, tokenizer: Tokenizer, path: str) -> None:
-    """Initialize the embeddings with the word vectors of a file, and print how many it contains."""
-    (file,) = find_files("tokenizer.vectors", [path])
-    size = tokenizer.vocabulary_size
-    count = model.load_word_vectors(file, tokenizer.tokens(range(size)))
-    print(f"{path}: vectors of {count:,} of {size:,} tokens")
 
 
 def check_tokenizers(model: Any, tokenizer: Any, characters: Any) -> None:

@@ -16,6 +16,7 @@ from attention_zoo.layers.attention.expected_lengths import (
 )
 from attention_zoo.metrics import read_spans
 from attention_zoo.ops.linear_chain import log_partition, unpack
+from attention_zoo.tasks.inference import Inference
 from attention_zoo.tasks.inputs import NAN_LOGITS
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.tagging.words import Source
@@ -69,8 +70,8 @@ class TaggingResult(Result):
     probabilities: tuple[float, ...] = ()
 
 
-class TaggerInference(keras.Model):
-    """Inference of a tagger as one Keras model, so that Keras can compile it.
+class TaggerInference(Inference):
+    """Inference of a tagger: its best tag sequences, marginals and attention weights.
 
     Args:
         tagger: a `models.Tagger`.
@@ -88,19 +89,9 @@ class TaggerInference(keras.Model):
         attention: bool = False,
         expect_long: bool = False,
     ) -> None:
-        super().__init__(name="inference", dtype="float32")  # whatever the global dtype policy
-        self.tagger, self.count = tagger, count
+        super().__init__(tagger, expect_long)
+        self.count = count
         self.use_marginals, self.use_attention = marginals, attention
-        self.expect_long = expect_long
-        self.jit_compile = keras.backend.backend() != "tensorflow"
-
-    def run(self, inputs: dict[str, Any], compiled: bool) -> dict[str, np.ndarray]:
-        """Return the outputs of `call` as arrays. Compiled calls are slow at first."""
-        if compiled:
-            predicted: dict[str, np.ndarray] = self.predict_on_batch(inputs)
-            return predicted
-        tensors = {name: ops.convert_to_tensor(array) for name, array in inputs.items()}
-        return {name: ops.convert_to_numpy(output) for name, output in self(tensors).items()}
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return `tags (B, N, W)`, their log probabilities `scores (B, N)`, and other outputs.
@@ -108,30 +99,15 @@ class TaggerInference(keras.Model):
         The scores are NaN if a potential is NaN: comparisons of the Viterbi algorithm ignore it.
         """
         with expect_long_sequences(self.expect_long or expects_long_sequences()):
-            potentials = self.tagger(inputs, training=False)
-        tags, scores = self.tagger.decode(potentials, self.count)
+            potentials = self.model(inputs, training=False)
+        tags, scores = self.model.decode(potentials, self.count)
         scores = scores - log_partition(unpack(potentials))[:, None]
         is_nan = ops.any(ops.isnan(potentials), axis=(1, 2))
         predicted = {"tags": tags, "scores": ops.where(is_nan[:, None], float("nan"), scores)}
         if self.use_marginals:
-            predicted["marginals"] = self.tagger.marginals(potentials)
-        weights = self.tagger.attention(inputs) if self.use_attention else None
+            predicted["marginals"] = self.model.marginals(potentials)
+        weights = self.model.attention(inputs) if self.use_attention else None
         return predicted if weights is None else {**predicted, "attention": weights}
-
-
-class TaggerInferences:
-    """Cache of inferences by their options, which keeps their compiled functions."""
-
-    def __init__(self) -> None:
-        self._inferences: dict[tuple[Any, ...], TaggerInference] = {}
-
-    def get(self, tagger: keras.Model, **options: Any) -> TaggerInference:
-        """Return the inference of a tagger with these options."""
-        key = tuple(sorted(options.items()))
-        inference = self._inferences.get(key)
-        if inference is None or inference.tagger is not tagger:
-            inference = self._inferences[key] = TaggerInference(tagger, **options)
-        return inference
 
 
 def make_result(

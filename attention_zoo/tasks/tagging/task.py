@@ -23,7 +23,8 @@ from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import TASKS, Locations, add_locations
-from attention_zoo.tasks.building import TokenizerOptions, load_or_train_tokenizer
+from attention_zoo.tasks.building import TokenizerOptions, load_or_train_tokenizer, load_vectors
+from attention_zoo.tasks.inference import MAX_EAGER_CALLS, MAX_EAGER_INPUTS, InferenceCache
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     list_inputs,
@@ -39,11 +40,10 @@ from attention_zoo.tasks.tagging.building import (
     CHARACTER_OPTIONS,
     build_tagger,
     check_tokenizers,
-    load_vectors,
     takes_characters,
 )
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
-from attention_zoo.tasks.tagging.result import TaggerInferences, TaggingResult, make_result
+from attention_zoo.tasks.tagging.result import TaggerInference, TaggingResult, make_result
 from attention_zoo.tasks.tagging.scoring import score_tags
 from attention_zoo.tasks.tagging.words import (
     Marked,
@@ -64,9 +64,6 @@ from attention_zoo.tasks.text_inputs import (
     list_shapes,
     round_batch_size,
 )
-
-FEW, OFTEN = 128, 16
-"""The model is compiled only for more than FEW sentences, or after OFTEN calls of `predict`."""
 
 
 @TASKS.register("tagging")
@@ -128,7 +125,7 @@ class Tagging(SingleTextTask):
         if scheme is not None:
             read_spans(self.tags, scheme)  # raises ValueError for tags outside the scheme
         self._calls = 0
-        self._inferences = TaggerInferences()
+        self._inferences = InferenceCache(TaggerInference)
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TaggedSentences) -> Self:
@@ -238,7 +235,7 @@ class Tagging(SingleTextTask):
         def tag(_: list[int], sources: list[Source]) -> list[TaggingResult]:
             encoded = [source.encoded for source in sources]
             outputs = self._run_inference(
-                encoded, options, self._calls > OFTEN, attention=attention
+                encoded, options, self._calls > MAX_EAGER_CALLS, attention=attention
             )
             results = {n: make_result(sources[n], x, self.tags, self.scheme) for n, x in outputs}
             return [results[row] for row in range(len(sources))]
@@ -249,7 +246,7 @@ class Tagging(SingleTextTask):
         self, batch_sizes: Sequence[int] = (1, 2), lengths: Sequence[int] = (8, 16)
     ) -> None:
         """Compile the model for sentences of these shapes; see `Task.warm_up`."""
-        self._calls = OFTEN  # from now on, predictions are compiled
+        self._calls = MAX_EAGER_CALLS  # from now on, predictions are compiled
         for size, length in list_shapes(batch_sizes, lengths):
             words = [["a"] * min(length, self.max_length)] * size
             self.predict(words, marks=[[]] * size if self._takes_marks else None)
@@ -299,7 +296,7 @@ class Tagging(SingleTextTask):
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the row number and the `TaggerInference` outputs of each sentence.
 
-        For more than FEW sentences, the model is compiled even without `compiled`.
+        For more than MAX_EAGER_INPUTS sentences, the model is compiled even without `compiled`.
         """
         if not sentences:
             return
@@ -316,7 +313,7 @@ class Tagging(SingleTextTask):
                 expect_long=is_long_sequence(inputs["tokens"].shape[1]),
                 **wanted,
             )
-            outputs = inference.run(inputs, compiled or len(sentences) > FEW)
+            outputs = inference.run(inputs, compiled or len(sentences) > MAX_EAGER_INPUTS)
             for index, row in enumerate(rows):
                 yield row, {name: output[index] for name, output in outputs.items()}
             report_predicted(len(rows))

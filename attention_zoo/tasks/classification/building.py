@@ -1,0 +1,81 @@
+"""Construction of classifiers: classes, their weights, and the model of a recipe."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from attention_zoo import models
+from attention_zoo.data import LabelledTexts
+from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks.building import build_model
+
+HEAD_OPTIONS = ("pooling", "dropout")
+"""Options of the `model` section that are not those of a BERT, but of the classifier around it."""
+
+
+def count_classes(examples: LabelledTexts, multi_label: bool) -> dict[str, int]:
+    """Return the number of texts of each class, by name, sorted.
+
+    Raises:
+        ValueError: too few classes to train a classifier.
+    """
+    counts = Counter(chain.from_iterable(examples.labels))
+    if len(counts) < (1 if multi_label else 2):
+        found = ", ".join(map(repr, counts)) or "none"
+        needed = "one class" if multi_label else "two classes"
+        raise ValueError(
+            f"{examples.origin}: classification needs at least {needed}, got {found}; add texts of"
+            " other classes"
+        )
+    return {name: counts[name] for name in sorted(counts)}
+
+
+def index_classes(
+    examples: LabelledTexts, classes: Sequence[str], multi_label: bool
+) -> list[list[int]]:
+    """Return the class indices of each text, sorted.
+
+    Raises:
+        ValueError: a class is unknown, or a text has not one class without `multi_label`
+            (file:line).
+    """
+    numbers = {name: number for number, name in enumerate(classes)}
+    indices = []
+    for row, names in enumerate(examples.labels):
+        unknown = [name for name in names if name not in numbers]
+        if unknown:
+            raise ValueError(
+                f"{examples.locations()[row]}: unknown class {unknown[0]!r}"
+                f"{did_you_mean(unknown[0], numbers)}; fix it, or train on a corpus that has it"
+                f" (known: {', '.join(numbers)})"
+            )
+        if not multi_label and len(names) != 1:
+            raise ValueError(
+                f"{examples.locations()[row]}: expected one class, got {len(names)}; set"
+                " data.multi_label=true, for a model with several classes per text"
+            )
+        indices.append(sorted(numbers[name] for name in names))
+    return indices
+
+
+def build_classifier(
+    section: dict[str, Any], classes: Sequence[str], multi_label: bool, tokens: int
+) -> Any:
+    """Build the classifier of a recipe's `model` section; with the preset of a BERT, around it.
+
+    Args:
+        section: see `build_model`.
+        classes: names of the classes.
+        multi_label: whether a text has any number of classes instead of one.
+        tokens: size of the token vocabulary.
+    """
+    section, preset = dict(section), section.get("preset")
+    given = {"classes": list(classes), "multi_label": multi_label}
+    if preset in models.list_presets() and models.preset_class(preset) is models.BERT:
+        head = {key: section.pop(key) for key in HEAD_OPTIONS if key in section}
+        bert = build_model(section, vocabulary_size=tokens, use_pooler=False)
+        return models.TransformerClassifier(bert=bert, **given, **head)
+    return build_model(section, vocabulary_size=tokens, **given)

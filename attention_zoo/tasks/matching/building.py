@@ -1,0 +1,78 @@
+"""Construction of matchers: labels of pairs, and the model of a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_zoo import models
+from attention_zoo.data import LabelledPairs
+from attention_zoo.registry import did_you_mean
+from attention_zoo.tasks.building import build_model
+
+
+def find_classes(examples: LabelledPairs) -> list[str]:
+    """Return the names of the classes, sorted; raise ValueError if there are less than two."""
+    classes = list(examples.known_classes)
+    if len(classes) < 2:
+        found = ", ".join(map(repr, classes)) or "none"
+        raise ValueError(
+            f"{examples.origin}: matching needs at least two classes, got {found}; add pairs of"
+            " other classes, or set data.target to regression or ranking"
+        )
+    return classes
+
+
+def index_labels(examples: LabelledPairs, classes: Sequence[str]) -> NDArray[np.int64]:
+    """Return the class index of each pair; raise ValueError for an unknown class (file:line)."""
+    numbers = {name: number for number, name in enumerate(classes)}
+    labels = check_target(examples, "classification").labels
+    for row, name in enumerate(labels):
+        if name not in numbers:
+            raise ValueError(
+                f"{examples.locations()[row]}: unknown class {name!r}{did_you_mean(name, numbers)};"
+                f" fix it, or train on a corpus that has it (known: {', '.join(numbers)})"
+            )
+    return np.array([numbers[name] for name in labels], np.int64)
+
+
+def check_target(examples: LabelledPairs, target: str) -> Any:
+    """Return the examples; raise ValueError if they have no labels for the target of a model."""
+    names = {"classification": "labels", "regression": "scores", "ranking": "groups"}
+    if getattr(examples, names[target]) is None:
+        raise ValueError(
+            f"{examples.origin}: the target is {target}, but the pairs have no"
+            f" {names[target]}; set data.target={target}"
+        )
+    return examples
+
+
+def compute_score_statistics(scores: Sequence[float], origin: str) -> tuple[float, float]:
+    """Return mean and standard deviation of scores; raise ValueError if all are equal."""
+    values = np.asarray(scores, np.float64)
+    mean, deviation = float(values.mean()), float(values.std())
+    if not deviation > 0:
+        raise ValueError(
+            f"{origin}: scores must vary, got {mean:g} for all pairs. Check data.label."
+        )
+    return mean, deviation
+
+
+def build_matcher(section: dict[str, Any], classes: Sequence[str] | None, tokenizer: Any) -> Any:
+    """Build the matcher of a recipe's `model` section; with the preset of a BERT, around it.
+
+    Args:
+        section: see `build_model`.
+        classes: names of the classes, or None for one output.
+        tokenizer: the tokenizer of both texts.
+    """
+    section, preset = dict(section), section.get("preset")
+    size = tokenizer.vocabulary_size
+    if preset in models.list_presets() and models.preset_class(preset) is models.BERT:
+        head = {key: section.pop(key) for key in ("dropout",) if key in section}
+        bert = build_model(section, vocabulary_size=size, use_pooler=False)
+        return models.PairClassifier(bert, tokenizer.start, tokenizer.end, classes, **head)
+    return build_model(section, vocabulary_size=size, classes=classes)
