@@ -77,6 +77,11 @@ def pad_ragged(ids: tf.RaggedTensor) -> tf.Tensor:
     return tf.pad(dense, paddings, constant_values=PAD)
 
 
+def slice_to(x: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
+    """Return the first positions of each axis, without those that `pad_ragged` added."""
+    return tf.slice(x, tf.zeros_like(shape), shape)
+
+
 def _require_in_range(name: str, value: tf.Tensor) -> tf.Tensor:
     """Return the scalar; fail if it is outside the range of this search option."""
     low, high = (SCALAR_INTEGERS | NUMBER_RANGES)[name]

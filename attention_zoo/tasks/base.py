@@ -9,7 +9,7 @@ from dataclasses import fields
 from importlib.metadata import entry_points
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import keras
 
@@ -18,7 +18,7 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.files import explain_outdated
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.inputs import Input, is_list, refuse_unused
+from attention_zoo.tasks.inputs import Input, Locations, add_locations, is_list, refuse_unused
 from attention_zoo.tasks.metric_units import METRIC_UNITS
 from attention_zoo.tasks.result import Result, check_plottable
 from attention_zoo.tasks.streaming import predict_stream
@@ -61,10 +61,7 @@ class TaskRegistry(Registry):
 
 
 TASKS = TaskRegistry("task")
-T = TypeVar("T")
 SEARCH_OPTIONS = tuple(field.name for field in fields(SearchOptions))
-Locations = Sequence[str] | None
-"""Location of each input for error messages, such as file:line; None for "source 0" and so on."""
 
 
 class Task(ABC):
@@ -181,6 +178,16 @@ class Task(ABC):
         """Return the training loss; by default, that of the model's `make_loss`."""
         loss: keras.losses.Loss = self.model.make_loss(label_smoothing)
         return loss
+
+    def adapt_to_recipe(self, recipe: Any, train: Any) -> None:  # noqa: B027 (optional)
+        """Set what the training data determine besides the model, in the task of a recipe's `init`.
+
+        Raises ValueError if the task does not fit the recipe. By default, nothing is set.
+        """
+
+    def select_monitored(self, examples: Any, size: int) -> Any:
+        """Return about `size` validation examples to monitor; the first ones by default."""
+        return examples.take(range(min(size, len(examples))))
 
     def filter_by_length(self, examples: Any) -> Any:
         """Return the examples within the task's limits; by default, all of them."""
@@ -389,10 +396,3 @@ class Task(ABC):
             ValueError: if the task cannot be exported.
         """
         raise ValueError(f"task {self.name} does not support export; implement export_module")
-
-
-def add_locations(
-    items: Sequence[T], locations: Locations, noun: str = "source"
-) -> zip[tuple[str, T]]:
-    """Return pairs `(location, item)`; without locations, "source 0" and so on."""
-    return zip(locations or [f"{noun} {row}" for row in range(len(items))], items, strict=True)

@@ -41,8 +41,8 @@ class TokenizerOptions:
         shared: for translation: share one vocabulary between source and target, as a model with
             `tie: all` requires. Summarization always shares it.
         min_count: with kind "whitespace": words that are rarer in the training split are unknown.
-        vectors: for tagging and classification: a text file of word vectors (GloVe, word2vec) that
-            initialize the embeddings, or null.
+        vectors: for tagging, classification and matching: a text file of word vectors (GloVe,
+            word2vec) that initialize the embeddings, or null.
     """
 
     kind: str | None = None

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import read_image
-from attention_zoo.tasks.base import Locations, Task, add_locations
-from attention_zoo.tasks.inputs import Input, list_inputs, predict_rows
+from attention_zoo.tasks.base import Task
+from attention_zoo.tasks.inputs import Input, Locations, add_locations, list_inputs, predict_rows
 from attention_zoo.tasks.progress import Progress, report_predicted
 
 Image = Any

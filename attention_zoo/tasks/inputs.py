@@ -15,7 +15,11 @@ from attention_zoo.tasks.progress import Progress
 from attention_zoo.tasks.result import Result
 
 P = TypeVar("P")
+T = TypeVar("T")
 R = TypeVar("R", bound=Result)
+
+Locations = Sequence[str] | None
+"""Location of each input for error messages, such as file:line; None for "source 0" and so on."""
 
 ON_ERROR = ("raise", "skip")
 """Values of the argument `on_error` of `Task.predict`."""
@@ -112,6 +116,13 @@ def check_text(location: str, text: Any) -> str:
 def name_rows(rows: Iterable[int], noun: str = "source") -> list[str]:
     """Return the names of rows in error messages."""
     return [f"{noun} {row}" for row in rows]
+
+
+def add_locations(
+    items: Sequence[T], locations: Locations, noun: str = "source"
+) -> zip[tuple[str, T]]:
+    """Return pairs `(location, item)`; without locations, "source 0" and so on."""
+    return zip(locations or [f"{noun} {row}" for row in range(len(items))], items, strict=True)
 
 
 def check_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:

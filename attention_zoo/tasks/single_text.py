@@ -13,10 +13,10 @@ from attention_zoo.data.batching.encoded import EncodedCorpus
 from attention_zoo.data.batching.ragged import Row
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import Locations, Task, add_locations
+from attention_zoo.tasks.base import Task
 from attention_zoo.tasks.building import check_model
 from attention_zoo.tasks.encoding import EncodedPart, load_or_encode, take_encoded
-from attention_zoo.tasks.inputs import check_text
+from attention_zoo.tasks.inputs import Locations, add_locations, check_text
 from attention_zoo.tasks.line_corpora import LINES
 from attention_zoo.tasks.text_inputs import encode_in_parts, find_unknown_characters
 

@@ -119,6 +119,12 @@ def predict_by_width(
     return [predictions[row] for row in range(len(encoded))]
 
 
+def select_evenly_spaced(count: int, size: int) -> list[int]:
+    """Return `size` evenly spaced row numbers out of `count`, or all if there are not more."""
+    size = min(size, count)
+    return [row * count // size for row in range(size)]
+
+
 def find_unknown(ids: Sequence[int], unknown: int = UNKNOWN) -> tuple[int, ...]:
     """Return the positions of unknown tokens."""
     return tuple(position for position, token in enumerate(ids) if token == unknown)

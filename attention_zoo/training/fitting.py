@@ -332,7 +332,7 @@ def make_metric_callbacks(job: Job) -> list[Callback]:
     options, validation = job.recipe.training, job.validation
     if options.monitor == "loss":
         return []
-    monitored = validation.take(range(min(options.monitor_size, len(validation))))
+    monitored = job.task.select_monitored(validation, options.monitor_size)
 
     def measure(epoch: int, logs: dict[str, Any]) -> None:
         metrics = dict.fromkeys(job.task.metric_names, math.nan)

@@ -158,6 +158,7 @@ def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
         return task_class.from_recipe(recipe, examples)
     if checkpoint is None:
         task = load_initial_task(recipe)
+        task.adapt_to_recipe(recipe, examples)
     else:
         with name_missing_modules(checkpoint):
             task = task_class.load(checkpoint)

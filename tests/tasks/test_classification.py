@@ -241,7 +241,8 @@ def test_weights_of_classes() -> None:
 
 
 def test_saved_tasks_predict_the_same(tmp_path: Path) -> None:
-    task = classifier(max_sentences=3, class_counts=(("no", 1), ("so", 1), ("yes", 2)))
+    base, counts = classifier(), {"no": 1, "so": 1, "yes": 2}
+    task = Classification(base.model, base.tokenizer, max_sentences=3, class_counts=counts)
     task.save(tmp_path)
     loaded = tasks.load(tmp_path)
     assert isinstance(loaded, Classification)
@@ -271,3 +272,40 @@ def test_class_token_of_transformers() -> None:
     model = models.TransformerClassifier(bert, CORPUS.known_classes)
     long = Classification(model, tokenizer, max_length=9)
     assert refuses(["max_length=9 exceeds the 8 positions"], long.predict, ["x"])
+
+
+def test_monitored_texts_are_evenly_spaced() -> None:
+    texts = LabelledTexts([str(n) for n in range(10)], [("no",)] * 5 + [("yes",)] * 5, "sorted")
+    chosen = classifier().select_monitored(texts, 4)
+    assert chosen.texts == ["0", "2", "5", "7"]
+
+
+def test_initial_tasks_count_the_classes_of_the_new_data() -> None:
+    class Recipe:
+        init = "runs/one"
+        data = type("Data", (), {"multi_label": False})
+
+    base = classifier()
+    task = Classification(base.model, base.tokenizer, class_counts={"no": 9, "so": 9, "yes": 9})
+    task.set_options(class_weights="balanced")
+    task.adapt_to_recipe(Recipe, CORPUS)
+    assert task.make_loss().class_weights == pytest.approx([4 / 3, 4 / 3, 2 / 3])
+    multi = classifier(multi_label=True)
+    assert refuses(
+        ["runs/one: its model has multi_label=True"], multi.adapt_to_recipe, Recipe, CORPUS
+    )
+
+
+def test_warm_up_stays_within_the_limits() -> None:
+    for documents in (False, True):
+        classifier(documents=documents, max_length=5, truncate=False).warm_up([1], [8])
+
+
+def test_invalid_options() -> None:
+    base = classifier()
+
+    def make(**options: Any) -> Classification:
+        return Classification(base.model, base.tokenizer, **options)
+
+    assert refuses(["sentences must be one of"], lambda: make(sentences="words"))
+    assert refuses(["Quote it"], lambda: make(class_weights={True: 2}))

@@ -180,3 +180,38 @@ def test_both_texts_of_a_bert_share_its_positions() -> None:
     assert result.attention.shape == (6, 4)
     task = Matching(model, tokenizer, max_first_length=10, max_second_length=8)
     assert refuses(["max_first_length=10 and max_second_length=8 exceed"], task.predict, PAIRS)
+
+
+def test_pairs_at_the_limits_of_a_bert() -> None:
+    """Padded lengths of both texts stay within the positions that both share."""
+    tokenizer = train_tokenizer("word", [*FIRSTS, *SECONDS], 60)
+    sizes = {"embedding_dim": 8, "units": 16, "num_heads": 2, "num_layers": 1}
+    bert = models.BERT(tokenizer.vocabulary_size, max_length=16, use_pooler=False, **sizes)
+    model = models.PairClassifier(
+        bert, tokenizer.start, tokenizer.end, classes=CORPUS.known_classes
+    )
+    task = Matching(model, tokenizer, max_first_length=6, max_second_length=7)
+    (result,) = task.predict([("a b", "c")])
+    assert result.ok
+    task.warm_up([1], [8])
+
+
+def test_monitored_pairs_are_evenly_spaced_or_whole_groups() -> None:
+    task = matcher("ranking")
+    groups = [name for name in "abcdef" for _ in range(5)]
+    scores = [float(name != "b" and row % 5 == 0) for row, name in enumerate(groups)]
+    pairs = LabelledPairs(["x"] * 30, ["y"] * 30, None, scores, groups, "groups")
+    chosen = task.select_monitored(pairs, 12)
+    assert chosen.groups == [*"aaaaa", *"ddddd"]
+    pairs = LabelledPairs(["x"] * 30, ["y"] * 30, None, scores, None, "numbers")
+    assert len(matcher("regression").select_monitored(pairs, 10)) == 10
+
+
+def test_initial_tasks_must_fit_the_target() -> None:
+    class Recipe:
+        init = "runs/one"
+        data = type("Data", (), {"target": "ranking"})
+
+    task = matcher("regression")
+    words = ["init=runs/one: its target is regression, but the recipe has data.target=ranking"]
+    assert refuses(words, task.adapt_to_recipe, Recipe, NUMBERS)

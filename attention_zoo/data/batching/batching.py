@@ -98,8 +98,12 @@ class Batches(ABC):
         limited = copy(self)
         limited._batch_tokens = batch_tokens
         order, _ = self._compute_order(0)  # of equal lengths in all epochs
-        limited._set_starts(split_by_tokens(lengths[order], batch_tokens))
+        limited._set_starts(limited._split(order, batch_tokens))
         return limited
+
+    def _split(self, order: Integers, batch_tokens: int) -> Integers:
+        """Return the start of each batch of the examples in this order, and their number."""
+        return split_by_tokens(self._compute_lengths()[order], batch_tokens)
 
     def _compute_lengths(self) -> Integers:
         """Return the padded length of each example, of its longest sequence."""
@@ -161,7 +165,7 @@ class Batches(ABC):
         """Return a `tf.data.Dataset` of every example once, in corpus order, for evaluation."""
         starts = self._starts
         if self._batch_tokens is not None:
-            starts = split_by_tokens(self._compute_lengths(), self._batch_tokens)
+            starts = self._split(np.arange(len(self)), self._batch_tokens)
         rows = [np.arange(*bounds) for bounds in pairwise(starts)]
         return self._make_dataset(lambda: map(self.make_batch, rows), len(rows))
 

@@ -41,8 +41,9 @@ class LabelledTextBatches(Batches):
         sizes: tuple[Integers, ...] = (self._tokens.lengths,)
         if "sentence_lengths" in columns:
             self._sentences = Ragged.from_rows(columns["sentence_lengths"], "document")
-            longest = np.maximum.reduceat(self._sentences.flat, self._sentences.starts)
-            sizes = (longest, self._sentences.lengths)
+            flat = self._sentences.flat.astype(np.int64)
+            longest = np.maximum.reduceat(flat, self._sentences.starts)
+            sizes = (longest, self._sentences.lengths.astype(np.int64))
         super().__init__(sizes, batch_size, seed, **options)
 
     def _compute_lengths(self) -> Integers:
@@ -50,6 +51,20 @@ class LabelledTextBatches(Batches):
         width = self.bucket_width
         lengths = np.prod([-(-size // width) * width for size in self._sizes], axis=0)
         return np.asarray(lengths)
+
+    def _split(self, order: Integers, batch_tokens: int) -> Integers:
+        """Split by the size of padded batches; for documents, sentences and tokens are padded."""
+        if self._sentences is None:
+            return super()._split(order, batch_tokens)
+        width = self.bucket_width
+        shapes = np.stack([-(-size[order] // width) * width for size in self._sizes], axis=1)
+        starts, longest = [0], np.zeros(2, np.int64)
+        for row, shape in enumerate(shapes):
+            longest = np.maximum(longest, shape)
+            if (row + 1 - starts[-1]) * longest.prod() > batch_tokens:
+                starts.append(row)
+                longest = shape
+        return np.array([*starts, len(shapes)])
 
     @property
     def max_length(self) -> int:

@@ -93,7 +93,7 @@ class TextFields(LabelledFields[LabelledTexts]):
         if self.multi_label and self.label_separator and isinstance(value, str):
             value = value.split(self.label_separator) if value.strip() else []
         values = value if isinstance(value, list) else [value]
-        hint = "write names or whole numbers, or use task matching with data.target=number"
+        hint = "write names or whole numbers, or use task matching with data.target=regression"
         classes = tuple(parse_class(location, self.label, one, hint) for one in values)
         if len(classes) != 1 and not self.multi_label:
             raise ValueError(

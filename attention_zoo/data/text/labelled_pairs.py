@@ -73,7 +73,7 @@ class LabelledPairs(NumberedExamples):
 
 
 def _parse_pair_class(location: str, name: str, value: Any) -> str:
-    hint = "set data.target=number, or write names or whole numbers"
+    hint = "set data.target=regression, or write names or whole numbers"
     return parse_class(location, name, value, hint)
 
 

@@ -61,7 +61,7 @@ class EngineTokenizer:
         for (_, end), start, after in zip(
             encoding.offsets, starts, [*starts, len(text)][1:], strict=True
         ):
-            while end < after and unicodedata.combining(text[end]):  # normalization drops them
+            while end < after and _is_composed(text[end]):
                 end += 1
             offsets.append((min(start, after), min(end, after)))
         return offsets
@@ -77,3 +77,8 @@ class EngineTokenizer:
                 f"token id {token_id} is outside the vocabulary of {self.vocabulary_size} tokens"
             )
         return token_id
+
+
+def _is_composed(character: str) -> bool:
+    """Return whether normalization (NFC) may compose a character with the one before it."""
+    return unicodedata.combining(character) > 0 or "\u1161" <= character <= "\u11ff"

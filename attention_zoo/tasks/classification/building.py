@@ -33,6 +33,15 @@ def count_classes(examples: LabelledTexts, multi_label: bool) -> dict[str, int]:
     return {name: counts[name] for name in sorted(counts)}
 
 
+def check_multi_label(recipe: Any, multi_label: bool) -> None:
+    """Raise ValueError unless the recipe's `init` has the recipe's `data.multi_label`."""
+    if recipe.data.multi_label != multi_label:
+        raise ValueError(
+            f"init={recipe.init}: its model has multi_label={multi_label}, but the recipe has"
+            f" data.multi_label={recipe.data.multi_label}. Use another init."
+        )
+
+
 def index_classes(
     examples: LabelledTexts, classes: Sequence[str], multi_label: bool
 ) -> list[list[int]]:

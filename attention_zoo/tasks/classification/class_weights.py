@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from numbers import Real
 from typing import Any
 
 from attention_zoo.registry import did_you_mean
@@ -29,7 +30,9 @@ def check_class_weights(weights: Any, name: str = "class_weights") -> Any:
             f" {weights!r}"
         )
     for class_name, weight in weights.items():
-        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if isinstance(class_name, bool):
+            raise ValueError(f"{name}: {class_name} is not a class name. Quote it, such as 'yes'.")
+        is_number = isinstance(weight, Real) and not isinstance(weight, bool)
         if not is_number or not isfinite(weight) or weight <= 0:
             raise ValueError(
                 f"{name}: the weight of class {class_name!r} must be a positive number, got"

@@ -15,7 +15,7 @@ from attention_zoo.export.checks import (
 )
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.graph_sentences import GraphSentences
-from attention_zoo.export.modules import TaskModule, pad_ragged
+from attention_zoo.export.modules import TaskModule, pad_ragged, slice_to
 from attention_zoo.tasks.classification.inference import ClassifierInference
 from attention_zoo.tasks.classification.result import SEPARATOR, THRESHOLD
 
@@ -123,9 +123,9 @@ class ClassificationModule(TaskModule):
             if self._special_ids is not None:  # not the weights of the special tokens
                 is_token = tf.sequence_mask(tokens.row_lengths(), tf.shape(labels)[1])
                 weights = tf.where(is_token, weights[:, 1:-1], 0.0)
-            formatted["attention"] = weights
+            formatted["attention"] = slice_to(weights, tf.shape(labels))
         if "sentences" in outputs:
-            formatted["sentence_attention"] = outputs["sentences"]
+            formatted["sentence_attention"] = slice_to(outputs["sentences"], tf.shape(labels)[:2])
         return formatted
 
     def _make_checks(self, ids: tf.RaggedTensor, truncated: tf.RaggedTensor) -> list[Check]:

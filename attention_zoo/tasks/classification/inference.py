@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,8 +15,8 @@ from attention_zoo.layers.attention.expected_lengths import (
     expect_long_sequences,
     expects_long_sequences,
 )
-from attention_zoo.tasks.classification.texts import EncodedText
-from attention_zoo.tasks.inference import Inference, Shape
+from attention_zoo.tasks.classification.texts import EncodedText, TextEncoder
+from attention_zoo.tasks.inference import Arrays, BatchedInference, Inference, Shape
 from attention_zoo.tasks.text_inputs import pad_batch, round_up
 from attention_zoo.typing import Tensor
 
@@ -57,6 +58,34 @@ class ClassifierInference(Inference):
             log_probabilities = ops.log_softmax(logits, axis=-1)
         cast = {name: ops.cast(values, "float32") for name, values in weights.items()}
         return {"log_probabilities": log_probabilities, **cast}
+
+
+def run_classifier(
+    inference: BatchedInference,
+    classifier: keras.Model,
+    encoder: TextEncoder,
+    texts: Sequence[EncodedText],
+    **options: Any,
+) -> Iterator[tuple[int, Arrays]]:
+    """Yield row number and `ClassifierInference` outputs of each text.
+
+    Args:
+        inference: the inference.
+        classifier: a `models.Classifier`.
+        encoder: encoder, which adds special tokens; the outputs contain no weights of these.
+        texts: the texts.
+        **options: `batch_size`, `compiled` and `attention`, see `BatchedInference`.
+    """
+    full = [one._replace(tokens=encoder.add_special_tokens(one.tokens)) for one in texts]
+    shapes = [compute_shape(one, classifier.max_length) for one in full]
+
+    def make_inputs(rows: list[int], shape: Shape) -> Arrays:
+        return {"tokens": pad_texts([full[row] for row in rows], shape)}
+
+    for row, outputs in inference.run(classifier, shapes, make_inputs, **options):
+        if encoder.has_class_token and "tokens" in outputs:
+            outputs["tokens"] = outputs["tokens"][1:]
+        yield row, outputs
 
 
 def compute_shape(text: EncodedText, limit: int | None) -> Shape:

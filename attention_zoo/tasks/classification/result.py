@@ -8,9 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attention_zoo.tasks.classification.texts import EncodedText, find_sentence_spans
+from attention_zoo.tasks.classification.texts import (
+    EncodedText,
+    TextEncoder,
+    find_sentence_spans,
+)
 from attention_zoo.tasks.inputs import NAN_LOGITS
 from attention_zoo.tasks.result import Result, Span, rank_results
+from attention_zoo.tasks.text_inputs import find_unknown
 
 THRESHOLD = 0.5
 """Probability from which a multi-label classifier predicts a class."""
@@ -57,16 +62,23 @@ class Source(NamedTuple):
 
     text: the text.
     encoded: its token ids.
-    labels: readable labels of its tokens.
+    tokens: readable labels of its tokens.
     offsets: span of each token in the text.
     unknown: positions of unknown tokens.
     """
 
     text: str
     encoded: EncodedText
-    labels: tuple[str, ...]
+    tokens: tuple[str, ...]
     offsets: tuple[Span, ...]
     unknown: tuple[int, ...]
+
+
+def make_source(text: str, encoded: EncodedText, encoder: TextEncoder) -> Source:
+    """Return a text with the labels and spans of its tokens."""
+    tokens = tuple(encoder.tokenizer.tokens(encoded.tokens))
+    unknown = find_unknown(encoded.tokens, encoder.tokenizer.unknown)
+    return Source(text, encoded, tokens, tuple(encoder.find_offsets(text, encoded)), unknown)
 
 
 def make_result(
@@ -94,8 +106,8 @@ def make_result(
         classes=tuple(classes),
         probabilities=tuple(np.exp(present).tolist()),
         source=source.text,
-        source_tokens=source.labels,
-        tokens=source.labels,
+        source_tokens=source.tokens,
+        tokens=source.tokens,
         offsets=source.offsets,
         unknown=source.unknown,
         truncated=source.encoded.is_truncated,

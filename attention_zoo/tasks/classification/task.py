@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any, ClassVar, Self
 
 import keras
@@ -11,9 +12,10 @@ import numpy as np
 from attention_zoo import models
 from attention_zoo.data import LabelledTexts, Tokenizer
 from attention_zoo.data.batching.labelled_text_batches import LabelledTextBatches
+from attention_zoo.data.text.sentences import BOUNDARIES
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS, Locations, add_locations
+from attention_zoo.registry import Registry, check_choice
+from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import (
     check_vocabulary_size,
     load_or_train_tokenizer,
@@ -21,20 +23,18 @@ from attention_zoo.tasks.building import (
 )
 from attention_zoo.tasks.classification.building import (
     build_classifier,
+    check_multi_label,
     count_classes,
     index_classes,
 )
 from attention_zoo.tasks.classification.class_weights import check_class_weights, make_class_weights
 from attention_zoo.tasks.classification.corpora import LABELLED_TEXTS
-from attention_zoo.tasks.classification.inference import (
-    ClassifierInference,
-    compute_shape,
-    pad_texts,
-)
+from attention_zoo.tasks.classification.inference import ClassifierInference, run_classifier
 from attention_zoo.tasks.classification.result import (
     ClassificationResult,
     Source,
     make_result,
+    make_source,
 )
 from attention_zoo.tasks.classification.scoring import score_classes
 from attention_zoo.tasks.classification.texts import (
@@ -44,10 +44,12 @@ from attention_zoo.tasks.classification.texts import (
     check_document,
     describe_excess,
 )
-from attention_zoo.tasks.inference import MAX_EAGER_CALLS, Arrays, BatchedInference, Shape
+from attention_zoo.tasks.inference import MAX_EAGER_CALLS, Arrays, BatchedInference
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     Input,
+    Locations,
+    add_locations,
     list_inputs,
     materialize_row,
     name_rows,
@@ -56,7 +58,7 @@ from attention_zoo.tasks.inputs import (
 )
 from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.single_text import SingleTextTask
-from attention_zoo.tasks.text_inputs import find_unknown, list_shapes
+from attention_zoo.tasks.text_inputs import list_shapes, select_evenly_spaced
 
 
 @TASKS.register("classification")
@@ -93,7 +95,6 @@ class Classification(SingleTextTask):
     model_class = models.Classifier
     limits = ("max_length", "max_sentences", "max_sentence_length")
     boolean_options = ("truncate",)
-    special_tokens = "special tokens"
     has_attention_option: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
     used_search_options = ("n_best", "batch_size")
@@ -124,9 +125,10 @@ class Classification(SingleTextTask):
         self.max_sentences, self.max_sentence_length = max_sentences, max_sentence_length
         self.truncate, self.sentences = truncate, sentences
         self.class_weights = check_class_weights(class_weights)
-        self.class_counts = dict(class_counts or {})
+        self.class_counts = {name: int(count) for name, count in (class_counts or {}).items()}
         check_vocabulary_size(tokenizer, self.model.vocabulary_size)
         make_class_weights(self.class_weights, self.classes, self.class_counts)  # raises ValueError
+        check_choice("sentences", sentences, BOUNDARIES)
         self._calls = 0
         self._inference = BatchedInference(ClassifierInference)
 
@@ -145,9 +147,8 @@ class Classification(SingleTextTask):
     @classmethod
     def recipe_options(cls, recipe: Any) -> dict[str, Any]:
         """Return a recipe's options of the search, of texts and of the loss."""
-        options = super().recipe_options(recipe)
-        names = ("sentences", "class_weights")
-        return {**options, **{name: vars(recipe.data)[name] for name in names}}
+        own = {name: vars(recipe.data)[name] for name in ("sentences", "class_weights")}
+        return {**super().recipe_options(recipe), **own}
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -157,14 +158,26 @@ class Classification(SingleTextTask):
     @property
     def metric_names(self) -> tuple[str, ...]:  # type: ignore[override]
         """Metrics that can select the best checkpoint."""
-        if self.model.multi_label:
-            return ("macro_f1", "micro_f1", "exact_match")
-        return ("accuracy", "macro_f1")
+        names = ("macro_f1", "micro_f1", "exact_match")
+        return names if self.model.multi_label else ("accuracy", "macro_f1")
 
     @property
     def max_positions(self) -> Any:
         """Maximum sequence length of the model, in tokens; None for no limit."""
         return self.model.max_length
+
+    def adapt_to_recipe(self, recipe: Any, train: LabelledTexts) -> None:
+        """Count the classes of the training data; ValueError for another `multi_label`."""
+        check_multi_label(recipe, self.model.multi_label)
+        self.class_counts = count_classes(train, self.model.multi_label)
+
+    def select_monitored(self, examples: LabelledTexts, size: int) -> LabelledTexts:
+        """Return evenly spaced texts, because files may be sorted by class."""
+        return examples.take(select_evenly_spaced(len(examples), size))
+
+    def get_predict_inputs(self, examples: LabelledTexts) -> Sequence[str]:
+        """Return the texts."""
+        return examples.texts
 
     # Token ids.
 
@@ -175,19 +188,16 @@ class Classification(SingleTextTask):
 
     @property
     def _encoder(self) -> TextEncoder:
-        return TextEncoder(self.tokenizer, self.sentences if self.model.has_sentences else None)
+        rule = self.sentences if self.model.has_sentences else None
+        return TextEncoder(self.tokenizer, rule, self.model.has_class_token)
 
     @property
     def text_limits(self) -> Limits:
         """Limits of texts, without special tokens."""
-        length = max(self.longest - self.num_special_tokens, 0)
+        length = self.longest - self.num_special_tokens
+        if length < 1:
+            raise ValueError(f"max_length must be above 2 special tokens, got {self.max_length}")
         return Limits(length, self.max_sentences, self.max_sentence_length)
-
-    def _add_special_tokens(self, tokens: list[int]) -> list[int]:
-        """Return the token ids with the class token before them and the end token after them."""
-        if not self.model.has_class_token:
-            return tokens
-        return [self.tokenizer.start, *tokens, self.tokenizer.end]
 
     # Training.
 
@@ -212,23 +222,22 @@ class Classification(SingleTextTask):
     @property
     def encoding_options(self) -> dict[str, Any]:
         own = {"sentences": self._encoder.rule, "classes": self.classes}
+        own["multi_label"] = self.model.multi_label
         return {**super().encoding_options, **own, "special": self.num_special_tokens}
 
     def _encode_examples(self, examples: LabelledTexts) -> list[EncodedText]:
         return self._encoder.encode(examples.texts, self.text_limits)
 
     def _fits(self, encoded: EncodedText) -> bool:
-        return bool(encoded.tokens) and (self.truncate or not encoded.is_truncated)
+        return any(encoded.tokens) and (self.truncate or not encoded.is_truncated)
 
     def _list_columns(self, examples: Any, encoded: Any, fits: Sequence[bool]) -> dict[str, Any]:
         labels = index_classes(examples, self.classes, self.model.multi_label)
-        rows = [row for row, is_fitting in enumerate(fits) if is_fitting]
-        columns = {
-            "tokens": [self._add_special_tokens(encoded[row].tokens) for row in rows],
-            "labels": [[index + 1 for index in labels[row]] or [0] for row in rows],
-        }
+        fitting = list(compress(zip(encoded, labels, strict=True), fits))
+        tokens = [self._encoder.add_special_tokens(one.tokens) for one, _ in fitting]
+        columns = {"tokens": tokens, "labels": [[n + 1 for n in row] or [0] for _, row in fitting]}
         if self.model.has_sentences:
-            columns["sentence_lengths"] = [encoded[row].lengths for row in rows]
+            columns["sentence_lengths"] = [one.lengths for one, _ in fitting]
         return columns
 
     # Prediction.
@@ -279,7 +288,10 @@ class Classification(SingleTextTask):
         """Compile the model for texts of these shapes; see `Task.warm_up`."""
         self._calls = MAX_EAGER_CALLS  # from now on, predictions are compiled
         for size, length in list_shapes(batch_sizes, lengths):
-            self.predict([" ".join(["a"] * length)] * size)
+            length = min(length, self.text_limits.max_length)
+            sentences = [length] if self.model.has_sentences else None
+            text = EncodedText([self.tokenizer.unknown] * length, sentences, length, 1)
+            list(self._run_inference([text] * size, self.search, True, True))
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; see `Task.check_sources`."""
@@ -294,24 +306,19 @@ class Classification(SingleTextTask):
         """Encode texts; raise ValueError for one that is invalid."""
         checked = [check_document(*one) for one in add_locations(texts, locations)]
         encoded = self._encode_checked(checked, locations)
-        sources = []
-        for text, one in zip(checked, encoded, strict=True):
-            labels = tuple(self.tokenizer.tokens(one.tokens))
-            offsets = tuple(self._encoder.find_offsets(text, one))
-            unknown = find_unknown(one.tokens, self.tokenizer.unknown)
-            sources.append(Source(text, one, labels, offsets, unknown))
-        return sources
+        return [make_source(*x, self._encoder) for x in zip(checked, encoded, strict=True)]
 
     def _encode_checked(
         self, texts: Sequence[str], locations: Locations = None
     ) -> list[EncodedText]:
         """Encode texts; raise ValueError for one without tokens, or over a limit."""
-        encoded, limits = self._encoder.encode(texts, self.text_limits), self.text_limits
+        limits, special = self.text_limits, self.num_special_tokens
+        encoded = self._encoder.encode(texts, limits)
         for location, one in add_locations(encoded, locations):
-            if not one.tokens:
+            if not any(one.tokens):
                 raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
             if one.is_truncated and not self.truncate:
-                raise self._limit_error(location, *describe_excess(one, limits))
+                raise self._limit_error(location, *describe_excess(one, limits, special))
         return encoded
 
     def _run_inference(
@@ -321,20 +328,13 @@ class Classification(SingleTextTask):
         compiled: bool = False,
         attention: bool = False,
     ) -> Iterator[tuple[int, Arrays]]:
-        """Yield row number and outputs of each text, without the weights of special tokens."""
-        texts = [one._replace(tokens=self._add_special_tokens(one.tokens)) for one in encoded]
-        shapes = [compute_shape(text, self.max_positions) for text in texts]
-
-        def make_inputs(rows: list[int], shape: Shape) -> Arrays:
-            return {"tokens": pad_texts([texts[row] for row in rows], shape)}
-
-        runs = self._inference.run(
-            self.model, shapes, make_inputs, options.batch_size, compiled, attention
+        """Return an iterator over row numbers and `ClassifierInference` outputs of each text."""
+        return run_classifier(
+            *(self._inference, self.model, self._encoder, encoded),
+            batch_size=options.batch_size,
+            compiled=compiled,
+            attention=attention,
         )
-        for row, outputs in runs:
-            if self.model.has_class_token and "tokens" in outputs:
-                outputs["tokens"] = outputs["tokens"][1:]
-            yield row, outputs
 
     # Evaluation and reports.
 

@@ -50,10 +50,17 @@ class TextEncoder:
     Args:
         tokenizer: the tokenizer.
         rule: rule of `data.split_sentences`, for models of documents; None for models of texts.
+        has_class_token: whether the model expects a class token and an end token around texts.
     """
 
-    def __init__(self, tokenizer: Any, rule: str | None) -> None:
-        self.tokenizer, self.rule = tokenizer, rule
+    def __init__(self, tokenizer: Any, rule: str | None, has_class_token: bool = False) -> None:
+        self.tokenizer, self.rule, self.has_class_token = tokenizer, rule, has_class_token
+
+    def add_special_tokens(self, tokens: list[int]) -> list[int]:
+        """Return token ids with the class token before and the end token after them."""
+        if not self.has_class_token:
+            return tokens
+        return [self.tokenizer.start, *tokens, self.tokenizer.end]
 
     def encode(self, texts: Sequence[str], limits: Limits) -> list[EncodedText]:
         """Return the token ids of each text."""
@@ -108,10 +115,13 @@ def find_sentence_spans(offsets: Sequence[Span], lengths: Sequence[int]) -> Iter
         yield offsets[start][0], offsets[end - 1][1]
 
 
-def describe_excess(encoded: EncodedText, limits: Limits) -> tuple[str, str]:
+def describe_excess(
+    encoded: EncodedText, limits: Limits, num_special_tokens: int
+) -> tuple[str, str]:
     """Return the length of a truncated text that exceeds a limit, and the name of the limit."""
     if encoded.num_tokens > limits.max_length:
-        return f"{encoded.num_tokens} tokens", "max_length"
+        special = f" and {num_special_tokens} special tokens" if num_special_tokens else ""
+        return f"{encoded.num_tokens} tokens{special}", "max_length"
     return f"{encoded.num_sentences} sentences", "max_sentences"
 
 

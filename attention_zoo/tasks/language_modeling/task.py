@@ -16,10 +16,17 @@ from attention_zoo.data import LineBatches, TextLines
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
-from attention_zoo.tasks.base import SEARCH_OPTIONS, TASKS, Locations, add_locations
+from attention_zoo.tasks.base import SEARCH_OPTIONS, TASKS
 from attention_zoo.tasks.building import build_task
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
-from attention_zoo.tasks.inputs import check_rules, list_inputs, name_rows, predict_rows
+from attention_zoo.tasks.inputs import (
+    Locations,
+    add_locations,
+    check_rules,
+    list_inputs,
+    name_rows,
+    predict_rows,
+)
 from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import (

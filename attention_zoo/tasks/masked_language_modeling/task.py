@@ -17,10 +17,12 @@ from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.ops import whole_number
-from attention_zoo.tasks.base import TASKS, Locations, add_locations
+from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import build_model, load_or_train_tokenizer
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
+    Locations,
+    add_locations,
     list_inputs,
     name_rows,
     predict_rows,

@@ -12,6 +12,7 @@ from attention_zoo import models
 from attention_zoo.data import LabelledPairs
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks.building import build_model
+from attention_zoo.tasks.text_inputs import select_evenly_spaced
 
 
 def find_classes(examples: LabelledPairs) -> list[str]:
@@ -59,6 +60,21 @@ def compute_score_statistics(scores: Sequence[float], origin: str) -> tuple[floa
             f"{origin}: scores must vary, got {mean:g} for all pairs. Check data.label."
         )
     return mean, deviation
+
+
+def select_pairs(examples: LabelledPairs, size: int) -> list[int]:
+    """Return about `size` evenly spaced row numbers; those of whole groups, for a ranking.
+
+    Groups without a relevant candidate are not selected.
+    """
+    groups = examples.groups
+    if groups is None:
+        return select_evenly_spaced(len(examples), size)
+    relevant = zip(groups, examples.scores or (), strict=True)
+    answered = list(dict.fromkeys(group for group, score in relevant if score))
+    count = max(1, size * len(answered) // len(examples))
+    chosen = {answered[row] for row in select_evenly_spaced(len(answered), count)}
+    return [row for row, group in enumerate(groups) if group in chosen]
 
 
 def build_matcher(section: dict[str, Any], classes: Sequence[str] | None, tokenizer: Any) -> Any:

@@ -15,7 +15,7 @@ from attention_zoo.export.checks import (
     serve_valid_rows,
 )
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
-from attention_zoo.export.modules import STRINGS, Inputs, TaskModule, pad_ragged
+from attention_zoo.export.modules import STRINGS, Inputs, TaskModule, pad_ragged, slice_to
 from attention_zoo.tasks.matching.inference import MatcherInference
 from attention_zoo.tasks.matching.texts import SIDES
 
@@ -76,7 +76,11 @@ class MatchingModule(TaskModule):
                 ).to_tensor("")
                 for name, one in tokens.items()
             }
-            alignment = {"attention": outputs["alignment"]} if "alignment" in outputs else {}
+            alignment = {}
+            if "alignment" in outputs:
+                sizes = [tf.shape(labels[f"{name}_tokens"]) for name in SIDES]
+                shape = tf.stack([*sizes[0], sizes[1][1]])
+                alignment["attention"] = slice_to(outputs["alignment"], shape)
             return {**self.format_outputs(outputs["outputs"]), **labels, **alignment}
 
         return serve_valid_rows(get_first_error(*checks), match)

@@ -50,9 +50,10 @@ class MatcherInference(Inference):
         return {"outputs": outputs, "alignment": ops.cast(alignment, "float32")}
 
 
-def compute_shape(pair: EncodedPair, limit: int | None) -> Shape:
-    """Return the padded lengths of both texts of a pair, at most `limit`."""
-    return _round_up(len(pair.first), limit), _round_up(len(pair.second), limit)
+def compute_shape(pair: EncodedPair, limits: tuple[int, int]) -> Shape:
+    """Return the padded lengths of both texts of a pair, at most their limits."""
+    lengths = len(pair.first), len(pair.second)
+    return tuple(min(round_up(n), limit) for n, limit in zip(lengths, limits, strict=True))
 
 
 def pad_pairs(pairs: Sequence[EncodedPair], shape: Shape) -> Arrays:
@@ -61,9 +62,3 @@ def pad_pairs(pairs: Sequence[EncodedPair], shape: Shape) -> Arrays:
         "first": pad_batch([pair.first for pair in pairs], len(pairs), shape[0]),
         "second": pad_batch([pair.second for pair in pairs], len(pairs), shape[1]),
     }
-
-
-def _round_up(length: int, limit: int | None) -> int:
-    """Return the padded length of a text."""
-    width = round_up(length)
-    return min(width, limit or width)

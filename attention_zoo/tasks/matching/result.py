@@ -11,6 +11,7 @@ import numpy as np
 from attention_zoo.tasks.inputs import NAN_LOGITS
 from attention_zoo.tasks.matching.texts import EncodedPair, Pair
 from attention_zoo.tasks.result import Result, Span, rank_results
+from attention_zoo.tasks.text_inputs import find_unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +52,26 @@ class Source(NamedTuple):
 
     texts: the texts.
     encoded: their token ids.
-    labels: readable labels of their tokens.
+    tokens: readable labels of their tokens.
     offsets: span of each token in its text.
     unknown: positions of unknown tokens of the second text.
     """
 
     texts: Pair
     encoded: EncodedPair
-    labels: tuple[tuple[str, ...], tuple[str, ...]]
+    tokens: tuple[tuple[str, ...], tuple[str, ...]]
     offsets: tuple[tuple[Span, ...], tuple[Span, ...]]
     unknown: tuple[int, ...]
+
+
+def make_source(texts: Pair, encoded: EncodedPair, tokenizer: Any) -> Source:
+    """Return a pair with the labels and spans of its tokens."""
+    first, second = (
+        (tuple(tokenizer.tokens(ids)), tuple(tokenizer.offsets(text)[: len(ids)]))
+        for text, ids in zip(texts, encoded[:2], strict=True)
+    )
+    unknown = find_unknown(encoded.second, tokenizer.unknown)
+    return Source(texts, encoded, (first[0], second[0]), (first[1], second[1]), unknown)
 
 
 def make_result(
@@ -87,8 +98,8 @@ def make_result(
         classes=tuple(classes),
         first=source.texts[0],
         second=source.texts[1],
-        tokens=source.labels[0],
-        source_tokens=source.labels[1],
+        tokens=source.tokens[0],
+        source_tokens=source.tokens[1],
         first_offsets=source.offsets[0],
         second_offsets=source.offsets[1],
         attention=_get_alignment(source.encoded, outputs),

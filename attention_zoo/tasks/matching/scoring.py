@@ -34,10 +34,13 @@ def score_matches(
     if target == "classification":
         return score_classes(outputs, index_labels(pairs, classes)[:, None].tolist(), classes)
     values, references = outputs[:, 0].astype(np.float64), np.asarray(pairs.scores, np.float64)
-    if target == "ranking":
-        return ranking_scores(values, references, pairs.groups or ())._asdict()
-    return {
-        "pearson": pearson_correlation(values, references),
-        "spearman": spearman_correlation(values, references),
-        "mean_squared_error": float(np.mean((values - references) ** 2)),
-    }
+    try:
+        if target == "ranking":
+            return ranking_scores(values, references, pairs.groups or ())._asdict()
+        return {
+            "pearson": pearson_correlation(values, references),
+            "spearman": spearman_correlation(values, references),
+            "mean_squared_error": float(np.mean((values - references) ** 2)),
+        }
+    except ValueError as error:
+        raise ValueError(f"{pairs.origin}: {error}") from None

@@ -15,7 +15,7 @@ from attention_zoo.data.batching.matched_batches import MatchedBatches
 from attention_zoo.data.text.labelled_pairs import TARGETS
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.registry import Registry, check_choice
-from attention_zoo.tasks.base import TASKS, Locations, Task, add_locations
+from attention_zoo.tasks.base import TASKS, Task
 from attention_zoo.tasks.building import (
     check_model,
     check_vocabulary_size,
@@ -27,6 +27,8 @@ from attention_zoo.tasks.inference import MAX_EAGER_CALLS, Arrays, BatchedInfere
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     Input,
+    Locations,
+    add_locations,
     list_inputs,
     materialize_row,
     name_rows,
@@ -39,13 +41,14 @@ from attention_zoo.tasks.matching.building import (
     compute_score_statistics,
     find_classes,
     index_labels,
+    select_pairs,
 )
 from attention_zoo.tasks.matching.corpora import LABELLED_PAIRS
 from attention_zoo.tasks.matching.inference import MatcherInference, compute_shape, pad_pairs
-from attention_zoo.tasks.matching.result import MatchingResult, Source, make_result
+from attention_zoo.tasks.matching.result import MatchingResult, Source, make_result, make_source
 from attention_zoo.tasks.matching.scoring import score_matches
 from attention_zoo.tasks.matching.texts import SIDES, EncodedPair, Pair, check_pair, encode_pairs
-from attention_zoo.tasks.text_inputs import encode_in_parts, find_unknown, list_shapes
+from attention_zoo.tasks.text_inputs import encode_in_parts, list_shapes
 
 
 @TASKS.register("matching")
@@ -115,7 +118,7 @@ class Matching(Task):
         self.tokenizer, self.search = tokenizer, search or SearchOptions()
         self.max_first_length, self.max_second_length = max_first_length, max_second_length
         self.truncate, self.target = truncate, target
-        self.score_mean, self.score_deviation = score_mean, score_deviation
+        self.score_mean, self.score_deviation = float(score_mean), float(score_deviation)
         self._calls = 0
         self._inference = BatchedInference(MatcherInference)
 
@@ -149,6 +152,22 @@ class Matching(Task):
             "ranking": ("mean_average_precision", "mean_reciprocal_rank"),
         }[self.target]
 
+    def adapt_to_recipe(self, recipe: Any, train: LabelledPairs) -> None:
+        """Raise ValueError for another target. Scores keep the scale of the initial task."""
+        if recipe.data.target != self.target:
+            raise ValueError(
+                f"init={recipe.init}: its target is {self.target}, but the recipe has"
+                f" data.target={recipe.data.target}. Use another init."
+            )
+
+    def select_monitored(self, examples: LabelledPairs, size: int) -> LabelledPairs:
+        """Return evenly spaced pairs, or whole groups of a ranking."""
+        return examples.take(select_pairs(examples, size))
+
+    def get_predict_inputs(self, examples: LabelledPairs) -> Sequence[Pair]:
+        """Return the pairs of texts."""
+        return list(zip(examples.firsts, examples.seconds, strict=True))
+
     # Training.
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
@@ -163,11 +182,11 @@ class Matching(Task):
         Raises:
             ValueError: if no pair is left, or a class is unknown (file:line).
         """
+        first, second = self.text_limits
         labels = self._make_labels(examples)
         encoded = load_or_encode(self, examples, self._encode_within)
         rows = encoded.rows
         if not len(rows):
-            first, second = self.text_limits
             raise ValueError(
                 f"{examples.origin}: none of its {len(examples)} pairs fits into {first} and"
                 f" {second} tokens; raise data.max_first_length and data.max_second_length"
@@ -212,14 +231,16 @@ class Matching(Task):
     def _encode_within(self, examples: LabelledPairs, rows: range) -> Iterator[EncodedPart]:
         """Yield row numbers and token ids of the pairs within the limits, in parts."""
 
+        limits = self.text_limits
+
         def encode(part: LabelledPairs) -> list[EncodedPair]:
-            return encode_pairs(self.tokenizer, part.firsts, part.seconds, self.text_limits)
+            return encode_pairs(self.tokenizer, part.firsts, part.seconds, limits)
 
         for part_rows, _, pairs in encode_in_parts(examples, rows, encode, self.example_noun):
             fitting = [
                 (row, pair)
                 for row, pair in zip(part_rows, pairs, strict=True)
-                if pair.first and pair.second and (self.truncate or not pair.is_truncated)
+                if any(pair.first) and any(pair.second) and (self.truncate or not pair.is_truncated)
             ]
             columns = {side: [getattr(pair, side) for _, pair in fitting] for side in SIDES}
             yield [row for row, _ in fitting], columns
@@ -273,7 +294,7 @@ class Matching(Task):
         attention: bool = False,
     ) -> Iterator[tuple[int, Arrays]]:
         """Yield row number and `MatcherInference` outputs of each pair, on the original scale."""
-        shapes = [compute_shape(pair, self.model.max_length) for pair in pairs]
+        shapes = [compute_shape(pair, self.text_limits) for pair in pairs]
 
         def make_inputs(rows: list[int], shape: Shape) -> Arrays:
             return pad_pairs([pairs[row] for row in rows], shape)
@@ -290,8 +311,9 @@ class Matching(Task):
         """Compile the model for texts of these shapes; see `Task.warm_up`."""
         self._calls = MAX_EAGER_CALLS  # from now on, predictions are compiled
         for size, length in list_shapes(batch_sizes, lengths):
-            texts = [" ".join(["a"] * min(length, limit)) for limit in self.text_limits]
-            self.predict([texts] * size)
+            sides = [[self.tokenizer.unknown] * min(length, limit) for limit in self.text_limits]
+            pair = EncodedPair(sides[0], sides[1], (len(sides[0]), len(sides[1])))
+            list(self._run([pair] * size, self.search.batch_size, True, True))
 
     def check_sources(self, sources: Sequence[Any], locations: Locations = None) -> None:
         """Raise ValueError for a pair that `predict` rejects; see `Task.check_sources`."""
@@ -302,14 +324,7 @@ class Matching(Task):
         """Encode pairs; raise ValueError for one that is invalid."""
         checked = [check_pair(*one) for one in add_locations(pairs, locations)]
         encoded = self._encode_checked(checked, locations)
-        return [self._make_source(*one) for one in zip(checked, encoded, strict=True)]
-
-    def _make_source(self, texts: Pair, encoded: EncodedPair) -> Source:
-        sides = tuple(zip(texts, encoded[:2], strict=True))
-        labels = tuple(tuple(self.tokenizer.tokens(ids)) for _, ids in sides)
-        offsets = tuple(tuple(self.tokenizer.offsets(text)[: len(ids)]) for text, ids in sides)
-        unknown = find_unknown(encoded.second, self.tokenizer.unknown)
-        return Source(texts, encoded, labels, offsets, unknown)  # type: ignore[arg-type]
+        return [make_source(*x, self.tokenizer) for x in zip(checked, encoded, strict=True)]
 
     def _encode_checked(
         self, pairs: Sequence[Pair], locations: Locations = None
@@ -319,7 +334,7 @@ class Matching(Task):
         encoded = encode_pairs(self.tokenizer, firsts, seconds, self.text_limits)
         for location, pair in add_locations(encoded, locations):
             for side, ids, length in zip(SIDES, pair[:2], pair.lengths, strict=True):
-                if not ids:
+                if not any(ids):
                     raise ValueError(f"{location}: the {side} text is empty. Write a sentence.")
                 if length > len(ids) and not self.truncate:
                     where = f"{location}: {side} text"

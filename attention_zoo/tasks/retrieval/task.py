@@ -16,11 +16,13 @@ from attention_zoo.data import CaptionedImages
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import recall_at_k
 from attention_zoo.ops import at_least_float32
-from attention_zoo.tasks.base import TASKS, Locations, add_locations
+from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.image_texts import ImageTextTask, Tokens, flatten_captions, score_boxes
 from attention_zoo.tasks.images import Image, list_images, name_images
 from attention_zoo.tasks.inputs import (
     Input,
+    Locations,
+    add_locations,
     check_text,
     list_argument,
     list_inputs,

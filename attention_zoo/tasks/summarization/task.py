@@ -14,10 +14,18 @@ from attention_zoo.data import TextPairs, Tokenizer, encode_for_copying
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
-from attention_zoo.tasks.base import TASKS, Locations, add_locations
+from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
-from attention_zoo.tasks.inputs import check_rules, check_text, list_inputs, name_rows, predict_rows
+from attention_zoo.tasks.inputs import (
+    Locations,
+    add_locations,
+    check_rules,
+    check_text,
+    list_inputs,
+    name_rows,
+    predict_rows,
+)
 from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.scoring import score_summaries
 from attention_zoo.tasks.summarization.result import Summary, origins

@@ -22,11 +22,13 @@ from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS, Locations, add_locations
+from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import TokenizerOptions, load_or_train_tokenizer, load_vectors
 from attention_zoo.tasks.inference import MAX_EAGER_CALLS, MAX_EAGER_INPUTS, InferenceCache
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
+    Locations,
+    add_locations,
     list_inputs,
     materialize_row,
     name_rows,

@@ -14,10 +14,12 @@ from attention_zoo.data import TextPairs, Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
-from attention_zoo.tasks.base import TASKS, Locations, add_locations
+from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import TokenizerOptions, build_model, load_or_train_tokenizers
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.inputs import (
+    Locations,
+    add_locations,
     check_rules,
     check_text,
     list_argument,

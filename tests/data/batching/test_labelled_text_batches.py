@@ -46,8 +46,10 @@ def test_batches_of_documents_have_a_maximum_number_of_tokens(limit: int) -> Non
     limited = batches.limit_tokens(limit)
     shapes = [limited.get_batch(step)[0]["tokens"].shape for step in range(limited.steps_per_epoch)]
     assert sum(shape[0] for shape in shapes) == 3
-    # Documents are sorted by their number of sentences, so the product may exceed that of each.
-    assert all(shape[0] == 1 or np.prod(shape) <= max(limit, 2 * 10) for shape in shapes)
+    assert all(np.prod(shape) <= max(limit, 10) for shape in shapes)
+    in_order = [inputs["tokens"].shape for inputs, _ in limited.dataset_in_order()]
+    assert sum(shape[0] for shape in in_order) == 3
+    assert all(np.prod(shape) <= max(limit, 10) for shape in in_order)
     assert refuses(["example 2 has 10 tokens"], batches.limit_tokens, 9)
 
 

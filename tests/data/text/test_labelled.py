@@ -111,7 +111,7 @@ JSON = '{"text": "good", "label": "pos"}\n'
         "csv",
         f"{TABLE}bad,3.5\n",
         r"a\.csv:3: field 'label' is a decimal number, 3\.5, not a class; write names or whole"
-        r" numbers, or use task matching with data\.target=number",
+        r" numbers, or use task matching with data\.target=regression",
     ),
     ("csv", "text,label\n", r"a\.csv: no texts \(bad rows skipped: 0\)"),
     ("jsonl", JSON + '{"text": "a"}', r"a\.csv:2: has no field 'label' \(fields: text\)"),

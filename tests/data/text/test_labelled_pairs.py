@@ -79,7 +79,7 @@ def test_groups_without_a_relevant_candidate(tmp_path: Path) -> None:
     (CLASSES, "x,,1", r"a\.csv:2: the field 'b' is empty"),
     (CLASSES, "x,y,", r"a\.csv:2: the field 'label' is empty"),
     (CLASSES, "x,y", r"a\.csv:2: expected 3 columns separated by ',', as in the header, got 2"),
-    (CLASSES, "x,y,3.5", r":2: field 'label' is a decimal number, 3\.5, .*data\.target=number"),
+    (CLASSES, "x,y,3.5", r":2: field 'label' is a decimal number, 3\.5, .*data\.target=regression"),
     (NUMBERS, "x,y,many", r":2: field 'label' must be a number such as 3\.5, got 'many'"),
     (NUMBERS, "x,y,", r":2: field 'label' must be a number such as 3\.5, got ''"),
     (NUMBERS, "x,y,nan", r":2: field 'label' must be a finite number, got nan"),
