@@ -70,6 +70,8 @@ def count_parameters(preset: str) -> int:
     """Return the number of parameters of a preset without allocating its weights."""
     cls, config = az.models.preset_class(preset), az.models.preset_config(preset)
     arguments = {name: SIZES[name] for name in inspect.signature(cls).parameters if name in SIZES}
+    if get_task(cls) in ("classification", "matching"):
+        arguments["classes"] = [str(number) for number in range(10)]
     if config.get("characters"):
         arguments["characters"] = {**config["characters"], "vocabulary_size": 100}
     if config.get("encoder"):  # without downloads

@@ -15,7 +15,7 @@ from attention_zoo.tasks.progress import report_predicted
 from attention_zoo.tasks.text_inputs import round_batch_size
 from attention_zoo.typing import Tensor
 
-Shape = tuple[int, ...]
+PaddedShape = tuple[int, ...]
 Arrays = dict[str, NDArray[Any]]
 
 MAX_EAGER_INPUTS = 128
@@ -75,7 +75,7 @@ class InferenceCache(Generic[AnyInference]):
 
 
 def run_by_shape(
-    shapes: Sequence[Shape], batch_size: int, run: Callable[[list[int], Shape], Arrays]
+    shapes: Sequence[PaddedShape], batch_size: int, run: Callable[[list[int], PaddedShape], Arrays]
 ) -> Iterator[tuple[int, Arrays]]:
     """Yield the row number and the outputs of each example, in batches of equal padded shape.
 
@@ -86,7 +86,7 @@ def run_by_shape(
             number is a power of two or `batch_size`, so that few shapes are compiled; row numbers
             after those of the batch repeat the first one.
     """
-    groups: dict[Shape, list[int]] = {}
+    groups: dict[PaddedShape, list[int]] = {}
     for row, shape in enumerate(shapes):
         groups.setdefault(shape, []).append(row)
     for shape, group in sorted(groups.items()):
@@ -112,8 +112,8 @@ class BatchedInference:
     def run(
         self,
         model: keras.Model,
-        shapes: Sequence[Shape],
-        make_inputs: Callable[[list[int], Shape], Arrays],
+        shapes: Sequence[PaddedShape],
+        make_inputs: Callable[[list[int], PaddedShape], Arrays],
         batch_size: int,
         compiled: bool = False,
         attention: bool = False,
@@ -130,7 +130,7 @@ class BatchedInference:
             attention: whether to return attention weights.
         """
 
-        def run(rows: list[int], shape: Shape) -> Arrays:
+        def run(rows: list[int], shape: PaddedShape) -> Arrays:
             options = {"attention": attention, "expect_long": is_long_sequence(max(shape))}
             inference = self._inferences.get(model, **options)
             return inference.run(

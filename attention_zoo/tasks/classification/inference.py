@@ -16,7 +16,7 @@ from attention_zoo.layers.attention.expected_lengths import (
     expects_long_sequences,
 )
 from attention_zoo.tasks.classification.texts import EncodedText, TextEncoder
-from attention_zoo.tasks.inference import Arrays, BatchedInference, Inference, Shape
+from attention_zoo.tasks.inference import Arrays, BatchedInference, Inference, PaddedShape
 from attention_zoo.tasks.text_inputs import pad_batch, round_up
 from attention_zoo.typing import Tensor
 
@@ -79,7 +79,7 @@ def run_classifier(
     full = [one._replace(tokens=encoder.add_special_tokens(one.tokens)) for one in texts]
     shapes = [compute_shape(one, classifier.max_length) for one in full]
 
-    def make_inputs(rows: list[int], shape: Shape) -> Arrays:
+    def make_inputs(rows: list[int], shape: PaddedShape) -> Arrays:
         return {"tokens": pad_texts([full[row] for row in rows], shape)}
 
     for row, outputs in inference.run(classifier, shapes, make_inputs, **options):
@@ -88,7 +88,7 @@ def run_classifier(
         yield row, outputs
 
 
-def compute_shape(text: EncodedText, limit: int | None) -> Shape:
+def compute_shape(text: EncodedText, limit: int | None) -> PaddedShape:
     """Return the padded shape of a text: number of tokens, or of sentences and their tokens."""
     if text.lengths is not None:
         return round_up(len(text.lengths)), round_up(max(text.lengths))
@@ -96,7 +96,7 @@ def compute_shape(text: EncodedText, limit: int | None) -> Shape:
     return (min(width, limit or width),)
 
 
-def pad_texts(texts: Sequence[EncodedText], shape: Shape) -> NDArray[np.int32]:
+def pad_texts(texts: Sequence[EncodedText], shape: PaddedShape) -> NDArray[np.int32]:
     """Return token ids `(B, P)`, or `(B, L, W)` of documents, padded to a shape."""
     rows = [text.tokens for text in texts]
     if len(shape) == 1:

@@ -11,7 +11,7 @@ from attention_zoo.layers.attention.expected_lengths import (
     expect_long_sequences,
     expects_long_sequences,
 )
-from attention_zoo.tasks.inference import Arrays, Inference, Shape
+from attention_zoo.tasks.inference import Arrays, Inference, PaddedShape
 from attention_zoo.tasks.matching.texts import EncodedPair
 from attention_zoo.tasks.text_inputs import pad_batch, round_up
 from attention_zoo.typing import Tensor
@@ -50,13 +50,13 @@ class MatcherInference(Inference):
         return {"outputs": outputs, "alignment": ops.cast(alignment, "float32")}
 
 
-def compute_shape(pair: EncodedPair, limits: tuple[int, int]) -> Shape:
+def compute_shape(pair: EncodedPair, limits: tuple[int, int]) -> PaddedShape:
     """Return the padded lengths of both texts of a pair, at most their limits."""
     lengths = len(pair.first), len(pair.second)
     return tuple(min(round_up(n), limit) for n, limit in zip(lengths, limits, strict=True))
 
 
-def pad_pairs(pairs: Sequence[EncodedPair], shape: Shape) -> Arrays:
+def pad_pairs(pairs: Sequence[EncodedPair], shape: PaddedShape) -> Arrays:
     """Return the inputs of a matcher, padded to lengths of both texts."""
     return {
         "first": pad_batch([pair.first for pair in pairs], len(pairs), shape[0]),

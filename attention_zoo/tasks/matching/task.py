@@ -23,7 +23,7 @@ from attention_zoo.tasks.building import (
     load_vectors,
 )
 from attention_zoo.tasks.encoding import EncodedPart, load_or_encode, take_encoded
-from attention_zoo.tasks.inference import MAX_EAGER_CALLS, Arrays, BatchedInference, Shape
+from attention_zoo.tasks.inference import MAX_EAGER_CALLS, Arrays, BatchedInference, PaddedShape
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
     Input,
@@ -296,7 +296,7 @@ class Matching(Task):
         """Yield row number and `MatcherInference` outputs of each pair, on the original scale."""
         shapes = [compute_shape(pair, self.text_limits) for pair in pairs]
 
-        def make_inputs(rows: list[int], shape: Shape) -> Arrays:
+        def make_inputs(rows: list[int], shape: PaddedShape) -> Arrays:
             return pad_pairs([pairs[row] for row in rows], shape)
 
         runs = self._inference.run(self.model, shapes, make_inputs, batch_size, compiled, attention)

@@ -156,7 +156,7 @@ def test_word_vectors_are_loaded(tmp_path: Path) -> None:
     ({"pooling": {"kind": "structured", "hop": 2}}, "no option 'hop'; did you mean 'hops'"),
     ({"pooling": {"kind": "structured", "hops": 0}}, "hops must be at least 1, got 0"),
     ({"pooling": 3}, "pooling must be a dict of options"),
-    ({"cell": "rnn"}, "cell must be one of lstm, gru, got 'rnn'"),
+    ({"cell": "rnn"}, "cell must be one of lstm, gru, simple_rnn, got 'rnn'"),
     ({"units": 7}, "bidirectional needs an even number of units, got 7"),
     ({"units": 0}, "units must be at least 1, got 0"),
 )

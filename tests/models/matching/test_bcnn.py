@@ -78,7 +78,7 @@ def run_block(
         map_x = similarity @ array(maps.first_kernel)[: len(y)]
         map_y = similarity.T @ array(maps.second_kernel)[: len(x)]
         x, y = np.concatenate([x, map_x], axis=1), np.concatenate([y, map_y], axis=1)
-    kernel, bias = (array(weight) for weight in model.filters[number].weights)
+    kernel, bias = (array(weight) for weight in model.convolutions[number].weights)
     convolved = []
     for text in (x, y):
         zeros = np.zeros((w - 1, text.shape[1]))
@@ -134,7 +134,7 @@ def test_pooling_by_hand() -> None:
     """
     model = BCNN(5, CLASSES, embedding_dim=1, filters=1, kernel_size=1, attention="pooling")
     model.token_embedding.embeddings.assign(np.array([[0], [0], [0], [0], [np.arctanh(0.75)]]))
-    model.filters[0].set_weights([np.ones((1, 1)), np.zeros(1)])
+    model.convolutions[0].set_weights([np.ones((1, 1)), np.zeros(1)])
     kernel = np.zeros((5, 3))
     kernel[0, 0] = kernel[1, 1] = kernel[2, 2] = 1
     model.head.set_weights([kernel, np.zeros(3)])
