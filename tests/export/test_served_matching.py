@@ -35,7 +35,7 @@ def decomposable(tokens: int, tokenizer: Any) -> models.Matcher:
 
 
 def number(tokens: int, tokenizer: Any) -> models.Matcher:
-    return models.BCNN(tokens, attention="both", max_length=40, **SIZES)
+    return models.BCNN(tokens, embedding_dim=6, filters=8, attention="both", max_length=40)
 
 
 def ranking(tokens: int, tokenizer: Any) -> models.Matcher:

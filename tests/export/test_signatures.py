@@ -38,7 +38,7 @@ TASKS: dict[str, Any] = {
     "classification": lambda: test_served_classification.task("lstm"),
     "documents": lambda: test_served_classification.task("several"),
     "matching": lambda: test_served_matching.task("decomposable"),
-    "similarity": lambda: test_served_matching.task("number"),
+    "similarity": lambda: test_served_matching.task("regression"),
 }
 
 

@@ -79,7 +79,7 @@ class MatchingModule(TaskModule):
             alignment = {}
             if "alignment" in outputs:
                 sizes = [tf.shape(labels[f"{name}_tokens"]) for name in SIDES]
-                shape = tf.stack([*sizes[0], sizes[1][1]])
+                shape = tf.concat([sizes[0], sizes[1][1:]], 0)
                 alignment["attention"] = slice_to(outputs["alignment"], shape)
             return {**self.format_outputs(outputs["outputs"]), **labels, **alignment}
 
