@@ -303,7 +303,11 @@ def test_metrics_are_nan_if_the_validation_loss_is() -> None:
     job: Any = SimpleNamespace(
         recipe=SimpleNamespace(training=TrainingOptions(monitor="bleu")),
         validation=TextPairs(["a"], ["b"], "here"),
-        task=SimpleNamespace(metric_names=("bleu",), evaluate=lambda examples: {"bleu": 5.0}),
+        task=SimpleNamespace(
+            metric_names=("bleu",),
+            select_monitored=lambda examples, size: examples,
+            evaluate=lambda examples: {"bleu": 5.0},
+        ),
     )
     (callback,) = make_metric_callbacks(job)
     for loss, expected in ((1.0, 5.0), (float("nan"), float("nan"))):
