@@ -101,7 +101,8 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/xla.py
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \
-	.venv-transformers/ready .venv-pytorch_crf/ready .venv-ray/ready
+	.venv-transformers/ready .venv-pytorch_crf/ready .venv-scikit_learn/ready \
+	.venv-ray/ready
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info models/build models/*.egg-info docs/_build docs/api

@@ -1,9 +1,10 @@
 """Create a zoo entry from an evaluated run: results, model card, pictures, and weights.
 
     python benchmarks/publish.py runs/NAME --sentence "an input for the card" [--weights]
+    python benchmarks/publish.py runs/NAME --pair "first text" "second text" [--weights]
     python benchmarks/publish.py runs/NAME [--picture NAME] [--weights]
 
-The first form is for text models, the second for image models. With --weights, the weights are
+The forms are for models of texts, of pairs of texts, and of images. With --weights, the weights are
 stored in float16, and all evaluations of the run are repeated with them. A card of an image model
 shows an image of the test split if the split is generated. Images of real data sets are not shown,
 because of their licences. All numbers of a card come from results.json. The script also rewrites
@@ -44,8 +45,13 @@ DATASETS = {
     "flickr8k": Dataset("Flickr8k", "research and education only", False),
     "mnist": Dataset("MNIST", "not stated", False),
     "multi30k": Dataset("Multi30k", "not stated (derived from Flickr30k)", False),
+    "movie_reviews": Dataset(
+        "Polarity dataset v2.0 of movie reviews (Pang and Lee 2004)", "CC-BY-4.0", True
+    ),
     "scitldr": Dataset("SciTLDR", "Apache-2.0", True),
+    "sick": Dataset("SICK", "CC-BY-NC-SA-3.0", False),
     "tatoeba": Dataset("Tatoeba", "CC-BY-2.0-FR", True),
+    "trec_qc": Dataset("TREC question classification", "not stated", False),
     "ud_english_ewt": Dataset("UD English EWT", "CC-BY-SA-4.0", True),
     "wnut17": Dataset("WNUT 2017", "CC-BY-4.0", True),
 }
@@ -66,16 +72,20 @@ TWO_DECIMALS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
-    parser.add_argument("--sentence", help="input of the prediction on the card")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--sentence", help="input of the prediction on the card")
+    shown.add_argument("--pair", nargs=2, metavar=("FIRST", "SECOND"), help="likewise, two texts")
     parser.add_argument("--picture", help="name of a generated image; default: the first image")
     parser.add_argument("--weights", action="store_true", help="include the weights")
     options = parser.parse_args()
     results = json.loads((options.run / "results.json").read_text("utf-8"))
     task = az.load(options.run)
-    if options.sentence and takes_images(task):
-        parser.error("--sentence does not apply to an image model; remove it")
-    if not options.sentence and not takes_images(task):
-        parser.error("--sentence is required for a text model")
+    needed = {"text_pair": "pair", "image": None, "image_index": None}
+    for name in ("sentence", "pair"):
+        is_needed = name == needed.get(task.inputs[0].kind, "sentence")
+        if is_needed != (getattr(options, name) is not None):
+            problem = "is required for" if is_needed else "does not apply to"
+            parser.error(f"--{name} {problem} a model of the task {results['task']}")
     recipe = az.training.read_recipe(options.run / "recipe.yaml")
     dataset = None if recipe.data.generated else find_dataset(options.run.name)
     if options.weights and dataset is not None and not dataset.is_open:
@@ -88,8 +98,8 @@ def main() -> None:
         task = az.load(entry)
     text = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
     (entry / "results.json").write_text(text, "utf-8")
-    if options.sentence:
-        example = show_sentence(task, options.sentence, entry)
+    if options.sentence or options.pair:
+        example = show_text(task, options.sentence or tuple(options.pair), entry)
     else:
         example = show_image(task, recipe.data, options.picture, entry)
     lines = [*make_card(entry.name, results), *example, *describe_use(entry.name, results, dataset)]
@@ -144,18 +154,14 @@ def describe_use(name: str, results: dict[str, Any], dataset: Dataset | None) ->
     return [*lines, f"The repository does not contain the weights, {reason}; {train}.", ""]
 
 
-def takes_images(task: Any) -> bool:
-    """Return whether an input of the task is images or an image index."""
-    return any(one.kind != "text" for one in task.inputs)
-
-
-def show_sentence(task: Any, sentence: str, entry: Path) -> list[str]:
-    """Return the card's lines about the prediction for a sentence; plot its attention."""
-    (result,) = task.predict([sentence])
-    plotted = plot(task, sentence, result, entry)
+def show_text(task: Any, text: str | tuple[str, ...], entry: Path) -> list[str]:
+    """Return the card's lines about the prediction for a text or pair; plot its attention."""
+    (result,) = task.predict([text])
+    plotted = plot(task, text, result, entry)
     lines = [f"![attention weights]({ATTENTION})", ""] if plotted else []
-    text = result.text.replace("[", r"\[")  # a tagged span is no link
-    lines += [f'"{sentence}" -> "{text}"', ""]
+    answer = result.text.replace("[", r"\[")  # a tagged span is no link
+    quoted = ", ".join(f'"{part}"' for part in ((text,) if isinstance(text, str) else text))
+    lines += [f'{quoted} -> "{answer}"', ""]
     if (entry / HEADS).exists():
         lines += [f"![heads of the last layer]({HEADS})", ""]
     return lines
@@ -199,13 +205,13 @@ def generate_images(task: Any, data: Any) -> Any:
     return images if task.classes == images.classes else None
 
 
-def plot(task: Any, sentence: str, result: Any, entry: Path) -> bool:
+def plot(task: Any, text: Any, result: Any, entry: Path) -> bool:
     """Plot the attention of a result; return whether ATTENTION was written.
 
     It is not written for a model without attention or with one figure per head (HEADS).
     """
     if isinstance(task.model, az.models.Transformer):
-        plot_heads(task, sentence, result, entry / HEADS)
+        plot_heads(task, text, result, entry / HEADS)
     if result.attention is None:
         return False
     if result.attention.ndim > 2:

@@ -9,6 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from attention_zoo import data_cache
+from attention_zoo.data import split_sentences
 from attention_zoo.data.storage.columns import BATCH, ArrowColumn
 from attention_zoo.tasks import Corpus
 from attention_zoo.tasks.classification.corpora import LABELLED_TEXTS, LabelledTextCorpus
@@ -234,3 +235,27 @@ def test_invalid_options_of_pairs_raise(options: dict[str, Any]) -> None:
 def test_folder_has_one_class_per_text() -> None:
     with pytest.raises(ValueError, match=r"^data\.multi_label=true: a text in a folder has one"):
         make_corpus("texts", "folder", multi_label=True)
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "long"])
+def test_training_reviews_may_be_shorter(split: str) -> None:
+    options = {"size": 20, "validation_size": 20, "test_size": 20, "max_review_sentences": 12}
+    longer = LABELLED_TEXTS.get("reviews")(**options)
+    shorter = LABELLED_TEXTS.get("reviews")(**options, max_train_review_sentences=6)
+    lengths = [len(split_sentences(text)) for text in shorter.read(split).texts]
+    if split == "train":
+        assert min(lengths) >= 5 and max(lengths) <= 6
+    else:
+        assert list(shorter.read(split).texts) == list(longer.read(split).texts)
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "long"])
+def test_training_premises_may_have_fewer_facts(split: str) -> None:
+    options = {"size": 20, "validation_size": 20, "test_size": 20}
+    longer = LABELLED_PAIRS.get("claims")(**options)
+    shorter = LABELLED_PAIRS.get("claims")(**options, max_train_facts=2)
+    premises = list(shorter.read(split).firsts)
+    if split == "train":
+        assert {text.count(".") for text in premises} == {2}
+    else:
+        assert premises == list(longer.read(split).firsts)

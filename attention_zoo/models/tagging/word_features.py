@@ -29,6 +29,7 @@ class WordFeatures(layers.Layer):
             "characters", "marks" and "word_dropout".
         dropout: dropout rate on x, and on the character embeddings.
         scale: factor of the token embeddings.
+        norm: expected norm of the initial token embeddings.
 
     Call arguments:
         inputs: `{"tokens": (B, T)}`, and "characters" and "marks" if the model uses them.
@@ -42,12 +43,17 @@ class WordFeatures(layers.Layer):
     """
 
     def __init__(
-        self, settings: Config, dropout: float = 0.0, scale: float = 1.0, **kwargs: Any
+        self,
+        settings: Config,
+        dropout: float = 0.0,
+        scale: float = 1.0,
+        norm: float = 1.0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         common: Config = {"dtype": self.dtype_policy}
         size, width = settings["vocabulary_size"], settings["embedding_dim"]
-        initializer = keras.initializers.VarianceScaling(1.0, "fan_out", "uniform")
+        initializer = keras.initializers.VarianceScaling(norm**2, "fan_out", "uniform")
         self.word_dropout = WordDropout(settings["word_dropout"], **common)
         self.token_embedding = layers.Embedding(size, width, initializer, **common)
         self.scale, self.width = scale, width

@@ -69,6 +69,9 @@ class Reviews(GeneratedCorpus, LabelledTextCorpus):
     Args:
         min_review_sentences, max_review_sentences: range of the number of sentences of a review
             outside of the split `long`, which has up to twice as many.
+        max_train_review_sentences: maximum number of sentences of a review of the split `train`;
+            null for max_review_sentences. In short reviews, models find the deciding sentence
+            after fewer steps.
     """
 
     corpus: str = "reviews"
@@ -77,11 +80,15 @@ class Reviews(GeneratedCorpus, LabelledTextCorpus):
     test_size: int = 1000
     min_review_sentences: int = 5
     max_review_sentences: int = 40
+    max_train_review_sentences: int | None = None
 
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long", "unseen")
 
     def _read(self, split: str) -> LabelledTexts:
-        bounds = self.min_review_sentences, self.max_review_sentences
+        maximum = self.max_review_sentences
+        if split == "train" and self.max_train_review_sentences is not None:
+            maximum = self.max_train_review_sentences
+        bounds = self.min_review_sentences, maximum
         return generate_reviews(
             self.size_of(split), split, self.seed, *bounds, multi_label=self.multi_label
         )

@@ -61,6 +61,8 @@ class Claims(GeneratedCorpus, LabelledPairCorpus):
     Args:
         min_facts, max_facts: range of the number of facts of a premise outside of the split `long`,
             which has up to twice as many; not for a ranking.
+        max_train_facts: maximum number of facts of a premise of the split `train`; null for
+            max_facts. With few facts, models find the relevant one after fewer steps.
     """
 
     corpus: str = "claims"
@@ -68,6 +70,7 @@ class Claims(GeneratedCorpus, LabelledPairCorpus):
     test_size: int = 1000
     min_facts: int = 2
     max_facts: int = 6
+    max_train_facts: int | None = None
 
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long")
 
@@ -81,7 +84,10 @@ class Claims(GeneratedCorpus, LabelledPairCorpus):
     def _read(self, split: str) -> LabelledPairs:
         if self.target == "ranking":
             return generate_ranked_claims(**self.generator_options(split))
-        return generate_claims(**self.generator_options(split, "min_facts", "max_facts"))
+        options = self.generator_options(split, "min_facts", "max_facts")
+        if split == "train" and self.max_train_facts is not None:
+            options["max_facts"] = self.max_train_facts
+        return generate_claims(**options)
 
 
 @dataclass

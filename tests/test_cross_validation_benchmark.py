@@ -1,0 +1,103 @@
+"""The benchmark scripts of cross-validation and linear baselines: folds, intervals and metrics."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attention_zoo.tasks.classification.corpora import CsvTexts, JsonlTexts
+from attention_zoo.tasks.matching.corpora import TsvPairs
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)
+        yield importlib.import_module
+
+
+@pytest.fixture(scope="module")
+def script(scripts: Any) -> Any:
+    return scripts("cross_validation")
+
+
+def test_rows_of_csv_files_are_split_with_their_bytes(script: Any, tmp_path: Path) -> None:
+    first, second, folds = tmp_path / "a.csv", tmp_path / "b.csv.gz", tmp_path / "folds"
+    folds.mkdir()
+    first.write_bytes(b'label,text\r\nx,"one\r\n""1"""\r\ny,two\r\nx,three\r\ny,two')
+    second.write_bytes(gzip.compress(b"text,label\nfour,x\nfive,y\n"))
+    data = CsvTexts(train=[str(first), str(second)])
+    paths, _ = script.write_folds(data, 3, folds)
+    contents = [[Path(path).read_bytes() for path in fold] for fold in paths]
+    head = b"label,text\r\n"
+    assert contents == [
+        [head + b'x,"one\r\n""1"""\r\n'],
+        [head + b"y,two\r\ny,two\n", b"text,label\nfour,x\n"],
+        [head + b"x,three\r\n", b"text,label\nfive,y\n"],
+    ]
+
+
+def test_each_row_is_in_one_fold_and_equal_texts_are_together(script: Any, tmp_path: Path) -> None:
+    texts = [f"text {n % 7}" for n in range(20)]
+    file = tmp_path / "train.jsonl"
+    file.write_text("".join(json.dumps({"text": t, "label": "a"}) + "\n" for t in texts))
+    paths, digest = script.write_folds(JsonlTexts(train=str(file)), 4, tmp_path)
+    folds = [[*JsonlTexts(train=fold).read("train").texts] for fold in paths]
+    assert sorted(text for fold in folds for text in fold) == sorted(texts)
+    assert sum(len(set(fold)) for fold in folds) == 7
+    assert digest != script.write_folds(JsonlTexts(train=str(file)), 3, tmp_path)[1]
+
+
+def test_candidates_of_a_group_are_in_one_fold(script: Any, tmp_path: Path) -> None:
+    file = tmp_path / "train.tsv"
+    rows = [f"q{n % 5}\tanswer {n}\t{int(n < 5)}" for n in range(15)]
+    file.write_text("\n".join(["q\ta\tlabel", *rows]))
+    options: dict[str, Any] = {"first": "q", "second": "a", "target": "ranking"}
+    paths, _ = script.write_folds(TsvPairs(train=str(file), **options), 3, tmp_path)
+    groups = [set(TsvPairs(train=fold, **options).read("train").groups or ()) for fold in paths]
+    assert groups == [{"q0", "q3"}, {"q1", "q4"}, {"q2"}]
+
+
+def test_paired_interval(script: Any) -> None:
+    mean, low, high = script.paired_interval([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
+    assert mean == 2.0
+    assert (low, high) == pytest.approx((2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3)))
+    with pytest.raises(ValueError, match="2 and 1 values"):
+        script.paired_interval([1.0, 2.0], [1.0])
+
+
+def test_results_are_compared_by_fold_over_seeds(script: Any, tmp_path: Path) -> None:
+    for name, offset in (("a", 0.0), ("b", 1.0)):
+        values = {(1, 1): 80.0, (1, 2): 84.0, (2, 1): 82.0, (2, 2): 90.0 + 2 * offset}
+        runs = [
+            {"seed": seed, "fold": fold, "metrics": {"accuracy": value + offset}}
+            for (seed, fold), value in values.items()
+        ]
+        summary = script.summarize(runs)
+        assert summary["accuracy"]["mean_by_seed"]["1"] == 82.0 + offset
+        result = {"recipe": name, "folds_sha256": "0", "summary": summary, "runs": runs}
+        (tmp_path / name).write_text(json.dumps(result))
+    text = script.compare(tmp_path / "a", tmp_path / "b", None)
+    assert text == "b - a: accuracy +1.500, 95 % interval -4.853 to +7.853"
+    (tmp_path / "b").write_text(json.dumps({**result, "folds_sha256": "1"}))
+    with pytest.raises(ValueError, match="different folds"):
+        script.compare(tmp_path / "a", tmp_path / "b", None)
+
+
+def test_scores_of_linear_baselines(scripts: Any, tmp_path: Path) -> None:
+    script = scripts("linear_baselines")
+    (tmp_path / "train.csv").write_text("text,label\none,a|b\ntwo,\nthree,b\n")
+    data = CsvTexts(train=str(tmp_path / "train.csv"), multi_label=True)
+    splits = script.read_splits(data)
+    assert [*splits] == ["train"]
+    scores = script.score([["b", "a"], [], ["a"]], splits["train"], "multi_label")
+    assert scores["exact_match"] == pytest.approx(200 / 3)
