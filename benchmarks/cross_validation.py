@@ -3,11 +3,11 @@
     python benchmarks/cross_validation.py RECIPE [KEY=VALUE ...] --folds 5 --seeds 1 2 --out A.json
     python benchmarks/cross_validation.py --compare A.json B.json
 
-The rows of `data.train` are split into folds: row n belongs to fold n modulo the number of folds.
-Rows with equal texts, and the candidates of a group of a ranking, belong to the fold of the first
-of them. Fold i is the test split of run i, fold i + 1 its validation split, which selects the
-checkpoint, and the other folds are its training split. Each run is trained and evaluated in a
-process of its own.
+The rows of `data.train` are split into folds: the n-th distinct text, pair of texts or group of a
+ranking belongs to fold n modulo the number of folds. Pairs in either order are the same pair; a
+single text of a pair may occur in several folds. Fold i is the test split of run i, fold i + 1 its
+validation split, which selects the checkpoint, and the other folds are its training split. Each run
+is trained and evaluated in a process of its own.
 
 `--compare` prints the mean difference between two results on the same folds, with its 95 %
 confidence interval.
@@ -47,13 +47,16 @@ def list_keys(examples: Any) -> list[Any]:
     """Return the key of each example; examples with equal keys belong to the same fold."""
     if isinstance(examples, az.data.LabelledTexts):
         return list(examples.texts)
-    return list(examples.groups or zip(examples.firsts, examples.seconds, strict=True))
+    if examples.groups:
+        return list(examples.groups)
+    pairs = zip(examples.firsts, examples.seconds, strict=True)
+    return [tuple(sorted(pair)) for pair in pairs]
 
 
 def assign_folds(keys: Sequence[Any], folds: int) -> list[int]:
-    """Return the fold of each row: the number of the first row with its key, modulo `folds`."""
-    first: dict[Any, int] = {}
-    return [first.setdefault(key, row) % folds for row, key in enumerate(keys)]
+    """Return the fold of each row, which is the number of its distinct key modulo `folds`."""
+    numbers: dict[Any, int] = {}
+    return [numbers.setdefault(key, len(numbers)) % folds for key in keys]
 
 
 def read_rows(file: str, lines: Sequence[int], has_header: bool) -> tuple[bytes, list[bytes]]:
@@ -178,7 +181,11 @@ def compare(first: Path, second: Path, metric: str | None) -> str:
         raise ValueError(
             f"{first} and {second} have different folds; use the same data and --folds"
         )
+    if a["seeds"] != b["seeds"]:
+        raise ValueError(f"{first} and {second} have different seeds; use the same --seeds")
     metric = metric or find_metric(a["summary"])
+    if metric not in a["summary"]:
+        raise ValueError(f"unknown metric {metric!r}; known: {', '.join(a['summary'])}")
     mean, low, high = paired_interval(average_seeds(a, metric), average_seeds(b, metric))
     names = f"{b['recipe']} - {a['recipe']}"
     return f"{names}: {metric} {mean:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}"

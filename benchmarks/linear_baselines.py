@@ -69,7 +69,7 @@ def score(predictions: list[Any], examples: Any, target: str) -> dict[str, float
     if target == "ranking":
         scores: Any = az.metrics.ranking_scores(predictions, labels, examples.groups)
     elif target == "multi_label":
-        classes = sorted({*sum(labels, ()), *sum(map(tuple, predictions), ())})
+        classes = sorted({name for row in [*labels, *predictions] for name in row})
         scores = az.metrics.multi_label_scores(predictions, labels, classes)
     else:
         classes = sorted({*labels, *predictions})

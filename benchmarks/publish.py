@@ -65,6 +65,10 @@ TWO_DECIMALS = {
     "error",
     "mass_in_boxes",
     "area_of_boxes",
+    "pearson",
+    "spearman",
+    "mean_average_precision",
+    "mean_reciprocal_rank",
 }
 """Metrics with two decimals; others have one."""
 
@@ -80,10 +84,10 @@ def main() -> None:
     options = parser.parse_args()
     results = json.loads((options.run / "results.json").read_text("utf-8"))
     task = az.load(options.run)
-    needed = {"text_pair": "pair", "image": None, "image_index": None}
+    needed = find_example_option(task)
     for name in ("sentence", "pair"):
-        is_needed = name == needed.get(task.inputs[0].kind, "sentence")
-        if is_needed != (getattr(options, name) is not None):
+        is_needed = name == needed
+        if is_needed != bool(getattr(options, name)):
             problem = "is required for" if is_needed else "does not apply to"
             parser.error(f"--{name} {problem} a model of the task {results['task']}")
     recipe = az.training.read_recipe(options.run / "recipe.yaml")
@@ -154,6 +158,14 @@ def describe_use(name: str, results: dict[str, Any], dataset: Dataset | None) ->
     return [*lines, f"The repository does not contain the weights, {reason}; {train}.", ""]
 
 
+def find_example_option(task: Any) -> str | None:
+    """Return the option that contains an input for the card; None for an image model."""
+    kinds = {one.kind for one in task.inputs}
+    if "text_pair" in kinds:
+        return "pair"
+    return "sentence" if kinds <= {"text", "document"} else None
+
+
 def show_text(task: Any, text: str | tuple[str, ...], entry: Path) -> list[str]:
     """Return the card's lines about the prediction for a text or pair; plot its attention."""
     (result,) = task.predict([text])
@@ -161,7 +173,8 @@ def show_text(task: Any, text: str | tuple[str, ...], entry: Path) -> list[str]:
     lines = [f"![attention weights]({ATTENTION})", ""] if plotted else []
     answer = result.text.replace("[", r"\[")  # a tagged span is no link
     quoted = ", ".join(f'"{part}"' for part in ((text,) if isinstance(text, str) else text))
-    lines += [f'{quoted} -> "{answer}"', ""]
+    is_score = re.fullmatch(r"-?\d*\.\d+", answer)  # all numbers of a card are results
+    lines += [f"Input: {quoted}" if is_score else f'{quoted} -> "{answer}"', ""]
     if (entry / HEADS).exists():
         lines += [f"![heads of the last layer]({HEADS})", ""]
     return lines
@@ -245,8 +258,12 @@ def make_card(name: str, results: dict[str, Any]) -> list[str]:
         f"{format_duration(results['training_seconds'])} of training on {results['machine']}.",
         *describe_weights(results),
         "",
-        *make_heading(results["task"], "split"),
-        *(make_row([describe_split(each)], results["task"], each) for each in evaluations),
+        *drop_empty_columns(
+            [
+                *make_heading(results["task"], "split"),
+                *(make_row([describe_split(each)], results["task"], each) for each in evaluations),
+            ]
+        ),
         "",
     ]
     if "bleu_signature" in evaluations[0]["metrics"]:
@@ -280,6 +297,17 @@ def make_heading(task: str, *first_columns: str) -> list[str]:
     """Return the two header lines of a task's table."""
     names = [*first_columns, *az.tasks.TASKS.get(task).card_metrics.values()]
     return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+
+
+def drop_empty_columns(table: list[str]) -> list[str]:
+    """Return the lines of a table without the columns that contain no value in any row."""
+    cells = [line[1:-1].split("|") for line in table]
+    columns = [
+        column
+        for column in zip(*cells, strict=True)
+        if any(cell.strip() != "-" for cell in column[2:])
+    ]
+    return [f"|{'|'.join(row)}|" for row in zip(*columns, strict=True)]
 
 
 def make_row(first: list[str], task: str, evaluation: dict[str, Any]) -> str:
@@ -356,14 +384,16 @@ def make_readme() -> str:
         if entries:
             title = task.replace("_", " ").capitalize()
             columns = ("entry", "weights", "parameters", "split")
-            lines += ["", f"## {title}", "", *make_heading(task, *columns)]
+            table = make_heading(task, *columns)
         for path in entries:
             results = json.loads(path.read_text("utf-8"))
             link = f"[{path.parent.name}]({path.parent.relative_to(ZOO)}/README.md)"
             for each in results["evaluations"]:
                 weights = "yes" if (path.parent / "task.json").is_file() else "no"
                 first = [link, weights, f"{results['parameters']:,}", describe_split(each)]
-                lines.append(make_row(first, task, each))
+                table.append(make_row(first, task, each))
+        if entries:
+            lines += ["", f"## {title}", "", *drop_empty_columns(table)]
     lines += [
         "",
         "## Recipes without an entry",

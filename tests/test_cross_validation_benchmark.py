@@ -40,9 +40,9 @@ def test_rows_of_csv_files_are_split_with_their_bytes(script: Any, tmp_path: Pat
     contents = [[Path(path).read_bytes() for path in fold] for fold in paths]
     head = b"label,text\r\n"
     assert contents == [
-        [head + b'x,"one\r\n""1"""\r\n'],
-        [head + b"y,two\r\ny,two\n", b"text,label\nfour,x\n"],
-        [head + b"x,three\r\n", b"text,label\nfive,y\n"],
+        [head + b'x,"one\r\n""1"""\r\n', b"text,label\nfour,x\n"],
+        [head + b"y,two\r\ny,two\n", b"text,label\nfive,y\n"],
+        [head + b"x,three\r\n"],
     ]
 
 
@@ -59,7 +59,7 @@ def test_each_row_is_in_one_fold_and_equal_texts_are_together(script: Any, tmp_p
 
 def test_candidates_of_a_group_are_in_one_fold(script: Any, tmp_path: Path) -> None:
     file = tmp_path / "train.tsv"
-    rows = [f"q{n % 5}\tanswer {n}\t{int(n < 5)}" for n in range(15)]
+    rows = [f"q{n // 3}\tanswer {n}\t{int(n % 3 == 0)}" for n in range(15)]
     file.write_text("\n".join(["q\ta\tlabel", *rows]))
     options: dict[str, Any] = {"first": "q", "second": "a", "target": "ranking"}
     paths, _ = script.write_folds(TsvPairs(train=str(file), **options), 3, tmp_path)
@@ -84,13 +84,16 @@ def test_results_are_compared_by_fold_over_seeds(script: Any, tmp_path: Path) ->
         ]
         summary = script.summarize(runs)
         assert summary["accuracy"]["mean_by_seed"]["1"] == 82.0 + offset
-        result = {"recipe": name, "folds_sha256": "0", "summary": summary, "runs": runs}
+        result = {"recipe": name, "folds_sha256": "0", "seeds": [1, 2]}
+        result |= {"summary": summary, "runs": runs}
         (tmp_path / name).write_text(json.dumps(result))
     text = script.compare(tmp_path / "a", tmp_path / "b", None)
     assert text == "b - a: accuracy +1.500, 95 % interval -4.853 to +7.853"
     (tmp_path / "b").write_text(json.dumps({**result, "folds_sha256": "1"}))
     with pytest.raises(ValueError, match="different folds"):
         script.compare(tmp_path / "a", tmp_path / "b", None)
+    with pytest.raises(ValueError, match="unknown metric 'f1'; known: accuracy"):
+        script.compare(tmp_path / "a", tmp_path / "a", "f1")
 
 
 def test_scores_of_linear_baselines(scripts: Any, tmp_path: Path) -> None:

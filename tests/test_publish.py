@@ -27,6 +27,10 @@ from attention_zoo.tasks.glimpses.corpora import GeneratedDigits
 from tests.layers.running import randomise
 from tests.scripts import load_script
 from tests.tasks import captioners, retrievers
+from tests.tasks.test_classification import CORPUS as TEXTS
+from tests.tasks.test_classification import classifier as make_classifier
+from tests.tasks.test_matching import CORPUS as PAIRS
+from tests.tasks.test_matching import matcher as make_matcher
 from tests.test_house import unfounded
 
 SCENES = generate_scenes(3, "test").resize(captioners.SIDE)
@@ -51,6 +55,14 @@ def classifier() -> Glimpses:
 def retriever() -> Retrieval:
     task = retrievers.make_untrained_task()
     return Retrieval(task.model, task.tokenizer, image_size=captioners.SIDE)
+
+
+def text_classifier() -> Any:
+    return make_classifier()
+
+
+def matcher() -> Any:
+    return make_matcher()
 
 
 @functools.cache
@@ -79,7 +91,7 @@ def translator() -> Any:
 @functools.cache
 def measure(make: Any, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the metrics of a task on one example, as `training.evaluate` writes them."""
-    task, examples = make(*arguments), {"glimpses": DIGITS}.get(make().name, SCENES).take([0])
+    task, examples = make(*arguments), EXAMPLES.get(make().name, SCENES).take([0])
     if task.name == "captioning":  # what it says is there, as a trained one's would be
         (answer,) = task.predict(examples.images)
         boxes = dict.fromkeys(answer.tokens, (0.0, 0.0, 0.5, 1.0))
@@ -89,9 +101,13 @@ def measure(make: Any, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
     return {**split, "metrics": task.evaluate(examples)}
 
 
+EXAMPLES: dict[str, Any] = {"classification": TEXTS, "glimpses": DIGITS, "matching": PAIRS}
+"""Of each task its examples; those of the others are scenes."""
 DATA = {
     "captioning": "data: {corpus: scenes, test_size: 3, image_size: 12}",
+    "classification": "data: {corpus: reviews, test_size: 3}",
     "glimpses": "data: {corpus: digits, test_size: 3}",
+    "matching": "data: {corpus: claims, test_size: 3}",
     "retrieval": "data: {corpus: scenes, test_size: 3, image_size: 12}",
     "translation": "data: {corpus: dates}",
 }
@@ -99,7 +115,9 @@ PHOTOGRAPHS = "data: {corpus: captions, train: no.jsonl, validation: no.jsonl}"
 WRITTEN = "data: {corpus: npz, train: no.npz, held_out: 3, image_size: 28}"
 MAKERS = {
     "captioning": captioner,
+    "classification": text_classifier,
     "glimpses": classifier,
+    "matching": matcher,
     "retrieval": retriever,
     "translation": translator,
 }
@@ -153,7 +171,9 @@ def cells(card: str) -> dict[str, str]:
 
 EXPECTED_CELLS = {
     "captioning": ("attention mass in boxes", "{mass_in_boxes:.2f}"),
+    "classification": ("accuracy, %", "{accuracy:.1f}"),
     "glimpses": ("error, %", "{error:.2f}"),
+    "matching": ("accuracy, %", "{accuracy:.1f}"),
     "retrieval": (
         "text retrieval, R@1 / 5 / 10",
         "{text_recall1:.1f} / {text_recall5:.1f} / {text_recall10:.1f}",
@@ -161,13 +181,18 @@ EXPECTED_CELLS = {
     "translation": ("BLEU", "{bleu:.1f}"),
 }
 """Of each task a column, and what stands there of its metrics."""
+PAIR = ("Ann saw a lamp.", "The lamp is red.")
+EXAMPLE_OPTIONS = {
+    "classification": ["--sentence", "The food was good."],
+    "matching": ["--pair", *PAIR],
+    "translation": ["--sentence", "at 5:04 PM."],
+}
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", MAKERS)
 def test_published_entry(name: str, zoo: Any) -> None:
-    words = ["--sentence", "at 5:04 PM."] if name == "translation" else []
-    card, entry = zoo(name, *words)
+    card, entry = zoo(name, *EXAMPLE_OPTIONS.get(name, []))
     row, (column, template) = cells(card), EXPECTED_CELLS[name]
     assert row[column] == template.format(**measure(MAKERS[name])["metrics"])
     assert "-" not in row.values(), "every number in the card is measured"
@@ -178,6 +203,16 @@ def test_published_entry(name: str, zoo: Any) -> None:
     assert f"## {name.capitalize()}" in (entry.parents[1] / "README.md").read_text("utf-8")
     assert "to keep it small; `attention-zoo train small.data` trains the model" in card
     assert not (entry / "task.json").exists()
+
+
+@pytest.mark.full
+def test_card_of_a_pair_quotes_both_texts_and_has_no_empty_columns(zoo: Any) -> None:
+    card, entry = zoo("matching", "--pair", *PAIR)
+    (result,) = matcher().predict([PAIR])
+    assert f'"{PAIR[0]}", "{PAIR[1]}" -> "{result.text}"' in card
+    assert list(cells(card)) == ["split", "pairs", "accuracy, %", "macro F1, %"]
+    front = (entry.parents[1] / "README.md").read_text("utf-8")
+    assert "Pearson" not in front
 
 
 @pytest.mark.full
@@ -215,7 +250,7 @@ def test_row_describes_the_options_of_a_generated_split(
 def test_model_without_attention_has_no_picture(zoo: Any) -> None:
     card, entry = zoo("captioning", arguments=("pooled",))
     assert "Image 0 of" in card
-    assert cells(card)["attention mass in boxes"] == "-"
+    assert "attention mass in boxes" not in cells(card), "no column is empty"
     assert not (entry / "attention.png").exists()
 
 
@@ -241,8 +276,19 @@ def test_generated_digits_replace_handwritten_ones(zoo: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "words", "message"),
     [
-        ("translation", (), "--sentence is required for a text model"),
-        ("glimpses", ("--sentence", "at 5:04 PM."), "--sentence does not apply to an image model"),
+        (
+            "matching",
+            ("--sentence", "x"),
+            "--sentence does not apply to a model of the task matching",
+        ),
+        ("matching", (), "--pair is required for a model of the task matching"),
+        ("classification", ("--pair", *PAIR), "--sentence is required for"),
+        ("translation", (), "--sentence is required for a model of the task translation"),
+        (
+            "glimpses",
+            ("--sentence", "at 5:04 PM."),
+            "--sentence does not apply to a model of the task glimpses",
+        ),
     ],
 )
 def test_missing_example_option_raises(

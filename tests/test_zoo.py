@@ -89,9 +89,12 @@ def test_entries_load_by_name_and_predict(folder: Path, name: str) -> None:
 
 
 def predict_one(task: Any, name: str) -> Any:
-    """Return the result for a sentence, or for a generated image."""
-    if [one.kind for one in task.inputs] == ["text"]:
+    """Return the result for a sentence, a pair of sentences, or a generated image."""
+    kinds = [one.kind for one in task.inputs]
+    if kinds in (["text"], ["document"]):
         return task.predict([TEXTS.get(task.name, SENTENCE)])[0]
+    if kinds == ["text_pair"]:
+        return task.predict([(SENTENCE, SENTENCE)])[0]
     examples = az.training.read_recipe(name, ["data.test_size=3"]).data.read("test")
     return task.predict_example(examples, 0)[0]
 

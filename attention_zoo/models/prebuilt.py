@@ -38,6 +38,15 @@ class PrebuiltModel(PresetMixin, keras.Model):
         """Specs of the inputs by name, or of the only input; `optional` ones may be absent."""
         raise TypeError(f"{type(self).__name__} does not define `input_specs`")
 
+    @property
+    def layers_by_depth(self) -> list[list[keras.layers.Layer]]:
+        """Groups of layers from the input (embeddings) to the top, without the output layers.
+
+        `training.layer_decay` decreases the learning rate from group to group. By default, those of
+        the backbone; empty for a model whose layers have no such order.
+        """
+        return [] if self.backbone_name is None else self.get_backbone().layers_by_depth
+
     def build_layers(self) -> None:
         """Build all layers; by default none, for models whose layers build themselves."""
 

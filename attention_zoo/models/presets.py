@@ -40,8 +40,7 @@ FORMAT_VERSION = 1
 RENAMED_SETTINGS = {"ShowAttendTell": {"look": "attention"}}
 """Present names of constructor arguments, by class, by the names in earlier configs."""
 ZERO_ALLOWED = ("copies", "window")
-"""Integer arguments of models for which 0 is valid (no copying, no window); all others must be at
-least 1."""
+"""Integer arguments of models that may be 0 (no copying, no window); others are at least 1."""
 
 
 def register_model(cls: M) -> M:
@@ -250,6 +249,8 @@ class PresetMixin:
     pretrained BERT); None for a model without one."""
     backbone_fixed: ClassVar[tuple[str, ...]] = ()
     """Settings of the backbone that this model fixes."""
+    head_options: ClassVar[tuple[str, ...]] = ()
+    """Arguments besides those of the backbone that the `model` section of a recipe may set."""
 
     def get_backbone(self) -> Any:
         """Return the pretrained model inside this one, or this model."""

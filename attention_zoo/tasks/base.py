@@ -88,6 +88,7 @@ class Task(ABC):
         takes_words: whether `predict` takes lists of words as well as texts.
         uses_beam_search: whether `search.n_best` may not exceed `search.beam_width`; False for
             tasks without beam search, where setting `n_best` alone is enough.
+        public_backbones: `model_type` of public checkpoints that `from_recipe` takes as `init`.
         used_search_options: names of the search options that have an effect; others are rejected.
         evaluation_search_options: the same for `evaluate`; None for `used_search_options`.
         result_class: the class of the results of `predict`.
@@ -111,6 +112,7 @@ class Task(ABC):
     has_attention_option: ClassVar[bool] = False
     takes_words: ClassVar[bool] = False
     uses_beam_search: ClassVar[bool] = True
+    public_backbones: ClassVar[tuple[str, ...]] = ()
     used_search_options: ClassVar[tuple[str, ...]] = SEARCH_OPTIONS
     evaluation_search_options: ClassVar[tuple[str, ...] | None] = None
     result_class: ClassVar[type[Result]] = Result

@@ -15,7 +15,8 @@ from attention_zoo import models
 from attention_zoo.data import Tokenizer, load_tokenizer, train_tokenizer
 from attention_zoo.data.tokenizers.tokenizer import TOKENIZERS
 from attention_zoo.data_cache import get_corpus_cache, is_builtin
-from attention_zoo.models.presets import check_arguments
+from attention_zoo.hub import resolve_folder
+from attention_zoo.models.presets import Config, check_arguments, check_options
 from attention_zoo.tasks.corpus_texts import EvenSelection, get_texts
 from attention_zoo.tasks.data_paths import find_files
 from attention_zoo.tasks.shared_entries import create_entries
@@ -104,6 +105,26 @@ def load_or_train_tokenizer(
         columns: names of its columns.
     """
     return load_or_train_tokenizers(options, examples, [columns])[0]
+
+
+def make_tokenizer(recipe: Any, examples: Any, columns: Sequence[str]) -> Any:
+    """Return the tokenizer of the public checkpoint in a recipe's `init`, or else a trained one.
+
+    Args:
+        recipe: the recipe.
+        examples, columns: see `load_or_train_tokenizer`.
+
+    Raises:
+        ValueError: the recipe has `init` and a section `tokenizer`.
+    """
+    if recipe.init is None:
+        return load_or_train_tokenizer(recipe.tokenizer, examples, columns)
+    if recipe.tokenizer is not None:
+        raise ValueError(
+            f"tokenizer: the public checkpoint init={recipe.init} has a tokenizer; remove tokenizer"
+            " from the recipe"
+        )
+    return load_tokenizer(resolve_folder(recipe.init))
 
 
 def load_or_train_tokenizers(
@@ -212,12 +233,68 @@ def build_model(section: dict[str, Any], **given: Any) -> Any:
         if key in arguments and not _has_type_of(value, arguments[key]):
             kind = type(arguments[key].default).__name__
             raise ValueError(f"model.{key}: expected {kind}, got {value!r}")
-    try:
+    with locate_option_errors(overrides):
         return models.from_preset(section["preset"], **given, **overrides)
+
+
+@contextmanager
+def locate_option_errors(options: Collection[str]) -> Iterator[None]:
+    """Prefix errors with the recipe key, `model.OPTION`, or else `model`."""
+    try:
+        yield
     except (TypeError, ValueError) as error:
         message = " ".join(str(error).split())
-        is_about_option = message.split(" ")[0].partition(".")[0] in overrides
+        is_about_option = message.split(" ")[0].partition(".")[0] in options
         raise ValueError(f"model{'.' if is_about_option else ': '}{message}") from error
+
+
+def is_bert_preset(name: Any) -> bool:
+    """Return whether `name` is a preset of `models.BERT`."""
+    return name in models.list_presets() and models.preset_class(name) is models.BERT
+
+
+def split_head_options(section: Config, cls: Any) -> tuple[Config, Config]:
+    """Return the options of a `model` section for the backbone, and those for the model around it.
+
+    Args:
+        section: the section. The options in `cls.head_options` are the model's; those in the
+            mapping named like the backbone (`bert`), and all others, are the backbone's.
+        cls: class of the model.
+    """
+    backbone = f"model.{cls.backbone_name}"
+    nested = check_options(backbone, section.get(cls.backbone_name))
+    options = {key: x for key, x in section.items() if key != cls.backbone_name}
+    head = {key: options.pop(key) for key in cls.head_options if key in options}
+    for key in nested:
+        if key in options:
+            raise ValueError(f"{backbone}.{key}: model.{key} is the same option; remove one")
+    return {**options, **nested}, head
+
+
+def build_around_bert(
+    cls: Any, section: Config, init: str | None, size: int, use_pooler: bool, **given: Any
+) -> Any:
+    """Build the model of a recipe's `model` section around a BERT.
+
+    Args:
+        cls: class of the model.
+        section: see `split_head_options` and, for a preset, `build_model`.
+        init: a public checkpoint with the weights of the BERT; None for a preset with new weights.
+        size: size of the token vocabulary.
+        use_pooler: whether the model uses the pooler of a checkpoint that has one.
+        **given: arguments of the model that the data determine.
+    """
+    options, head = split_head_options(section, cls)
+    if init is None:
+        bert = build_model(options, vocabulary_size=size, use_pooler=False)
+    elif "preset" in options:
+        raise ValueError(f"model.preset: init={init} has a model; remove preset from the recipe")
+    else:
+        options = options if use_pooler else {"use_pooler": False, **options}
+        with locate_option_errors(options):
+            bert = models.from_public(init, models.BERT, **options)
+    with locate_option_errors(head):
+        return cls(bert=bert, **given, **head)
 
 
 def _get_preset_class(preset: str, given: Collection[str]) -> type:

@@ -79,6 +79,15 @@ class GeneratedCorpus(Corpus):
         return {"size": self.size_of(split), "split": split, "seed": self.seed, **options}
 
 
+def check_train_maximum(parts: str, value: int | None, minimum: int, maximum: int) -> None:
+    """Raise ValueError unless `data.max_train_{parts}` is None or in the range of other splits."""
+    if value is not None and not minimum <= value <= maximum:
+        raise ValueError(
+            f"data.max_train_{parts} must be from min_{parts}={minimum} to max_{parts}={maximum}, "
+            f"or null, got {value}"
+        )
+
+
 @dataclass
 class FileCorpus(Corpus):
     """Base class of corpora with one file, or several files, per split.

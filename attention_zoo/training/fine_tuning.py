@@ -8,10 +8,31 @@ from typing import Any
 
 import keras
 
-from attention_zoo import tasks
+from attention_zoo import models, tasks
+from attention_zoo.hub import resolve_folder
+from attention_zoo.models.presets import merge
 from attention_zoo.registry import did_you_mean
-from attention_zoo.tasks.building import TokenizerOptions, build_model
+from attention_zoo.tasks.building import (
+    TokenizerOptions,
+    build_model,
+    locate_option_errors,
+    split_head_options,
+)
+from attention_zoo.tasks.loading import PUBLIC
 from attention_zoo.training.recipe import Recipe
+
+ADVICE = "use another init, or remove model from the recipe"
+
+
+def has_public_backbone(recipe: Recipe) -> bool:
+    """Return whether `init` is a public checkpoint around which the task builds a model."""
+    return _get_public_type(recipe) in tasks.TASKS.get(recipe.task).public_backbones
+
+
+def _get_public_type(recipe: Recipe) -> str:
+    """Return the `model_type` of `init`; an empty string if it is not a public checkpoint."""
+    config = models.public.read_config(resolve_folder(str(recipe.init)))
+    return "" if config is None else str(config["model_type"])
 
 
 def load_initial_task(recipe: Recipe) -> Any:
@@ -22,27 +43,49 @@ def load_initial_task(recipe: Recipe) -> Any:
             the recipe.
     """
     location = f"init={recipe.init}"
+    _check_task(location, PUBLIC.get(_get_public_type(recipe), recipe.task), recipe)
     task = tasks.load(str(recipe.init))
-    if task.name != recipe.task:
-        raise ValueError(
-            f"{location}: its task is {task.name}, the recipe has task={recipe.task};"
-            " use another init, or change task"
-        )
+    _check_task(location, task.name, recipe)
     if recipe.tokenizer is not None:
         for name, tokenizer in task.tokenizers.items():
             owner = f"{location}: its {name.replace('_', ' ')}"
             _check_tokenizer(owner, tokenizer, recipe.tokenizer)
-    settings, name = {**task.model.settings}, task.model.backbone_name
-    if recipe.model:
-        backbone = task.model.get_backbone()
-        section = _add_vocabulary_sizes(recipe.model, backbone.settings)
-        free = _get_free_settings(location, section, backbone, task.model.backbone_fixed)
-        settings |= free if name is None else {name: {**settings[name], **free}}
-    model = type(task.model)(**settings)  # rebuilt in this run's precision
+    settings, head = _merge_settings(location, recipe.model, task.model)
+    with locate_option_errors(head):
+        model = type(task.model)(**settings)  # rebuilt in this run's precision
     for mine, initial in zip(_get_kept_weights(model), _get_kept_weights(task.model), strict=True):
         mine.assign(initial)
     task.model = model
     return task
+
+
+def _check_task(location: str, name: str, recipe: Recipe) -> None:
+    if name != recipe.task:
+        raise ValueError(
+            f"{location}: its task is {name}, the recipe has task={recipe.task};"
+            " use another init, or change task"
+        )
+
+
+def _merge_settings(
+    location: str, section: dict[str, Any], model: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of a model, with those that the recipe changes, and its head options."""
+    settings, name = {**model.settings}, model.backbone_name
+    head: dict[str, Any] = {}
+    if name is not None:
+        section, head = split_head_options(section, model)
+    if section:
+        backbone = model.get_backbone()
+        section = _add_vocabulary_sizes(section, backbone.settings)
+        if name is None or "preset" in section:
+            requested = _read_settings(location, section, backbone, model.backbone_fixed)
+        else:
+            with locate_option_errors(section):
+                requested = merge(type(backbone), backbone.settings, section)
+        free = _get_free_settings(location, requested, backbone)
+        settings |= free if name is None else {name: {**settings[name], **free}}
+    return {**settings, **head}, head
 
 
 def _get_kept_weights(model: keras.Model) -> list[Any]:
@@ -81,30 +124,35 @@ def _add_vocabulary_sizes(section: dict[str, Any], settings: dict[str, Any]) -> 
     return section
 
 
-def _get_free_settings(
+def _read_settings(
     location: str, section: dict[str, Any], model: Any, fixed: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the recipe's values of the model's `free_settings`.
+    """Return the settings of the model of a section; ValueError for another class than the model's.
 
-    Other settings that differ raise ValueError.
     `fixed` names arguments that the model around it determines. The data determine arguments
     without a default.
     """
     parameters = inspect.signature(type(model)).parameters
     required = [n for n, p in parameters.items() if p.default is p.empty and n in model.settings]
     requested = build_model(section, **{name: model.settings[name] for name in (*required, *fixed)})
-    advice = "use another init, or remove model from the recipe"
     if type(requested) is not type(model):
         raise ValueError(
             f"{location}: its model is a {type(model).__name__}, but"
-            f" model.preset={section['preset']} is a {type(requested).__name__}; {advice}"
+            f" model.preset={section['preset']} is a {type(requested).__name__}; {ADVICE}"
         )
-    settings = requested.settings
+    return dict(requested.settings)
+
+
+def _get_free_settings(location: str, settings: dict[str, Any], model: Any) -> dict[str, Any]:
+    """Return those of the recipe's settings that are in the model's `free_settings`.
+
+    Other settings that differ raise ValueError.
+    """
     for name, value in settings.items():
         if name not in model.free_settings and value != model.settings[name]:
             raise ValueError(
                 f"{location}: it has model.{name}={model.settings[name]}, but the recipe has"
-                f" {value}; {advice}"
+                f" {value}; {ADVICE}"
             )
     return {name: settings[name] for name in model.free_settings if name in settings}
 

@@ -28,6 +28,7 @@ from attention_zoo.training.devices import describe_devices, make_strategy, use_
 from attention_zoo.training.faults import explain_io_errors
 from attention_zoo.training.fine_tuning import freeze
 from attention_zoo.training.hosts import check_same_step, explain_worker_loss, is_chief
+from attention_zoo.training.layer_decay import scale_learning_rates
 from attention_zoo.training.lock import hold_run_lock
 from attention_zoo.training.loop import TrainingLoop
 from attention_zoo.training.optimizers import build_optimizer, exclude_from_weight_decay
@@ -252,6 +253,7 @@ def compile_steps(
     check_loss(loss)
     model.compile(optimizer=optimizer, loss=loss, auto_scale_loss=False)
     exclude_from_weight_decay(model.optimizer, model)
+    scale_learning_rates(model.optimizer, model, options.layer_decay)
     model.optimizer.build(model.trainable_variables)
     jit = use_xla(options.jit, strategy)
     return CompiledSteps(

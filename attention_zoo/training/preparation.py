@@ -22,7 +22,7 @@ from attention_zoo.data_cache import get_corpus_cache, is_builtin
 from attention_zoo.ops import whole_number
 from attention_zoo.tasks.encoding import MAX_SHARDS
 from attention_zoo.training.changes import SplitReader
-from attention_zoo.training.fine_tuning import load_initial_task
+from attention_zoo.training.fine_tuning import has_public_backbone, load_initial_task
 from attention_zoo.training.hosts import is_chief
 from attention_zoo.training.recipe import Recipe, load_recipe
 from attention_zoo.training.recipe_sources import locate_errors
@@ -152,9 +152,12 @@ def show_data_progress() -> AbstractContextManager[None]:
 
 
 def make_task(recipe: Recipe, examples: Any, checkpoint: Path | None) -> Any:
-    """Return the task of a checkpoint; without one, that of `init`, or else a new one."""
+    """Return the task of a checkpoint; without one, that of `init`, or else a new one.
+
+    A new one may have the backbone of a public checkpoint, its `init`.
+    """
     task_class = tasks.TASKS.get(recipe.task)
-    if checkpoint is None and recipe.init is None:
+    if checkpoint is None and (recipe.init is None or has_public_backbone(recipe)):
         return task_class.from_recipe(recipe, examples)
     if checkpoint is None:
         task = load_initial_task(recipe)

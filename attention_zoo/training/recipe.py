@@ -38,6 +38,7 @@ _CONDITIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "at least 0": ("warmup_steps", lambda count: count >= 0),
     "above 0": ("learning_rate clip_norm", lambda value: value > 0),
     "in [0, 1)": ("label_smoothing", lambda value: 0 <= value < 1),
+    "in (0, 1]": ("layer_decay", lambda value: 0 < value <= 1),
     "between 0 and 1": ("ema", lambda value: 0 < value < 1),
     "true, false or auto": ("jit", lambda value: value in (True, False, "auto")),
     "auto or at least 1": ("devices", lambda n: n == "auto" or (isinstance(n, int) and n >= 1)),
@@ -81,6 +82,8 @@ class TrainingOptions:
         patience: early stopping: evaluations without a new best before training stops, or null.
         frozen: parts of the model that are not trained: names of its attributes that hold layers
             ("encoder"), or attributes of these ("decoder.cell").
+        layer_decay: layer-wise learning rate decay: factor of the learning rate per layer from the
+            top, or null. See `training.layer_decay.scale_learning_rates`.
         precision: the Keras dtype policy.
         jit: compile the training step with XLA: true, false, or "auto" (if there is an
             accelerator; on a CPU, compiling each shape costs more than it saves). Off with
@@ -108,6 +111,7 @@ class TrainingOptions:
     monitor_size: int = 200
     patience: int | None = None
     frozen: list[str] = field(default_factory=list)
+    layer_decay: float | None = None
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
     jit: bool | str = "auto"
     accumulate: int = 1
@@ -133,16 +137,18 @@ class Recipe:
         task: a name in `tasks.TASKS`.
         run: the run folder; None is `runs/` and the recipe file's name.
         init: source of the initial weights in place of random ones: a run folder, an entry of the
-            zoo, a folder saved by `task.save`, or `hf://`. Weights and tokenizers are those of its
-            best checkpoint; optimizer, schedule, steps and data are this recipe's. It is used
-            at the first start only.
+            zoo, a folder saved by `task.save`, a public checkpoint, or `hf://`. Weights and
+            tokenizers are those of its best checkpoint; optimizer, schedule, steps and data are
+            this recipe's. It is used at the first start only. For classification and matching, the
+            model is built around the BERT of a public checkpoint.
         seed: seed of weights, dropout and data order.
         imports: names of Python modules of your own, which register models, presets or tasks.
             Training imports them, from the current folder or `sys.path`.
         data: the corpus, one of the task's `corpora`.
         tokenizer: tokenizer options; with `init`, omit them or match its tokenizers.
         model: `preset` and any arguments of the model's constructor; with `init`, omit them or
-            match its model. Only dropout and a captioner's attention may differ.
+            match its model. Only dropout, the pooling of a BERT classifier and a captioner's
+            attention may differ.
         training: training options.
         search: search (decoding) options.
         format_version: version of the recipe's format.

@@ -72,15 +72,19 @@ def make_overlap(last: int) -> Any:
 
 def list_text_models(is_multi_label: bool) -> Models:
     for name, last in (("words", 1), ("words and bigrams", 2)):
-        svm = OneVsRestClassifier(LinearSVC()) if is_multi_label else LinearSVC()
+        svm = (
+            OneVsRestClassifier(LinearSVC(random_state=0))
+            if is_multi_label
+            else LinearSVC(random_state=0)
+        )
         yield f"SVM, {name}", make_pipeline(make_tfidf(last), svm)
 
 
 def list_pair_models(target: str) -> Models:
     if target == "classification":
-        yield "SVM, first text only", make_pipeline(select_side(0), LinearSVC())
-        yield "SVM, second text only", make_pipeline(select_side(1), LinearSVC())
-        yield "SVM, both texts", make_pipeline(join_sides(), LinearSVC())
+        yield "SVM, first text only", make_pipeline(select_side(0), LinearSVC(random_state=0))
+        yield "SVM, second text only", make_pipeline(select_side(1), LinearSVC(random_state=0))
+        yield "SVM, both texts", make_pipeline(join_sides(), LinearSVC(random_state=0))
     is_regression = target == "regression"
     name = "ridge regression" if is_regression else "logistic regression"
     for words, last in (("words", 1), ("words and bigrams", 2)):

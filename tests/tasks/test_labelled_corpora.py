@@ -244,7 +244,7 @@ def test_training_reviews_may_be_shorter(split: str) -> None:
     shorter = LABELLED_TEXTS.get("reviews")(**options, max_train_review_sentences=6)
     lengths = [len(split_sentences(text)) for text in shorter.read(split).texts]
     if split == "train":
-        assert min(lengths) >= 5 and max(lengths) <= 6
+        assert {*lengths} == {5, 6}
     else:
         assert list(shorter.read(split).texts) == list(longer.read(split).texts)
 
@@ -259,3 +259,13 @@ def test_training_premises_may_have_fewer_facts(split: str) -> None:
         assert {text.count(".") for text in premises} == {2}
     else:
         assert premises == list(longer.read(split).firsts)
+
+
+@pytest.mark.parametrize("value", [1, 7])
+def test_maximum_of_training_texts_is_in_range(value: int) -> None:
+    with pytest.raises(
+        ValueError, match=r"data\.max_train_facts must be from min_facts=2 to max_facts=6"
+    ):
+        LABELLED_PAIRS.get("claims")(max_train_facts=value)
+    with pytest.raises(ValueError, match=r"data\.max_train_review_sentences must be from"):
+        LABELLED_TEXTS.get("reviews")(max_review_sentences=6, max_train_review_sentences=value)

@@ -11,7 +11,9 @@ import pytest
 from attention_zoo import models
 from attention_zoo.tasks.building import build_model
 from attention_zoo.tasks.caption_corpora import CaptionCorpus
+from attention_zoo.tasks.classification.corpora import LabelledTextCorpus
 from attention_zoo.tasks.glimpses.corpora import LabelledImageCorpus
+from attention_zoo.tasks.matching.corpora import LabelledPairCorpus
 from attention_zoo.tasks.tagging.building import build_tagger, takes_characters
 from attention_zoo.tasks.tagging.corpora import SentenceCorpus
 from attention_zoo.tasks.text_pair_corpora import NamedPairCorpus
@@ -21,9 +23,19 @@ from attention_zoo.training.optimizers import build_optimizer
 ROOT = Path(__file__).resolve().parents[2]
 RECURRENT = ("rnnsearch", "luong", "seq2seq")
 RECIPES = sorted(p for p in (ROOT / "training").rglob("*.yaml") if p.parent.name != "cluster")
+WITHOUT_LANGUAGE = (
+    SentenceCorpus,
+    CaptionCorpus,
+    LabelledImageCorpus,
+    LabelledTextCorpus,
+    LabelledPairCorpus,
+)
+"""Corpora whose recipes are not named after languages."""
 
 
 VOCABULARIES = {
+    "classification": ("vocabulary_size",),
+    "matching": ("vocabulary_size",),
     "translation": ("source_vocabulary_size", "target_vocabulary_size"),
     "language_modeling": ("vocabulary_size",),
     "masked_language_modeling": ("vocabulary_size",),
@@ -39,10 +51,7 @@ TAGS = ["B-LOC", "I-LOC", "O"]
 def languages(recipe: Recipe) -> tuple[str, ...]:
     """Return the data that the end of a recipe's name refers to."""
     data: Any = recipe.data
-    if (
-        isinstance(data, SentenceCorpus | CaptionCorpus | LabelledImageCorpus)
-        or recipe.task == "summarization"
-    ):
+    if isinstance(data, WITHOUT_LANGUAGE) or recipe.task == "summarization":
         return ()
     return (data.source, data.target) if isinstance(data, NamedPairCorpus) else (data.language,)
 
@@ -56,7 +65,9 @@ def built(recipe: Recipe) -> Any:
     if recipe.task == "glimpses":
         size = recipe.data.image_size
         return build_model(recipe.model, image_shape=[size, size, 1], classes=10)
-    sizes = dict.fromkeys(VOCABULARIES[recipe.task], 20)
+    sizes: dict[str, Any] = dict.fromkeys(VOCABULARIES[recipe.task], 20)
+    if recipe.task in ("classification", "matching"):
+        return build_model({**recipe.model, "embedding_dim": 8}, classes=["a", "b"], **sizes)
     section = {**recipe.model, "units": 8, "embedding_dim": 8}
     if isinstance(encoder := section.get("encoder"), dict):
         section["encoder"] = {name: encoder[name] for name in encoder if name != "weights"}

@@ -58,6 +58,7 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
     """
 
     has_class_token = True
+    head_options = ("pooling", "dropout")
     own_arguments = (
         "classes",
         "multi_label",

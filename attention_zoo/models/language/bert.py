@@ -138,6 +138,11 @@ class BERT(PrebuiltModel):
         segments = make_token_spec("segments", optional=True)
         return {"tokens": make_token_spec("tokens"), "segments": segments}
 
+    @property
+    def layers_by_depth(self) -> list[list[keras.layers.Layer]]:
+        embeddings = [self.token_embedding, self.segment_embedding, self.positions, self.norm]
+        return [[x for x in embeddings if x is not None], *([layer] for layer in self.encoder)]
+
     # computation
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> dict[str, Tensor]:

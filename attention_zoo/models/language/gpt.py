@@ -140,6 +140,11 @@ class GPT(GenerationMixin, PrebuiltModel):
     def input_specs(self) -> dict[str, keras.InputSpec]:
         return {"tokens": make_token_spec("tokens")}
 
+    @property
+    def layers_by_depth(self) -> list[list[keras.layers.Layer]]:
+        embeddings = [self.token_embedding, self.positions]
+        return [[x for x in embeddings if x is not None], *([layer] for layer in self.decoder)]
+
     # computation
 
     def call(

@@ -54,6 +54,7 @@ class PairClassifier(BERTBackboneMixin, Matcher):
         transposed. The released models apply another layer with tanh to C, the pooler.
     """
 
+    head_options = ("dropout",)
     own_arguments = ("start_token", "end_token", "classes", "dropout", "name", "dtype")
 
     # layers

@@ -10,10 +10,7 @@ from typing import Any
 from attention_zoo import models
 from attention_zoo.data import LabelledTexts
 from attention_zoo.registry import did_you_mean
-from attention_zoo.tasks.building import build_model
-
-HEAD_OPTIONS = ("pooling", "dropout")
-"""Options of the `model` section that are not those of a BERT, but of the classifier around it."""
+from attention_zoo.tasks.building import build_around_bert, build_model, is_bert_preset
 
 
 def count_classes(examples: LabelledTexts, multi_label: bool) -> dict[str, int]:
@@ -70,21 +67,18 @@ def index_classes(
     return indices
 
 
-def build_classifier(
-    section: dict[str, Any], classes: Sequence[str], multi_label: bool, tokens: int
-) -> Any:
-    """Build the classifier of a recipe's `model` section; with the preset of a BERT, around it.
+def build_classifier(recipe: Any, classes: Sequence[str], tokens: int) -> Any:
+    """Build the classifier of a recipe; with the preset of a BERT or a public one, around it.
 
     Args:
-        section: see `build_model`.
+        recipe: the recipe; `init`, if it has one, is a public checkpoint of a BERT.
         classes: names of the classes.
-        multi_label: whether a text has any number of classes instead of one.
         tokens: size of the token vocabulary.
     """
-    section, preset = dict(section), section.get("preset")
-    given = {"classes": list(classes), "multi_label": multi_label}
-    if preset in models.list_presets() and models.preset_class(preset) is models.BERT:
-        head = {key: section.pop(key) for key in HEAD_OPTIONS if key in section}
-        bert = build_model(section, vocabulary_size=tokens, use_pooler=False)
-        return models.TransformerClassifier(bert=bert, **given, **head)
+    section = recipe.model
+    given = {"classes": list(classes), "multi_label": recipe.data.multi_label}
+    if recipe.init is not None or is_bert_preset(section.get("preset")):
+        pooled = section.get("pooling", "first") == "first"
+        cls = models.TransformerClassifier
+        return build_around_bert(cls, section, recipe.init, tokens, pooled, **given)
     return build_model(section, vocabulary_size=tokens, **given)

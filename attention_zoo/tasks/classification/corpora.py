@@ -20,7 +20,13 @@ from attention_zoo.data.text.sentences import BOUNDARIES
 from attention_zoo.registry import Registry, check_choice
 from attention_zoo.tasks.cached_corpora import CachedCorpus
 from attention_zoo.tasks.classification.class_weights import check_class_weights
-from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
+from attention_zoo.tasks.corpora import (
+    Corpus,
+    FileCorpus,
+    GeneratedCorpus,
+    TfdsCorpus,
+    check_train_maximum,
+)
 
 LABELLED_TEXTS = Registry("data.corpus")
 
@@ -83,6 +89,11 @@ class Reviews(GeneratedCorpus, LabelledTextCorpus):
     max_train_review_sentences: int | None = None
 
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long", "unseen")
+
+    def __post_init__(self) -> None:
+        bounds = self.min_review_sentences, self.max_review_sentences
+        check_train_maximum("review_sentences", self.max_train_review_sentences, *bounds)
+        super().__post_init__()
 
     def _read(self, split: str) -> LabelledTexts:
         maximum = self.max_review_sentences

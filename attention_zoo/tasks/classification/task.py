@@ -18,8 +18,8 @@ from attention_zoo.registry import Registry, check_choice
 from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import (
     check_vocabulary_size,
-    load_or_train_tokenizer,
     load_vectors,
+    make_tokenizer,
 )
 from attention_zoo.tasks.classification.building import (
     build_classifier,
@@ -97,6 +97,7 @@ class Classification(SingleTextTask):
     boolean_options = ("truncate",)
     has_attention_option: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
+    public_backbones: ClassVar[tuple[str, ...]] = ("bert",)
     used_search_options = ("n_best", "batch_size")
     evaluation_search_options = ("batch_size",)
     result_class = ClassificationResult
@@ -135,12 +136,10 @@ class Classification(SingleTextTask):
     @classmethod
     def from_recipe(cls, recipe: Any, train: LabelledTexts) -> Self:
         """Build a classifier for the classes of the training split and train its tokenizer."""
-        options, data = recipe.tokenizer, recipe.data
-        tokenizer = load_or_train_tokenizer(options, train, ["texts"])
-        counts = count_classes(train, data.multi_label)
-        size = tokenizer.vocabulary_size
-        model = build_classifier(recipe.model, [*counts], data.multi_label, size)
-        if options.vectors is not None:
+        tokenizer, options = make_tokenizer(recipe, train, ["texts"]), recipe.tokenizer
+        counts = count_classes(train, recipe.data.multi_label)
+        model = build_classifier(recipe, [*counts], tokenizer.vocabulary_size)
+        if options is not None and options.vectors is not None:
             load_vectors(model, tokenizer, options.vectors)
         return cls(model, tokenizer, class_counts=counts, **cls.recipe_options(recipe))
 

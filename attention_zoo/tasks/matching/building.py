@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attention_zoo import models
 from attention_zoo.data import LabelledPairs
 from attention_zoo.registry import did_you_mean
-from attention_zoo.tasks.building import build_model
+from attention_zoo.tasks.building import build_around_bert, build_model, is_bert_preset
 from attention_zoo.tasks.text_inputs import select_evenly_spaced
 
 
@@ -77,18 +77,17 @@ def select_pairs(examples: LabelledPairs, size: int) -> list[int]:
     return [row for row, group in enumerate(groups) if group in chosen]
 
 
-def build_matcher(section: dict[str, Any], classes: Sequence[str] | None, tokenizer: Any) -> Any:
-    """Build the matcher of a recipe's `model` section; with the preset of a BERT, around it.
+def build_matcher(recipe: Any, classes: Sequence[str] | None, tokenizer: Any) -> Any:
+    """Build the matcher of a recipe; with the preset of a BERT or a public one, around it.
 
     Args:
-        section: see `build_model`.
+        recipe: the recipe; `init`, if it has one, is a public checkpoint of a BERT.
         classes: names of the classes, or None for one output.
         tokenizer: the tokenizer of both texts.
     """
-    section, preset = dict(section), section.get("preset")
-    size = tokenizer.vocabulary_size
-    if preset in models.list_presets() and models.preset_class(preset) is models.BERT:
-        head = {key: section.pop(key) for key in ("dropout",) if key in section}
-        bert = build_model(section, vocabulary_size=size, use_pooler=False)
-        return models.PairClassifier(bert, tokenizer.start, tokenizer.end, classes, **head)
+    section, size = recipe.model, tokenizer.vocabulary_size
+    if recipe.init is not None or is_bert_preset(section.get("preset")):
+        given = {"start_token": tokenizer.start, "end_token": tokenizer.end, "classes": classes}
+        cls = models.PairClassifier
+        return build_around_bert(cls, section, recipe.init, size, use_pooler=False, **given)
     return build_model(section, vocabulary_size=size, classes=classes)

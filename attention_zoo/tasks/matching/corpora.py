@@ -19,7 +19,7 @@ from attention_zoo.data.examples import ColumnFactory, Examples
 from attention_zoo.data.text.labelled_pairs import TARGETS
 from attention_zoo.registry import Registry, check_choice
 from attention_zoo.tasks.cached_corpora import CachedCorpus
-from attention_zoo.tasks.corpora import Corpus, GeneratedCorpus, TfdsCorpus
+from attention_zoo.tasks.corpora import Corpus, GeneratedCorpus, TfdsCorpus, check_train_maximum
 
 LABELLED_PAIRS = Registry("data.corpus")
 
@@ -62,7 +62,8 @@ class Claims(GeneratedCorpus, LabelledPairCorpus):
         min_facts, max_facts: range of the number of facts of a premise outside of the split `long`,
             which has up to twice as many; not for a ranking.
         max_train_facts: maximum number of facts of a premise of the split `train`; null for
-            max_facts. With few facts, models find the relevant one after fewer steps.
+            max_facts. With few facts, models find the relevant one after fewer steps. Not for a
+            ranking.
     """
 
     corpus: str = "claims"
@@ -79,6 +80,7 @@ class Claims(GeneratedCorpus, LabelledPairCorpus):
             raise ValueError(
                 "data.target=regression: corpus claims has targets classification and ranking"
             )
+        check_train_maximum("facts", self.max_train_facts, self.min_facts, self.max_facts)
         super().__post_init__()
 
     def _read(self, split: str) -> LabelledPairs:

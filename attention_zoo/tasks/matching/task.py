@@ -19,8 +19,8 @@ from attention_zoo.tasks.base import TASKS, Task
 from attention_zoo.tasks.building import (
     check_model,
     check_vocabulary_size,
-    load_or_train_tokenizer,
     load_vectors,
+    make_tokenizer,
 )
 from attention_zoo.tasks.encoding import EncodedPart, load_or_encode, take_encoded
 from attention_zoo.tasks.inference import MAX_EAGER_CALLS, Arrays, BatchedInference, PaddedShape
@@ -80,6 +80,7 @@ class Matching(Task):
     boolean_options: ClassVar[tuple[str, ...]] = ("truncate",)
     has_attention_option: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
+    public_backbones: ClassVar[tuple[str, ...]] = ("bert",)
     used_search_options = ("n_best", "batch_size")
     evaluation_search_options = ("batch_size",)
     result_class = MatchingResult
@@ -127,10 +128,10 @@ class Matching(Task):
         """Build a matcher for the target of the recipe and train its tokenizer."""
         options, target = recipe.tokenizer, recipe.data.target
         check_target(train, target)
-        tokenizer = load_or_train_tokenizer(options, train, ["firsts", "seconds"])
+        tokenizer = make_tokenizer(recipe, train, ["firsts", "seconds"])
         classes = find_classes(train) if target == "classification" else None
-        model = build_matcher(recipe.model, classes, tokenizer)
-        if options.vectors is not None:
+        model = build_matcher(recipe, classes, tokenizer)
+        if options is not None and options.vectors is not None:
             load_vectors(model, tokenizer, options.vectors)
         own: dict[str, Any] = {}
         if target == "regression":
