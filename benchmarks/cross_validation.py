@@ -262,7 +262,7 @@ def main() -> None:
             print(compare(first, second, options.metric))
             return
         result = cross_validate(options)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(str(error))
     if options.out:
         options.out.write_text(json.dumps(result, indent=2) + "\n", "utf-8")

@@ -42,7 +42,11 @@ CORPORA: dict[str, dict[str, Any]] = {
     "language_modeling": {"corpus": "date_lines", "max_length": 128},
     "masked_language_modeling": {"corpus": "date_lines", "max_length": 128},
     "glimpses": {"corpus": "digits"},
+    "classification": {"corpus": "reviews", "min_review_sentences": 3, "max_review_sentences": 9},
+    "matching": {"corpus": "claims"},
 }
+KEPT_DATA_OPTIONS = ("image_size", "scattered", "target", "multi_label")
+"""Options of the data that determine the model or the loss."""
 SIZES = {
     **dict.fromkeys(("embedding_dim", "attention_units", "readout_units", "source_dim"), 8),
     **dict.fromkeys(("filters", "copies", "glimpse_units"), 8),
@@ -87,12 +91,14 @@ def make_small_recipe(path: Path) -> dict[str, Any]:
     )
     config = merge(preset_class(preset), preset_config(preset), options)
     data, training = recipe["data"], recipe["training"]
-    placement = {name: data[name] for name in ("scattered", "image_size") if "scattered" in data}
+    kept = {name: data[name] for name in KEPT_DATA_OPTIONS if name in data}
+    if "scattered" not in data:
+        kept.pop("image_size", None)  # that of CORPORA
     rate = min(training["learning_rate"], MAX_LEARNING_RATE)
     training = {name: x for name, x in training.items() if name not in NOT_IN_THE_GRAPH}
     return {
         "task": recipe["task"],
-        "data": {**CORPORA[recipe["task"]], "size": 60, "validation_size": 8, **placement},
+        "data": {**CORPORA[recipe["task"]], "size": 60, "validation_size": 8, **kept},
         "tokenizer": {
             "kind": "whitespace",
             "vocabulary_size": 100,  # some words are unknown, and can be copied
