@@ -85,7 +85,7 @@ def test_entries_load_by_name_and_predict(folder: Path, name: str) -> None:
         task.search = task.search.override(max_length=3)
     result = predict_one(task, name)
     assert result.ok
-    assert result.text
+    assert result.text or result.labels == ()  # none of several classes
 
 
 def predict_one(task: Any, name: str) -> Any:
