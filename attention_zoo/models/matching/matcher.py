@@ -23,7 +23,7 @@ LOSSES = {"regression": MeanSquaredError, "ranking": BinaryCrossEntropy}
 EMBEDDING_NORM = 8.0
 """Expected norm of the initial token embeddings, near that of GloVe vectors. Tokens that occur in
 both texts then have larger scores than others before training; with a norm of 1, all weights are
-nearly equal, and ESIM needs far more steps on the corpus `claims`."""
+nearly equal."""
 
 
 class TokenIds(NamedTuple):
