@@ -28,7 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from side_by_side import format_section, write_section
+from side_by_side import write_section
 
 import attention_zoo as az
 from attention_zoo.data.reading import read_raw_lines
@@ -267,10 +267,7 @@ def main() -> None:
     if options.out:
         options.out.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
     title, lines = f"Cross-validation of {result['recipe']}", format_lines(result)
-    if options.dry_run:
-        print(format_section(title, lines))
-    else:
-        write_section(title, lines)
+    write_section(title, lines, options.dry_run)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from side_by_side import HERE, format_section, write_section
+from side_by_side import HERE, write_section
 
 import attention_zoo as az
 from attention_zoo.training.evaluation import get_commit
@@ -147,10 +147,7 @@ def main() -> None:
         content = {"recipe": name, "commit": commit, "results": rows}
         options.out.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     title, lines = f"Linear baselines of {name}", [*format_table(rows), "", f"Commit {commit}."]
-    if options.dry_run:
-        print(format_section(title, lines))
-    else:
-        write_section(title, lines)
+    write_section(title, lines, options.dry_run)
 
 
 if __name__ == "__main__":

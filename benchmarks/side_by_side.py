@@ -85,10 +85,12 @@ def format_section(title: str, lines: list[str]) -> str:
     return "\n".join([f"## {title}", "", *lines]) + "\n"
 
 
-def write_section(title: str, lines: list[str]) -> None:
-    """Print a section, and replace the section with this title in results.md."""
+def write_section(title: str, lines: list[str], dry_run: bool = False) -> None:
+    """Print a section and, unless `dry_run`, replace the section of this title in results.md."""
     section = format_section(title, lines)
     print(section)
+    if dry_run:
+        return
     old = RESULTS.read_text("utf-8") if RESULTS.exists() else "# Results\n"
     head, *sections = old.split("\n## ")
     other_sections = [s for s in sections if not s.startswith(title + "\n")]

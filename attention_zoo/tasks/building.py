@@ -224,17 +224,23 @@ def build_model(section: dict[str, Any], **given: Any) -> Any:
         raise ValueError(f"{determined[0]}: determined by the data; remove it from the recipe")
     overrides = {key: value for key, value in section.items() if key != "preset"}
     cls = _get_preset_class(section["preset"], given)
-    arguments = inspect.signature(cls).parameters
     for key, value in overrides.items():
         try:
             check_arguments(cls, {key: value})
         except ValueError as error:
             raise ValueError(f"model.{key}: {error}") from None
+    check_option_types(overrides, cls)
+    with locate_option_errors(overrides):
+        return models.from_preset(section["preset"], **given, **overrides)
+
+
+def check_option_types(options: Config, cls: type) -> None:
+    """Raise ValueError for an option of another type than the argument's default in `cls`."""
+    arguments = inspect.signature(cls).parameters
+    for key, value in options.items():
         if key in arguments and not _has_type_of(value, arguments[key]):
             kind = type(arguments[key].default).__name__
             raise ValueError(f"model.{key}: expected {kind}, got {value!r}")
-    with locate_option_errors(overrides):
-        return models.from_preset(section["preset"], **given, **overrides)
 
 
 @contextmanager
@@ -268,6 +274,7 @@ def split_head_options(section: Config, cls: Any) -> tuple[Config, Config]:
     for key in nested:
         if key in options:
             raise ValueError(f"{backbone}.{key}: model.{key} is the same option; remove one")
+    check_option_types(head, cls)
     return {**options, **nested}, head
 
 
@@ -291,6 +298,7 @@ def build_around_bert(
         raise ValueError(f"model.preset: init={init} has a model; remove preset from the recipe")
     else:
         options = options if use_pooler else {"use_pooler": False, **options}
+        check_option_types(options, models.BERT)
         with locate_option_errors(options):
             bert = models.from_public(init, models.BERT, **options)
     with locate_option_errors(head):

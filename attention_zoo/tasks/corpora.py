@@ -78,14 +78,22 @@ class GeneratedCorpus(Corpus):
         options = {name: vars(self)[name] for name in names}
         return {"size": self.size_of(split), "split": split, "seed": self.seed, **options}
 
+    def get_part_range(self, split: str, parts: str) -> tuple[int, int]:
+        """Return `min_{parts}`, and `max_{parts}` or, for "train", `max_train_{parts}` if set.
 
-def check_train_maximum(parts: str, value: int | None, minimum: int, maximum: int) -> None:
-    """Raise ValueError unless `data.max_train_{parts}` is None or in the range of other splits."""
-    if value is not None and not minimum <= value <= maximum:
-        raise ValueError(
-            f"data.max_train_{parts} must be from min_{parts}={minimum} to max_{parts}={maximum}, "
-            f"or null, got {value}"
-        )
+        Raises ValueError if `max_train_{parts}` is outside the range of the other splits.
+        """
+        options = vars(self)
+        minimum, maximum = options[f"min_{parts}"], options[f"max_{parts}"]
+        shorter = options[f"max_train_{parts}"]
+        if shorter is None:
+            return minimum, maximum
+        if not minimum <= shorter <= maximum:
+            raise ValueError(
+                f"data.max_train_{parts} must be from min_{parts}={minimum} to"
+                f" max_{parts}={maximum}, or null, got {shorter}"
+            )
+        return minimum, shorter if split == "train" else maximum
 
 
 @dataclass

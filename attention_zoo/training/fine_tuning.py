@@ -15,6 +15,7 @@ from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks.building import (
     TokenizerOptions,
     build_model,
+    check_option_types,
     locate_option_errors,
     split_head_options,
 )
@@ -74,13 +75,14 @@ def _merge_settings(
     settings, name = {**model.settings}, model.backbone_name
     head: dict[str, Any] = {}
     if name is not None:
-        section, head = split_head_options(section, model)
+        section, head = split_head_options(section, type(model))
     if section:
         backbone = model.get_backbone()
         section = _add_vocabulary_sizes(section, backbone.settings)
         if name is None or "preset" in section:
             requested = _read_settings(location, section, backbone, model.backbone_fixed)
         else:
+            check_option_types(section, type(backbone))
             with locate_option_errors(section):
                 requested = merge(type(backbone), backbone.settings, section)
         free = _get_free_settings(location, requested, backbone)

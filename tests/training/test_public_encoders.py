@@ -107,6 +107,8 @@ TAGGED = "task=tagging", "data={corpus: orders, size: 4, validation_size: 2, tes
     (["model.preset=bert_tiny"], r"model\.preset: init=.* has a model; remove preset"),
     (["model.poling=mean"], "model: BERT has no argument 'poling'"),
     (["model.pooling=max"], r"model\.pooling must be one of"),
+    (["model.dropout=true"], r"model\.dropout: expected float, got True"),
+    (["model.bert.dropout=null"], r"model\.dropout: expected float, got None"),
     (["model.bert=3"], r"model\.bert must be a dict of options"),
     (["model={units: 3, bert: {units: 4}}"], r"model\.bert\.units: model\.units is the same"),
     (["model.units=5"], "shape .* but config.json and the arguments require"),
@@ -147,6 +149,8 @@ def test_options_of_the_bert_are_not_those_of_the_classifier(saved: Path) -> Non
 @refuses(
     ("model.poling=mean", "model: BERT has no argument 'poling'"),
     ("model.pooling=max", r"model\.pooling must be one of"),
+    ("model.dropout=null", r"model\.dropout: expected float, got None"),
+    ("model.bert.dropout=true", r"model\.dropout: expected float, got True"),
     ("model.units=5", r"it has model\.units=24, but the recipe has 5"),
     ("model.bert.use_pooler=true", r"it has model\.use_pooler=False, but the recipe has True"),
 )

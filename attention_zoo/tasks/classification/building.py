@@ -68,7 +68,7 @@ def index_classes(
 
 
 def build_classifier(recipe: Any, classes: Sequence[str], tokens: int) -> Any:
-    """Build the classifier of a recipe; with the preset of a BERT or a public one, around it.
+    """Build the classifier of a recipe; a BERT preset or a public BERT becomes its encoder.
 
     Args:
         recipe: the recipe; `init`, if it has one, is a public checkpoint of a BERT.
@@ -78,7 +78,7 @@ def build_classifier(recipe: Any, classes: Sequence[str], tokens: int) -> Any:
     section = recipe.model
     given = {"classes": list(classes), "multi_label": recipe.data.multi_label}
     if recipe.init is not None or is_bert_preset(section.get("preset")):
-        pooled = section.get("pooling", "first") == "first"
+        use_pooler = section.get("pooling", "first") == "first"
         cls = models.TransformerClassifier
-        return build_around_bert(cls, section, recipe.init, tokens, pooled, **given)
+        return build_around_bert(cls, section, recipe.init, tokens, use_pooler, **given)
     return build_model(section, vocabulary_size=tokens, **given)

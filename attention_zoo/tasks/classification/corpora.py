@@ -20,13 +20,7 @@ from attention_zoo.data.text.sentences import BOUNDARIES
 from attention_zoo.registry import Registry, check_choice
 from attention_zoo.tasks.cached_corpora import CachedCorpus
 from attention_zoo.tasks.classification.class_weights import check_class_weights
-from attention_zoo.tasks.corpora import (
-    Corpus,
-    FileCorpus,
-    GeneratedCorpus,
-    TfdsCorpus,
-    check_train_maximum,
-)
+from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus, TfdsCorpus
 
 LABELLED_TEXTS = Registry("data.corpus")
 
@@ -91,15 +85,11 @@ class Reviews(GeneratedCorpus, LabelledTextCorpus):
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test", "long", "unseen")
 
     def __post_init__(self) -> None:
-        bounds = self.min_review_sentences, self.max_review_sentences
-        check_train_maximum("review_sentences", self.max_train_review_sentences, *bounds)
+        self.get_part_range("train", "review_sentences")  # raises ValueError for an invalid range
         super().__post_init__()
 
     def _read(self, split: str) -> LabelledTexts:
-        maximum = self.max_review_sentences
-        if split == "train" and self.max_train_review_sentences is not None:
-            maximum = self.max_train_review_sentences
-        bounds = self.min_review_sentences, maximum
+        bounds = self.get_part_range(split, "review_sentences")
         return generate_reviews(
             self.size_of(split), split, self.seed, *bounds, multi_label=self.multi_label
         )

@@ -78,7 +78,7 @@ def select_pairs(examples: LabelledPairs, size: int) -> list[int]:
 
 
 def build_matcher(recipe: Any, classes: Sequence[str] | None, tokenizer: Any) -> Any:
-    """Build the matcher of a recipe; with the preset of a BERT or a public one, around it.
+    """Build the matcher of a recipe; a BERT preset or a public BERT becomes its encoder.
 
     Args:
         recipe: the recipe; `init`, if it has one, is a public checkpoint of a BERT.

@@ -19,7 +19,7 @@ from attention_zoo.data.examples import ColumnFactory, Examples
 from attention_zoo.data.text.labelled_pairs import TARGETS
 from attention_zoo.registry import Registry, check_choice
 from attention_zoo.tasks.cached_corpora import CachedCorpus
-from attention_zoo.tasks.corpora import Corpus, GeneratedCorpus, TfdsCorpus, check_train_maximum
+from attention_zoo.tasks.corpora import Corpus, GeneratedCorpus, TfdsCorpus
 
 LABELLED_PAIRS = Registry("data.corpus")
 
@@ -80,16 +80,15 @@ class Claims(GeneratedCorpus, LabelledPairCorpus):
             raise ValueError(
                 "data.target=regression: corpus claims has targets classification and ranking"
             )
-        check_train_maximum("facts", self.max_train_facts, self.min_facts, self.max_facts)
+        self.get_part_range("train", "facts")  # raises ValueError for an invalid range
         super().__post_init__()
 
     def _read(self, split: str) -> LabelledPairs:
         if self.target == "ranking":
             return generate_ranked_claims(**self.generator_options(split))
-        options = self.generator_options(split, "min_facts", "max_facts")
-        if split == "train" and self.max_train_facts is not None:
-            options["max_facts"] = self.max_train_facts
-        return generate_claims(**options)
+        minimum, maximum = self.get_part_range(split, "facts")
+        options = self.generator_options(split)
+        return generate_claims(**options, min_facts=minimum, max_facts=maximum)
 
 
 @dataclass

@@ -107,3 +107,14 @@ def test_word_vectors_are_loaded(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_learns_with_fit() -> None:
     assert fit_and_evaluate(ESIM(13, ["no", "yes"], 8, 16, dropout=0.0), 0.01, 10) > 0.95
+
+
+def test_equal_tokens_are_aligned_before_training() -> None:
+    """Scores of equal tokens are larger than those of others, because of the initial norm."""
+    model = ESIM(200, CLASSES, embedding_dim=100, units=40)
+    table = array(model.token_embedding.embeddings)
+    np.testing.assert_allclose(np.linalg.norm(table, axis=1).mean(), 8, rtol=0.02)
+    first = np.random.default_rng(0).permutation(np.arange(2, 200))[None, :3]
+    _, weights = model({"first": first, "second": first[:, ::-1]}, return_attention_scores=True)
+    aligned = array(weights)[0, np.arange(3), np.arange(3)[::-1]]
+    assert aligned.mean() > 0.34  # 0.333, as for a uniform alignment, with a norm of 1
