@@ -5,9 +5,9 @@
 
 The rows of `data.train` are split into folds: the n-th distinct text, pair of texts or group of a
 ranking belongs to fold n modulo the number of folds. Pairs in either order are the same pair; a
-single text of a pair may occur in several folds. Fold i is the test split of run i, fold i + 1 its
-validation split, which selects the checkpoint, and the other folds are its training split. Each run
-is trained and evaluated in a process of its own.
+single text of a pair may occur in several folds. Fold i is the test split of run i, and the other
+folds are its training split. Nothing selects a checkpoint: each run takes all steps of the recipe,
+and the weights of the last step are evaluated. Each run has a process of its own.
 
 `--compare` prints the mean difference between two results on the same folds, with its 95 %
 confidence interval.
@@ -108,20 +108,19 @@ def run_fold(recipe: str, overrides: list[str]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if isinstance(value, int | float)}
 
 
-def run_folds(options: argparse.Namespace, paths: list[list[str]], folder: Path) -> Iterator[Any]:
-    """Yield seed, fold and metrics of each run."""
+def run_folds(
+    options: argparse.Namespace, paths: list[list[str]], folder: Path, steps: int
+) -> Iterator[Any]:
+    """Yield seed, fold and metrics of each run, which takes this number of steps."""
     for seed in options.seeds:
         for fold, test in enumerate(paths):
-            validation = (fold + 1) % len(paths)
-            others = [i for i in range(len(paths)) if i not in (fold, validation)]
-            splits = {
-                "train": [path for i in others for path in paths[i]],
-                "validation": paths[validation],
-                "test": test,
-            }
+            train = [path for i, files in enumerate(paths) if i != fold for path in files]
+            # training needs a validation split; its only evaluation is that of the last step
+            splits = {"train": train, "validation": test, "test": test}
             overrides = [
                 *options.overrides,
                 f"seed={seed}",
+                f"training.evaluate_every={steps}",
                 f"run={folder / f'run{fold + 1}_seed{seed}'}",
                 *(f"data.{split}={json.dumps(files)}" for split, files in splits.items()),
             ]
@@ -222,15 +221,15 @@ def cross_validate(options: argparse.Namespace) -> dict[str, Any]:
             f"{options.recipe}: expected task classification or matching, and corpus"
             f" {', '.join(CORPORA)}, got {recipe.task} and {recipe.data.corpus}"
         )
-    if options.folds < 3:
-        raise ValueError(f"--folds must be at least 3, got {options.folds}")
+    if options.folds < 2:
+        raise ValueError(f"--folds must be at least 2, got {options.folds}")
     if options.folder:
         options.folder.mkdir(parents=True, exist_ok=True)
     with nullcontext(options.folder) if options.folder else tempfile.TemporaryDirectory() as folder:
         paths, digest = write_folds(recipe.data, options.folds, Path(folder))
         if not all(paths):
             raise ValueError(f"--folds={options.folds}: a fold has no rows; use fewer folds")
-        runs = [*run_folds(options, paths, Path(folder))]
+        runs = [*run_folds(options, paths, Path(folder), recipe.training.steps)]
     return {
         "recipe": " ".join([Path(options.recipe).stem, *options.overrides]),
         "commit": get_commit(),

@@ -54,13 +54,14 @@ class ConvolutionalClassifier(Classifier):
         for "max".
 
     Masking:
-        Padding (0) may be anywhere, does not affect the logits and has weight 0: windows contain
-        adjacent tokens only. A text that is shorter than a convolution has one window, with zeros
-        after its tokens. The vector of a text without tokens is 0.
+        Padding (0) may be anywhere, does not affect the logits and has weight 0. The convolutions
+        are wide: windows may extend beyond an end of the text, with zeros there, so that the first
+        and the last tokens have features of their own. The vector of a text without tokens is 0.
 
     Reference:
         Kim 2014, arXiv 1408.5882, sections 2 and 3.1, CNN-rand: k is `embedding_dim`, s is
-        `max_norm`. The paper chooses "max"; attention in its place is this library's addition.
+        `max_norm`. The paper chooses "max"; attention in its place is this library's addition. The
+        paper pads "where necessary"; the author's code adds 4 zeros for all widths, here h - 1.
     """
 
     # layers
@@ -127,8 +128,9 @@ class ConvolutionalClassifier(Classifier):
             query = self.query_encoder(x, mask=encoder_mask, training=training)[1][0]
         pooled, weights = [], []
         for number, width in enumerate(self.kernel_sizes):
-            # P windows, of which those that contain padding are masked
-            maps = self.convolutions[number](ops.pad(x, ((0, 0), (0, width - 1), (0, 0))))
+            zeros = width - 1
+            # P + width - 1 windows, of which those without tokens are masked
+            maps = self.convolutions[number](ops.pad(x, ((0, 0), (zeros, zeros), (0, 0))))
             window_mask = make_window_mask(mask, width)
             if not self.poolings:
                 maps = ops.where(window_mask[..., None], maps, float("-inf"))
@@ -148,30 +150,36 @@ class ConvolutionalClassifier(Classifier):
 
 
 def make_window_mask(mask: Tensor, width: int) -> Tensor:
-    """Return which windows contain tokens only, `(B, P)`; padding is at the end of `mask (B, P)`.
+    """Return which windows of a wide convolution contain tokens, `(B, P + width - 1)`.
 
-    The first window of a shorter text that has tokens is unmasked too.
+    Args:
+        mask: `(B, P)`, True at tokens; padding is at the end.
+        width: number of positions of a window.
     """
     length = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-    starts = ops.arange(ops.shape(mask)[1], dtype="int32")
-    num_windows = ops.where(length > 0, ops.maximum(length - width + 1, 1), 0)
-    return starts < num_windows
+    num_windows = ops.where(length > 0, length + width - 1, 0)
+    return ops.arange(ops.shape(mask)[1] + width - 1, dtype="int32") < num_windows
 
 
 def divide_among_tokens(weights: Tensor, mask: Tensor, width: int) -> Tensor:
     """Return the weights of tokens, `(B, P)`: each window's weight, divided among its tokens.
 
     Args:
-        weights: `(B, P)`, of the windows that begin at each position; 0 for masked ones.
-        mask: `(B, P)`, True at tokens.
+        weights: `(B, P + width - 1)`, of the windows of a wide convolution; 0 for masked ones.
+        mask: `(B, P)`, True at tokens; padding is at the end.
         width: number of positions of a window.
     """
-    positions = ops.shape(weights)[1]
-    padded = ops.pad(weights, ((0, 0), (width - 1, 0)))
-    total = sum(padded[:, shift : shift + positions] for shift in range(width))
-    length = ops.sum(ops.cast(mask, weights.dtype), axis=1, keepdims=True)
-    shares = total / ops.clip(length, 1, width)
-    return ops.where(mask, shares, 0.0)
+    zeros = width - 1
+    padded_mask = ops.pad(ops.cast(mask, weights.dtype), ((0, 0), (zeros, zeros)))
+    counts = _sum_windows(padded_mask, width)
+    shares = weights / ops.maximum(counts, 1)
+    return ops.where(mask, _sum_windows(shares, width), 0.0)
+
+
+def _sum_windows(x: Tensor, width: int) -> Tensor:
+    """Return the sums of all windows of `x (B, P + width - 1)`, `(B, P)`."""
+    positions = ops.shape(x)[1] - width + 1
+    return sum(x[:, shift : shift + positions] for shift in range(width))
 
 
 # config

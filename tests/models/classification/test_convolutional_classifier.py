@@ -63,7 +63,7 @@ def compute_maps(model: ConvolutionalClassifier, row: np.ndarray) -> list[np.nda
     for convolution in model.convolutions:
         kernel, bias = (array(w) for w in convolution.weights)
         width = len(kernel)
-        windows = np.pad(x, ((0, max(width - len(x), 0)), (0, 0)))
+        windows = np.pad(x, ((width - 1, width - 1), (0, 0)))
         starts = range(len(windows) - width + 1)
         sums = [np.einsum("wd,wdf->f", windows[i : i + width], kernel) + bias for i in starts]
         results.append(np.maximum(sums, 0))
@@ -76,7 +76,7 @@ def test_logits_equal_the_definition(row: int) -> None:
     model = make()
     kernel, bias = (array(w) for w in model.head.weights)
     maps = compute_maps(model, TEXTS[row, TEXTS[row] > 0])
-    assert [len(x) for x in maps] == [[4, 3, 2], [1, 1, 1], [1, 1, 1]][row]
+    assert [len(x) for x in maps] == [[8, 9, 10], [5, 6, 7], [3, 4, 5]][row]
     expected = np.concatenate([x.max(0) for x in maps]) @ kernel + bias
     np.testing.assert_allclose(run(model, TEXTS)[0][row], expected, rtol=1e-4, atol=1e-5)
 
@@ -97,8 +97,8 @@ def test_attention_equals_the_definition() -> None:
     kernel, bias = (array(w) for w in model.head.weights)
     expected = (window_weights @ maps) @ kernel + bias
     np.testing.assert_allclose(logits[0], expected, rtol=1e-4, atol=1e-5)
-    a, b, c, d = window_weights / 3
-    shares = [a, a + b, a + b + c, b + c + d, c + d, d]
+    sizes = [1, 2, 3, 3, 3, 3, 2, 1]
+    shares = np.convolve(window_weights / sizes, np.ones(3), "valid")
     np.testing.assert_allclose(weights["tokens"][0], shares, rtol=1e-4)
 
 
@@ -115,13 +115,13 @@ def test_query_of_lstm_attention_is_its_final_state() -> None:
 
 
 def test_windows_and_their_tokens() -> None:
-    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], "bool")
+    """Windows of three with a text of two tokens: [0 0 a], [0 a b], [a b 0] and [b 0 0]."""
+    mask = np.array([[1, 1, 0], [0, 0, 0]], "bool")
     window_mask = array(make_window_mask(ops.convert_to_tensor(mask), 3))
-    assert window_mask.astype(int).tolist() == [[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
-    weights = np.array([[0.75, 0.25, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]], "float32")
+    assert window_mask.astype(int).tolist() == [[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]]
+    weights = np.array([[0.1, 0.2, 0.4, 0.3, 0], [0, 0, 0, 0, 0]], "float32")
     shares = array(divide_among_tokens(weights, ops.convert_to_tensor(mask), 3))
-    expected = np.array([[3, 4, 4, 1], [6, 6, 0, 0], [0, 0, 0, 0]]) / 12
-    np.testing.assert_allclose(shares, expected, rtol=1e-6)
+    np.testing.assert_allclose(shares, [[0.4, 0.6, 0], [0, 0, 0]], rtol=1e-6)
 
 
 def test_padding_does_not_affect_the_maximum() -> None:
