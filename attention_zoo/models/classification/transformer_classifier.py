@@ -11,6 +11,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.classification.classifier import (
+    PAD,
     Classifier,
     Weights,
     left_align,
@@ -38,32 +39,39 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         pooling: "first" (the state of the first token, which is the class token if the texts begin
             with one; through the BERT's pooler, if it has one) or "mean" (over the tokens).
         dropout: dropout rate on the pooled vector; the BERT has its own.
+        window: number of tokens of each window in which a text of any length is read, at most the
+            BERT's `max_length`. Windows are adjacent, each begins with the first token of the text,
+            and the vector of the text is their mean, weighted by their numbers of tokens. None:
+            texts are not split.
 
     Call arguments:
-        inputs: `{"tokens": (B, P)}`, integers, 0 is padding, P at most the BERT's `max_length`.
+        inputs: `{"tokens": (B, P)}`, integers, 0 is padding, P at most the BERT's `max_length`
+            without `window`.
         training: enables dropout.
         return_attention_scores: whether to also return the attention weights.
 
     Returns:
         Logits `(B, K)`, float32; on request, also `{"tokens": (B, P)}`, the attention weights of
         the last layer: their mean over the heads, from the first token, or over all tokens with
-        "mean".
+        "mean". Those of a window are scaled by its part of the mean.
 
     Masking:
         Padding (0) may be anywhere, does not affect the logits and has weight 0.
 
     Reference:
         Devlin et al. 2018, arXiv 1810.04805, section 4.1: C is the pooled vector, W transposed.
-        The mean is that of Reimers and Gurevych 2019, arXiv 1908.10084, section 3.
+        The mean is that of Reimers and Gurevych 2019, arXiv 1908.10084, section 3. Windows: Sun et
+        al. 2019, arXiv 1905.05583, section 5.3.1, hierarchical methods with mean pooling.
     """
 
     has_class_token = True
-    head_options = ("pooling", "dropout")
+    head_options = ("pooling", "dropout", "window")
     own_arguments = (
         "classes",
         "multi_label",
         "pooling",
         "dropout",
+        "window",
         "name",
         "dtype",
     )
@@ -77,11 +85,14 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         multi_label: bool = False,
         pooling: str = "first",
         dropout: float = 0.1,
+        window: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.bert = bert = self.make_bert(bert)
         check_choice("pooling", pooling, POOLINGS)
+        if window is not None:
+            zoo_ops.whole_number("window", window, 2, bert.settings["max_length"])
         self.init_settings({**collect_arguments(locals()), "bert": dict(bert.settings)})
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
         self.build_head(bert.settings["embedding_dim"])
@@ -94,9 +105,9 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         return int(self.bert.settings["vocabulary_size"])
 
     @property
-    def max_length(self) -> int:
-        """Maximum number of tokens of a text."""
-        return int(self.bert.settings["max_length"])
+    def max_length(self) -> int | None:
+        """Maximum number of tokens of a text; None for no limit."""
+        return None if self.settings["window"] else int(self.bert.settings["max_length"])
 
     @property
     def token_embedding(self) -> keras.layers.Embedding:
@@ -109,6 +120,19 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         self, tokens: Tensor, training: bool, return_attention_scores: bool
     ) -> tuple[Tensor, Weights]:
         tokens, mask, positions = left_align(tokens)
+        if self.settings["window"] is None:
+            vectors, weights = self.encode_window(tokens, mask, training, return_attention_scores)
+        else:
+            vectors, weights = self._encode_windows(tokens, training, return_attention_scores)
+        vectors = self.drop(vectors, training=training)
+        if weights is None:
+            return vectors, {}
+        return vectors, {"tokens": ops.take_along_axis(weights, positions, axis=1)}
+
+    def encode_window(
+        self, tokens: Tensor, mask: Tensor, training: bool, return_attention_scores: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the vectors `(B, D)` and weights `(B, P)` of tokens with padding at the end."""
         bert, options = self.bert, {"mask": mask, "training": training}
         x = bert.drop(bert.norm(bert.embed(tokens, mask)), training=training)
         *lower_layers, last_layer = bert.encoder
@@ -122,9 +146,51 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
             vectors = masked_mean(hidden, mask)
         else:
             vectors = hidden[:, 0] if bert.pooler is None else bert.pool(hidden, mask)
-        vectors = self.drop(vectors, training=training)
         if weights is None:
-            return vectors, {}
+            return vectors, None
         weights = ops.mean(weights, axis=1)  # over the heads, (B, P, P)
-        token_weights = masked_mean(weights, mask) if is_mean else weights[:, 0]
-        return vectors, {"tokens": ops.take_along_axis(token_weights, positions, axis=1)}
+        return vectors, masked_mean(weights, mask) if is_mean else weights[:, 0]
+
+    def _encode_windows(
+        self, tokens: Tensor, training: bool, return_attention_scores: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the vectors `(B, D)` and weights `(B, P)` of texts of any length P."""
+        windows = split_into_windows(tokens, self.settings["window"])
+        batch, count, width = ops.shape(windows)
+        rows = ops.reshape(windows, (batch * count, width))
+        mask = ops.not_equal(rows, PAD)
+        vectors, weights = self.encode_window(rows, mask, training, return_attention_scores)
+        vectors = ops.reshape(vectors, (batch, count, vectors.shape[-1]))
+        lengths = ops.sum(ops.cast(ops.not_equal(windows, PAD), "float32"), axis=2)
+        parts = lengths / ops.maximum(ops.sum(lengths, axis=1, keepdims=True), 1.0)
+        vectors = ops.sum(vectors * ops.cast(parts, vectors.dtype)[..., None], axis=1)
+        if weights is None:
+            return vectors, None
+        weights = (
+            ops.reshape(weights, (batch, count, width)) * ops.cast(parts, weights.dtype)[..., None]
+        )
+        first = ops.sum(weights[:, :, 0], axis=1, keepdims=True)
+        others = ops.reshape(weights[:, :, 1:], (batch, count * (width - 1)))
+        return vectors, ops.concatenate([first, others], axis=1)
+
+
+def split_into_windows(tokens: Tensor, window: int) -> Tensor:
+    """Return the windows of each text, `(B, N, W)`, each with the first token of the text.
+
+    W is at most `window`. Windows after the end of a text are padding.
+
+    Args:
+        tokens: `(B, P)`, with padding at the end.
+        window: maximum number of tokens of a window, the first token of the text included.
+    """
+    batch, length = ops.shape(tokens)
+    at_most, at_least = (ops.minimum, ops.maximum) if ops.is_tensor(length) else (min, max)
+    num_others = at_least(length - 1, 1)
+    width = at_most(window - 1, num_others)  # other tokens of a window
+    count = -(-num_others // width)
+    padded = ops.pad(tokens, ((0, 0), (0, window)))
+    others = ops.reshape(padded[:, 1 : 1 + count * width], (batch, count, width))
+    is_used = ops.any(ops.not_equal(others, PAD), axis=2, keepdims=True)
+    is_first = ops.reshape(ops.arange(count) == 0, (1, count, 1))
+    first = ops.where(ops.logical_or(is_used, is_first), tokens[:, :1, None], PAD)
+    return ops.concatenate([first, others], axis=2)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attention_zoo.models import BERT, TransformerClassifier
+from attention_zoo.models.classification.transformer_classifier import split_into_windows
 from tests.layers.running import array
 from tests.models.classifier_conformance import (
     CLASSES,
@@ -34,6 +35,7 @@ class TestTransformerClassifier(ClassifierConformance):
         "multi_label": True,
         "pooling": "mean",
         "dropout": 0.3,
+        "window": 4,
     }
 
     def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
@@ -83,6 +85,39 @@ def test_weights_are_those_of_the_last_layer(layer: dict[str, str]) -> None:
         np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+def test_long_texts_are_read_in_windows(pooling: str) -> None:
+    """Seven tokens in windows of four: [2 3 4 5], [2 6 7 8]; then one of one and one of three."""
+    plain = make(pooling=pooling)
+    windows = TransformerClassifier(plain.bert, CLASSES, pooling=pooling, window=4)
+    windows.head.set_weights(plain.head.get_weights())
+    texts = np.array([[2, 3, 4, 5, 6, 7, 8], [2, 3, 4, 5, 6, 0, 0], [2, 3, 0, 0, 0, 0, 0]])
+    parts = np.array(
+        [[2, 3, 4, 5], [2, 6, 7, 8], [2, 3, 4, 5], [2, 6, 0, 0], [2, 3, 0, 0], [0, 0, 0, 0]]
+    )
+    logits, scores = run(plain, parts)
+    lengths = (parts > 0).sum(1).reshape(3, 2)
+    shares = lengths / lengths.sum(1, keepdims=True)
+    expected = (logits.reshape(3, 2, 3) * shares[..., None]).sum(1)
+    got, weights = run(windows, texts)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    scores = scores["tokens"].reshape(3, 2, 4) * shares[..., None]
+    joined = [scores[:, :, 0].sum(1, keepdims=True), scores[:, 0, 1:], scores[:, 1, 1:]]
+    np.testing.assert_allclose(weights["tokens"], np.concatenate(joined, 1), atol=1e-5)
+    np.testing.assert_allclose(weights["tokens"].sum(1), 1, rtol=1e-4)
+
+
+def test_a_text_within_the_window_is_not_split() -> None:
+    plain = make()
+    windows = TransformerClassifier(plain.bert, CLASSES, window=TEXTS.shape[1])
+    assert windows.max_length is None
+    windows.head.set_weights(plain.head.get_weights())
+    assert split_into_windows(TEXTS, TEXTS.shape[1]).shape == (len(TEXTS), 1, TEXTS.shape[1])
+    (logits, weights), (expected_logits, expected) = run(windows, TEXTS), run(plain, TEXTS)
+    np.testing.assert_allclose(logits, expected_logits, atol=1e-5)
+    np.testing.assert_allclose(weights["tokens"], expected["tokens"], atol=1e-5)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_learns_with_fit(pooling: str) -> None:
@@ -121,6 +156,8 @@ def test_presets_equal_those_of_bert(tmp_path: Path) -> None:
 
 @refuses(
     ({"pooling": "last"}, "pooling must be one of first, mean, got 'last'"),
+    ({"window": 61}, "window must be at most 60, got 61"),
+    ({"window": 1}, "window must be at least 2, got 1"),
     ({"bert": "bert_tiny"}, "bert must be a BERT or its arguments, got 'bert_tiny'"),
 )
 def test_invalid_options_are_rejected(options: dict) -> None:
