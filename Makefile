@@ -89,6 +89,7 @@ bench: .venv/dev bench-peers
 		--kerashub-python .venv-kerashub/bin/python --ctranslate2-python .venv-ctranslate2/bin/python
 	$(BIN)/python benchmarks/crf.py \
 		--tfa-python .venv-tfa/bin/python --pytorch-crf-python .venv-pytorch_crf/bin/python
+	$(BIN)/python benchmarks/han_training.py --pytorch-han-python .venv-pytorch_han/bin/python
 	$(BIN)/python benchmarks/copy_training.py
 	$(BIN)/python benchmarks/search_cost.py
 	$(BIN)/python benchmarks/layers.py
@@ -101,8 +102,8 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/xla.py
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \
-	.venv-transformers/ready .venv-pytorch_crf/ready .venv-scikit_learn/ready \
-	.venv-ray/ready
+	.venv-transformers/ready .venv-pytorch_crf/ready .venv-pytorch_han/ready \
+	.venv-scikit_learn/ready .venv-ray/ready
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info models/build models/*.egg-info docs/_build docs/api

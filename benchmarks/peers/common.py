@@ -25,6 +25,12 @@ WIDTHS = (8, 16, 24, 32)  # of the padded batches, in tokens
 LAYERS, HEADS, WIDTH, INNER = 4, 4, 128, 256  # of the Transformer
 DROPOUT = 0.3
 
+DOCUMENTS = 32  # per batch of the hierarchical attention network
+SENTENCES = (8, 16, 24, 32)  # of the padded batches of documents
+LONGEST = 50  # words of a sentence
+HAN_EMBEDDING, HAN_UNITS = 200, 100  # units of both directions together, and of the attention
+HAN_CLASSES = 2
+
 CHAINS, TOKENS, TAGS = 64, 50, 20  # sentences, tokens per sentence and tags of the CRF
 
 
@@ -65,6 +71,44 @@ def make_batches(count: int) -> list[tuple[Any, Any]]:
         target[np.arange(width + 1) > others[rows, None] + 1] = 0
         batches.append((source.astype("int32"), target.astype("int32")))
     return batches
+
+
+def make_documents(count: int) -> list[tuple[Any, Any]]:
+    """Return batches of documents `(DOCUMENTS, L, W)`, padded with 0, and their classes.
+
+    Numbers of words of a sentence are distributed as in film reviews (20 words, at most 50). The
+    documents of a batch have similar numbers of sentences, at most 8, 16, 24 or 32, as batches of
+    buckets do. The first four batches have one maximum each; `count` further batches follow.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    batches = []
+    for maximum in [*SENTENCES, *rng.choice(SENTENCES, count).tolist()]:
+        shape = (DOCUMENTS, maximum)
+        words = np.clip(rng.lognormal(3.0, 0.5, shape), 2, LONGEST).astype(int)
+        words[0, 0] = LONGEST
+        numbers = rng.integers(maximum - 7, maximum + 1, DOCUMENTS)
+        numbers[0] = maximum
+        words[np.arange(maximum) >= numbers[:, None]] = 0
+        tokens = rng.integers(FIRST_WORD, VOCABULARY, (*shape, LONGEST))
+        tokens[np.arange(LONGEST) >= words[..., None]] = 0
+        batches.append((tokens.astype("int32"), rng.integers(0, HAN_CLASSES, DOCUMENTS)))
+    return batches
+
+
+def time_documents(peer: str, work: str, train: Callable[[Any, Any], Any], count: int) -> None:
+    """Report words per second of `train(tokens, classes)`, after two steps per shape."""
+    batches = make_documents(count)
+    first, timed = batches[: len(SENTENCES)], batches[len(SENTENCES) :]
+    for batch in first * 2:
+        train(*batch)
+    start = time.perf_counter()
+    for batch in timed:
+        train(*batch)
+    seconds = time.perf_counter() - start
+    words = sum(int((tokens != 0).sum()) for tokens, _ in timed)
+    report(peer, work, seconds / len(timed), words_per_second=words / seconds)
 
 
 def time_batches(peer: str, work: str, train: Callable[[Any, Any], Any], count: int) -> None:
