@@ -84,10 +84,13 @@ def test_there_are_recipes() -> None:
 def test_recipe(path: Path) -> None:
     recipe = read_recipe(path)
     preset, _, data = path.stem.partition(".")
-    assert recipe.model["preset"] == preset
-    assert preset in models.list_presets()
     assert data.endswith("_".join(("", *languages(recipe))))
-    assert built(recipe).count_params() > 0
+    if recipe.init == f"data/{preset}":  # a public checkpoint, described in the comment
+        assert "preset" not in recipe.model
+    else:
+        assert recipe.model["preset"] == preset
+        assert preset in models.list_presets()
+        assert built(recipe).count_params() > 0
     assert float(build_optimizer(recipe.training).learning_rate) > 0
     head = path.read_text(encoding="utf-8").split("\n\n")[0]
     for word in (f"attention-zoo train {path.relative_to(ROOT)}", "Machine:", "Time:", "Expected"):
