@@ -246,21 +246,15 @@ def plot_heads(task: Any, sentence: str, result: Any, path: Path) -> None:
     az.inspection.plot_heads(weights[0], labels, result.source_tokens, path)
 
 
-def describe_start(results: dict[str, Any]) -> str:
-    """Return the preset of a model, or the weights that its training started from."""
-    if results["preset"]:
-        return f"Preset `{results['preset']}`"
-    return f"Fine-tuned from `{results['init']}`"
-
-
 def make_card(name: str, results: dict[str, Any]) -> list[str]:
     """Return the lines of a card that come from the results."""
     recipe = f"training/{results['task']}/{name}.yaml"
     evaluations = results["evaluations"]
+    preset = f"Preset `{results['preset']}`, " if results["preset"] else ""
     lines = [
         f"# {name}",
         "",
-        f"{describe_start(results)}, {results['parameters']:,} parameters, "
+        f"{preset}{results['parameters']:,} parameters, "
         f"{results['step']:,} steps of [{recipe}](../../../{recipe}), seed {results['seed']}, "
         f"{format_duration(results['training_seconds'])} of training on {results['machine']}.",
         *describe_weights(results),
