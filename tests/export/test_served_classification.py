@@ -51,7 +51,18 @@ def bert(tokens: int) -> models.Classifier:
     return models.TransformerClassifier(encoder, ["no", "yes"])
 
 
-KINDS = {"han": han, "lstm": lstm, "several": several_classes, "cnn": cnn, "bert": bert}
+def windows(tokens: int) -> models.Classifier:
+    return models.TransformerClassifier(bert(tokens).bert, ["no", "yes"], window=16)
+
+
+KINDS = {
+    "han": han,
+    "lstm": lstm,
+    "several": several_classes,
+    "cnn": cnn,
+    "bert": bert,
+    "windows": windows,
+}
 
 
 @functools.cache
