@@ -353,18 +353,18 @@ def strange_files(root: Path) -> list[str]:
 
 
 def misnamed(root: Path, presets: Iterable[str]) -> list[str]:
-    """Recipes named after no preset; folders of the zoo without recipe, card or results."""
+    """Recipes named after no preset or checkpoint; zoo folders without recipe, card or results."""
     known = set(presets)
     recipes = {
-        p.relative_to(root / "training").with_suffix("")
+        p.relative_to(root / "training").with_suffix(""): p.read_text("utf-8")
         for p in (root / "training").rglob("*.yaml")
         if p.parent.name != "cluster"
     }
     entries = [p for p in (root / "models").glob("*/*") if p.is_dir()]
     problems = [
-        f"training/{r}.yaml: no preset {r.name.split('.')[0]!r}"
-        for r in recipes
-        if r.name.split(".")[0] not in known
+        f"training/{r}.yaml: no preset {name!r}"
+        for r, text in recipes.items()
+        if (name := r.name.split(".")[0]) not in known and f"\ninit: data/{name}\n" not in text
     ]
     for entry in entries:
         name = entry.relative_to(root / "models")

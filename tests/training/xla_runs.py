@@ -84,11 +84,10 @@ def make_small_recipe(path: Path) -> dict[str, Any]:
     """Return the content of a recipe with small sizes, on a generated corpus."""
     recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     options = dict(recipe["model"])
-    preset = options.pop("preset")
-    # A BERT as a tagger gets a head; the recipe's option is not one of BERT.
-    head = (
-        {"head": options.pop("head")} if preset_class(preset) is BERT and "head" in options else {}
-    )
+    preset = options.pop("preset", "bert_tiny")  # fine-tuning of a public BERT has no preset
+    # The options of the layers around a BERT are not BERT's.
+    names = [name for name in ("head", "pooling") if name in options]
+    head = {name: options.pop(name) for name in names if preset_class(preset) is BERT}
     config = merge(preset_class(preset), preset_config(preset), options)
     data, training = recipe["data"], recipe["training"]
     kept = {name: data[name] for name in KEPT_DATA_OPTIONS if name in data}
