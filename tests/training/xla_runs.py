@@ -42,7 +42,12 @@ CORPORA: dict[str, dict[str, Any]] = {
     "language_modeling": {"corpus": "date_lines", "max_length": 128},
     "masked_language_modeling": {"corpus": "date_lines", "max_length": 128},
     "glimpses": {"corpus": "digits"},
-    "classification": {"corpus": "reviews", "min_review_sentences": 3, "max_review_sentences": 9},
+    "classification": {
+        "corpus": "reviews",
+        "min_review_sentences": 3,
+        "max_review_sentences": 9,
+        "max_length": 512,
+    },
     "matching": {"corpus": "claims"},
 }
 KEPT_DATA_OPTIONS = ("image_size", "scattered", "target", "multi_label")
