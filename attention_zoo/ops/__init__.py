@@ -83,7 +83,7 @@ from attention_zoo.ops.positions import (
 from attention_zoo.ops.projected_cross_entropy import Projection, projected_cross_entropy
 from attention_zoo.ops.recurrence import linear_recurrence, scan, shift
 from attention_zoo.ops.reductions import max_or_nan
-from attention_zoo.ops.sliding_windows import sliding_windows
+from attention_zoo.ops.sliding_windows import sliding_windows, sum_windows, widen_mask
 from attention_zoo.ops.smoothed_cross_entropy import (
     check_label_smoothing,
     smoothed_cross_entropy,
@@ -175,6 +175,7 @@ __all__ = [
     "sparsemax",
     "static_size",
     "stretch",
+    "sum_windows",
     "tag_constraints",
     "take_first",
     "to_end",
@@ -186,5 +187,6 @@ __all__ = [
     "use_compact_gradients",
     "where_or_zero",
     "whole_number",
+    "widen_mask",
     "zero_masked",
 ]

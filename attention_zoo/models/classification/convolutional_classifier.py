@@ -128,10 +128,10 @@ class ConvolutionalClassifier(Classifier):
             query = self.query_encoder(x, mask=encoder_mask, training=training)[1][0]
         pooled, weights = [], []
         for number, width in enumerate(self.kernel_sizes):
-            zeros = width - 1
+            num_zeros = width - 1  # on each side
             # P + width - 1 windows, of which those without tokens are masked
-            maps = self.convolutions[number](ops.pad(x, ((0, 0), (zeros, zeros), (0, 0))))
-            window_mask = make_window_mask(mask, width)
+            maps = self.convolutions[number](ops.pad(x, ((0, 0), (num_zeros, num_zeros), (0, 0))))
+            window_mask = zoo_ops.widen_mask(mask, width)
             if not self.poolings:
                 maps = ops.where(window_mask[..., None], maps, float("-inf"))
                 pooled.append(zoo_ops.max_or_nan(maps, axis=1))
@@ -149,18 +149,6 @@ class ConvolutionalClassifier(Classifier):
         return vectors, {"tokens": ops.take_along_axis(mean, positions, axis=1)}
 
 
-def make_window_mask(mask: Tensor, width: int) -> Tensor:
-    """Return which windows of a wide convolution contain tokens, `(B, P + width - 1)`.
-
-    Args:
-        mask: `(B, P)`, True at tokens; padding is at the end.
-        width: number of positions of a window.
-    """
-    length = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-    num_windows = ops.where(length > 0, length + width - 1, 0)
-    return ops.arange(ops.shape(mask)[1] + width - 1, dtype="int32") < num_windows
-
-
 def divide_among_tokens(weights: Tensor, mask: Tensor, width: int) -> Tensor:
     """Return the weights of tokens, `(B, P)`: each window's weight, divided among its tokens.
 
@@ -169,17 +157,11 @@ def divide_among_tokens(weights: Tensor, mask: Tensor, width: int) -> Tensor:
         mask: `(B, P)`, True at tokens; padding is at the end.
         width: number of positions of a window.
     """
-    zeros = width - 1
-    padded_mask = ops.pad(ops.cast(mask, weights.dtype), ((0, 0), (zeros, zeros)))
-    counts = _sum_windows(padded_mask, width)
+    num_zeros = width - 1
+    padded_mask = ops.pad(ops.cast(mask, weights.dtype), ((0, 0), (num_zeros, num_zeros)))
+    counts = zoo_ops.sum_windows(padded_mask, width)
     shares = weights / ops.maximum(counts, 1)
-    return ops.where(mask, _sum_windows(shares, width), 0.0)
-
-
-def _sum_windows(x: Tensor, width: int) -> Tensor:
-    """Return the sums of all windows of `x (B, P + width - 1)`, `(B, P)`."""
-    positions = ops.shape(x)[1] - width + 1
-    return sum(x[:, shift : shift + positions] for shift in range(width))
+    return ops.where(mask, zoo_ops.sum_windows(shares, width), 0.0)
 
 
 # config

@@ -151,26 +151,13 @@ class BCNN(Matcher):
         """Pool `(B, S + w - 1, U)` of both texts to `(B, S, U)`; return A `(B, S, T)` too."""
         width = self.settings["kernel_size"]
         if self.pooling is None:
-            averages = [_average_windows(x, width) for x in convolved]
+            averages = [zoo_ops.sum_windows(x, width) / width for x in convolved]
             return tuple(map(zoo_ops.zero_masked, averages, masks)), None
-        wide_masks = [_widen(mask, width) for mask in masks]
+        wide_masks = [zoo_ops.widen_mask(mask, width) for mask in masks]
         *pooled, scores = self.pooling(*convolved, *wide_masks, return_attention_scores=True)
-        scores = ops.swapaxes(_average_windows(scores, width), 1, 2)
-        scores = ops.swapaxes(_average_windows(scores, width), 1, 2)
+        scores = ops.swapaxes(zoo_ops.sum_windows(scores, width) / width, 1, 2)
+        scores = ops.swapaxes(zoo_ops.sum_windows(scores, width) / width, 1, 2)
         return tuple(x / width for x in pooled), scores
-
-
-def _widen(mask: Tensor, width: int) -> Tensor:
-    """Return the mask of the windows with a token, `(B, S + w - 1)`; padding is at the end."""
-    count = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-    length = ops.where(count > 0, count + width - 1, 0)
-    return ops.arange(ops.shape(mask)[1] + width - 1, dtype="int32")[None] < length
-
-
-def _average_windows(x: Tensor, width: int) -> Tensor:
-    """Return the means of all windows of `x (B, S + w - 1, D)`, `(B, S, D)`."""
-    length = ops.shape(x)[1] - width + 1
-    return sum(x[:, n : n + length] for n in range(width)) / width
 
 
 def _compare_vectors(x: Tensor, y: Tensor) -> list[Tensor]:

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from attention_zoo import ops as zoo_ops
 from attention_zoo.models import ConvolutionalClassifier
-from attention_zoo.models.classification.convolutional_classifier import (
-    divide_among_tokens,
-    make_window_mask,
-)
+from attention_zoo.models.classification.convolutional_classifier import divide_among_tokens
 from tests.layers.running import array, close
 from tests.models.classifier_conformance import (
     CLASSES,
@@ -117,7 +115,7 @@ def test_query_of_lstm_attention_is_its_final_state() -> None:
 def test_windows_and_their_tokens() -> None:
     """Windows of three with a text of two tokens: [0 0 a], [0 a b], [a b 0] and [b 0 0]."""
     mask = np.array([[1, 1, 0], [0, 0, 0]], "bool")
-    window_mask = array(make_window_mask(ops.convert_to_tensor(mask), 3))
+    window_mask = array(zoo_ops.widen_mask(ops.convert_to_tensor(mask), 3))
     assert window_mask.astype(int).tolist() == [[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]]
     weights = np.array([[0.1, 0.2, 0.4, 0.3, 0], [0, 0, 0, 0, 0]], "float32")
     shares = array(divide_among_tokens(weights, ops.convert_to_tensor(mask), 3))
