@@ -35,6 +35,8 @@ from attention_zoo.data.reading import read_raw_lines
 from attention_zoo.training.evaluation import get_commit
 
 CORPORA = ("tsv", "csv", "jsonl")
+PROTOCOL = "trained on all other folds, last step"
+"""Stored in results; those of different protocols are not compared."""
 METRICS = ("accuracy", "exact_match", "pearson", "mean_average_precision")
 """Main metrics of the targets; the first one that a task reports is compared."""
 
@@ -176,6 +178,11 @@ def average_seeds(result: dict[str, Any], metric: str) -> list[float]:
 def compare(first: Path, second: Path, metric: str | None) -> str:
     """Return the difference between two result files, in words."""
     a, b = (json.loads(path.read_text("utf-8")) for path in (first, second))
+    if not a.get("protocol") == b.get("protocol") == PROTOCOL:
+        raise ValueError(
+            f"{first} and {second} must both be results of the protocol {PROTOCOL!r}; repeat the"
+            " older one"
+        )
     if a["folds_sha256"] != b["folds_sha256"]:
         raise ValueError(
             f"{first} and {second} have different folds; use the same data and --folds"
@@ -233,6 +240,7 @@ def cross_validate(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "recipe": " ".join([Path(options.recipe).stem, *options.overrides]),
         "commit": get_commit(),
+        "protocol": PROTOCOL,
         "folds": options.folds,
         "folds_sha256": digest,
         "seeds": options.seeds,

@@ -33,7 +33,7 @@ WEIGHTS_DTYPE = "float16"
 
 
 class Dataset(NamedTuple):
-    """A data set that recipes name: title, licence, and whether models may be redistributed."""
+    """Data or weights of others: title, licence, and whether models may be redistributed."""
 
     title: str
     licence: str
@@ -56,6 +56,8 @@ DATASETS = {
     "wnut17": Dataset("WNUT 2017", "CC-BY-4.0", True),
 }
 """Data sets by the start of the part after the dot of an entry's name."""
+CHECKPOINTS = {"data/minilm_l6": Dataset("all-MiniLM-L6-v2", "Apache-2.0", True)}
+"""Public checkpoints by `init` of the recipes that start from them."""
 WITHOUT_ENTRY = {"bilstm_crf.conll2003": "the data needs a licence"}
 """Recipes without an entry, and the reason."""
 TWO_DECIMALS = {
@@ -92,8 +94,9 @@ def main() -> None:
             parser.error(f"--{name} {problem} a model of the task {results['task']}")
     recipe = az.training.read_recipe(options.run / "recipe.yaml")
     dataset = None if recipe.data.generated else find_dataset(options.run.name)
-    if options.weights and dataset is not None and not dataset.is_open:
-        parser.error(f"--weights: no licence of {dataset.title} permits it; see DATASETS")
+    for source in (dataset, CHECKPOINTS.get(recipe.init or "")):
+        if options.weights and source is not None and not source.is_open:
+            parser.error(f"--weights: no licence of {source.title} permits it; see DATASETS")
     entry = ZOO / results["task"] / options.run.name
     entry.mkdir(parents=True, exist_ok=True)
     remove_task(entry)
@@ -279,7 +282,9 @@ def make_card(name: str, results: dict[str, Any]) -> list[str]:
 def describe_weights(results: dict[str, Any]) -> list[str]:
     """Return lines about the weights: fine-tuning, image encoder, selection of the checkpoint."""
     lines = []
-    if results.get("init"):
+    if checkpoint := CHECKPOINTS.get(results.get("init") or ""):
+        lines.append(f"Fine-tuned from {checkpoint.title}, licence: {checkpoint.licence}.")
+    elif results.get("init"):
         lines.append(f"Fine-tuned from `{results['init']}`.")
     encoder = results.get("model", {}).get("encoder") or {}
     if weights := encoder.get("weights"):

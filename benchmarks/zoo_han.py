@@ -21,6 +21,7 @@ import common
 
 def main() -> None:
     options = common.arguments(__doc__, ["train"])
+    tf.config.set_visible_devices([], "GPU")  # the peer computes on the CPU
     keras.utils.set_random_seed(1)
     model = HierarchicalAttentionNetwork(
         common.VOCABULARY,
@@ -37,7 +38,7 @@ def main() -> None:
         batch = ({"tokens": tokens}, classes, True)  # True: the shard is not empty
         steps.train(iter(tf.data.Dataset.from_tensors(batch)))
 
-    common.time_documents("attention_zoo", "train", train, options.steps)
+    common.time_documents("attention_zoo", train, options.steps)
 
 
 if __name__ == "__main__":

@@ -201,7 +201,8 @@ def find_best_value(evaluations: list[dict[str, Any]], split: str, metric: str) 
 
 def format_results_table(patterns: str, metric: str, splits: list[str]) -> Iterator[str]:
     """Yield the lines of a table of entries of the zoo: for each split, the best value."""
-    yield f"| entry | parameters | training, minutes | {' | '.join(f'`{s}`' for s in splits)} |"
+    heads = ["entry", "parameters", "training up to the checkpoint, minutes"]
+    yield f"| {' | '.join([*heads, *(f'`{split}`' for split in splits)])} |"
     yield f"|---|---|---|{'---|' * len(splits)}"
     zoo = HERE.parent / "models"
     for path in sorted(f for p in patterns.split(",") for f in zoo.glob(f"{p}/results.json")):

@@ -6,7 +6,9 @@ import gzip
 import importlib
 import json
 import math
+from argparse import Namespace
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,7 @@ def test_results_are_compared_by_fold_over_seeds(script: Any, tmp_path: Path) ->
         summary = script.summarize(runs)
         assert summary["accuracy"]["mean_by_seed"]["1"] == 82.0 + offset
         result = {"recipe": name, "folds_sha256": "0", "seeds": [1, 2]}
+        result["protocol"] = script.PROTOCOL
         result |= {"summary": summary, "runs": runs}
         (tmp_path / name).write_text(json.dumps(result))
     text = script.compare(tmp_path / "a", tmp_path / "b", None)
@@ -94,6 +97,50 @@ def test_results_are_compared_by_fold_over_seeds(script: Any, tmp_path: Path) ->
         script.compare(tmp_path / "a", tmp_path / "b", None)
     with pytest.raises(ValueError, match="unknown metric 'f1'; known: accuracy"):
         script.compare(tmp_path / "a", tmp_path / "a", "f1")
+    del result["protocol"]
+    (tmp_path / "b").write_text(json.dumps(result))
+    with pytest.raises(ValueError, match="must both be results of the protocol"):
+        script.compare(tmp_path / "a", tmp_path / "b", None)
+
+
+def test_each_run_is_trained_on_all_other_folds(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    monkeypatch.setattr(script, "run_fold", lambda _, overrides: {"overrides": overrides})
+    options = Namespace(recipe="a.yaml", overrides=[], seeds=[3])
+    runs = script.run_folds(options, [["a", "b"], ["c"], ["d"]], tmp_path, steps=70)
+    found = [dict(one.split("=", 1) for one in run["metrics"]["overrides"]) for run in runs]
+    assert [json.loads(run["data.train"]) for run in found] == [
+        ["c", "d"],
+        ["a", "b", "d"],
+        ["a", "b", "c"],
+    ]
+    assert [json.loads(run["data.test"]) for run in found] == [["a", "b"], ["c"], ["d"]]
+    assert {(run["seed"], run["training.evaluate_every"]) for run in found} == {("3", "70")}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+def test_last_step_of_each_run_is_evaluated(script: Any, tmp_path: Path) -> None:
+    rows = "".join(f"{'good' if n % 4 < 2 else 'bad'}\tfilm {n}\n" for n in range(11))
+    (tmp_path / "train.tsv").write_text("label\ttext\n" + rows)
+    recipe = tmp_path / "a.yaml"
+    recipe.write_text(
+        f"""
+format_version: 1
+task: classification
+data: {{corpus: tsv, train: {tmp_path}/train.tsv, validation: {tmp_path}/train.tsv}}
+model: {{preset: kim_cnn_small, embedding_dim: 4, filters: 2}}
+training: {{steps: 3, evaluate_every: 1, patience: 1, checkpoint_every: 2, batch_size: 4}}
+"""
+    )
+    folder = tmp_path / "runs"
+    options = {"recipe": str(recipe), "overrides": [], "folds": 2, "seeds": [1], "folder": folder}
+    result = script.cross_validate(Namespace(**options))
+    assert [run["metrics"]["texts"] for run in result["runs"]] == [6, 5]
+    for run in folder.glob("run*"):
+        assert json.loads((run / "results.json").read_text())["step"] == 3
 
 
 def test_scores_of_linear_baselines(scripts: Any, tmp_path: Path) -> None:

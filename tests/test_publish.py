@@ -304,6 +304,11 @@ def test_card_of_a_run_from_scratch_has_no_initial_weights(zoo: Any) -> None:
     assert "Fine-tuned" not in card
 
 
+def test_card_names_a_public_checkpoint_and_its_licence(zoo: Any) -> None:
+    card, _ = zoo("captioning", begin_options={"init": "data/minilm_l6"})
+    assert "Fine-tuned from all-MiniLM-L6-v2, licence: Apache-2.0." in card
+
+
 def test_card_names_the_initial_weights(zoo: Any) -> None:
     encoder = {"filters": [4, 6], "weights": "runs/found"}
     begin_options = {"init": "runs/soft", "model": {"encoder": encoder}, "monitor": "bleu4"}

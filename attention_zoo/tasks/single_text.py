@@ -67,7 +67,7 @@ class SingleTextTask(Task):
             raise ValueError(
                 f"max_length={self.max_length} exceeds the {self.max_positions} positions of the"
                 " model; lower it (data.max_length in a recipe), or increase the model's maximum"
-                " (model.max_length)"
+                " (model.max_length; with a pretrained BERT classifier, set model.window instead)"
             )
         return self.max_length
 

@@ -147,8 +147,8 @@ class Recipe:
         data: the corpus, one of the task's `corpora`.
         tokenizer: tokenizer options; with `init`, omit them or match its tokenizers.
         model: `preset` and any arguments of the model's constructor; with `init`, omit them or
-            match its model. Only dropout, the pooling of a BERT classifier and a captioner's
-            attention may differ.
+            match its model. Only dropout, the pooling and the window of a BERT classifier, and a
+            captioner's attention may differ.
         training: training options.
         search: search (decoding) options.
         format_version: version of the recipe's format.

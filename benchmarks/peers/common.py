@@ -97,31 +97,32 @@ def make_documents(count: int) -> list[tuple[Any, Any]]:
     return batches
 
 
-def time_documents(peer: str, work: str, train: Callable[[Any, Any], Any], count: int) -> None:
+def time_documents(peer: str, train: Callable[[Any, Any], Any], count: int) -> None:
     """Report words per second of `train(tokens, classes)`, after two steps per shape."""
     batches = make_documents(count)
     first, timed = batches[: len(SENTENCES)], batches[len(SENTENCES) :]
-    for batch in first * 2:
-        train(*batch)
-    start = time.perf_counter()
-    for batch in timed:
-        train(*batch)
-    seconds = time.perf_counter() - start
+    seconds = time_steps(train, first * 2, timed)
     words = sum(int((tokens != 0).sum()) for tokens, _ in timed)
-    report(peer, work, seconds / len(timed), words_per_second=words / seconds)
+    report(peer, "train", seconds / count, words_per_second=words / seconds)
 
 
 def time_batches(peer: str, work: str, train: Callable[[Any, Any], Any], count: int) -> None:
     """Report target tokens per second of `train(source, target)`, after two steps per width."""
-    first, timed = (make_batches(count)[i:j] for i, j in ((0, len(WIDTHS)), (len(WIDTHS), None)))
-    for batch in first * 2:
+    batches = make_batches(count)
+    first, timed = batches[: len(WIDTHS)], batches[len(WIDTHS) :]
+    seconds = time_steps(train, first * 2, timed)
+    tokens = sum(int((target[:, 1:] != 0).sum()) for _, target in timed)
+    report(peer, work, seconds / count, tokens_per_second=tokens / seconds)
+
+
+def time_steps(train: Callable[[Any, Any], Any], warm_up: list[Any], timed: list[Any]) -> float:
+    """Return the wall time of the training steps on `timed`, after those on `warm_up`."""
+    for batch in warm_up:
         train(*batch)
     start = time.perf_counter()
     for batch in timed:
         train(*batch)
-    seconds = time.perf_counter() - start
-    tokens = sum(int((target[:, 1:] != 0).sum()) for _, target in timed)
-    report(peer, work, seconds / len(timed), tokens_per_second=tokens / seconds)
+    return time.perf_counter() - start
 
 
 def arguments(description: str | None, choices: list[str]) -> argparse.Namespace:

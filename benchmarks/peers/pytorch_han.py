@@ -63,7 +63,7 @@ def main() -> None:
         loss.backward()
         optimizer.step()
 
-    common.time_documents(f"pytorch {torch.__version__}", "train", train, options.steps)
+    common.time_documents(f"pytorch {torch.__version__}", train, options.steps)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attention_zoo import models
-from attention_zoo.tasks.building import build_model
+from attention_zoo.tasks.building import build_around_bert, build_model
 from attention_zoo.tasks.caption_corpora import CaptionCorpus
 from attention_zoo.tasks.classification.corpora import LabelledTextCorpus
 from attention_zoo.tasks.glimpses.corpora import LabelledImageCorpus
@@ -18,6 +18,7 @@ from attention_zoo.tasks.tagging.building import build_tagger, takes_characters
 from attention_zoo.tasks.tagging.corpora import SentenceCorpus
 from attention_zoo.tasks.text_pair_corpora import NamedPairCorpus
 from attention_zoo.training import Recipe, read_recipe
+from attention_zoo.training.fine_tuning import freeze
 from attention_zoo.training.optimizers import build_optimizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +46,13 @@ VOCABULARIES = {
 }
 
 
+AROUND_BERT: dict[str, tuple[Any, dict[str, int]]] = {
+    "classification": (models.TransformerClassifier, {}),
+    "matching": (models.PairClassifier, {"start_token": 2, "end_token": 3}),
+}
+"""Models around a BERT, and their arguments that the tokenizer determines."""
+
+
 TAGS = ["B-LOC", "I-LOC", "O"]
 
 
@@ -66,6 +74,10 @@ def built(recipe: Recipe) -> Any:
         size = recipe.data.image_size
         return build_model(recipe.model, image_shape=[size, size, 1], classes=10)
     sizes: dict[str, Any] = dict.fromkeys(VOCABULARIES[recipe.task], 20)
+    if recipe.init is not None and recipe.task in AROUND_BERT:
+        cls, given = AROUND_BERT[recipe.task]
+        section = {"preset": "bert_tiny", **recipe.model}
+        return build_around_bert(cls, section, None, 20, False, classes=["a", "b"], **given)
     if recipe.task in ("classification", "matching"):
         return build_model({**recipe.model, "embedding_dim": 8}, classes=["a", "b"], **sizes)
     section = {**recipe.model, "units": 8, "embedding_dim": 8}
@@ -90,7 +102,9 @@ def test_recipe(path: Path) -> None:
     else:
         assert recipe.model["preset"] == preset
         assert preset in models.list_presets()
-        assert built(recipe).count_params() > 0
+    model = built(recipe)
+    freeze(model, recipe.training.frozen)
+    assert model.count_params() > 0
     assert float(build_optimizer(recipe.training).learning_rate) > 0
     head = path.read_text(encoding="utf-8").split("\n\n")[0]
     for word in (f"attention-zoo train {path.relative_to(ROOT)}", "Machine:", "Time:", "Expected"):

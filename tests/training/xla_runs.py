@@ -26,12 +26,13 @@ import yaml
 
 from attention_zoo.models import BERT
 from attention_zoo.models.presets import merge, preset_class, preset_config
+from attention_zoo.tasks.building import split_head_options
 from attention_zoo.training.devices import distribute_batches, make_strategy
 from attention_zoo.training.fitting import prepare
 from attention_zoo.training.recipe import read_recipe
 from attention_zoo.training.run_folder import RunState
 from attention_zoo.training.step import APPLIED
-from tests.training.test_recipes import RECIPES
+from tests.training.test_recipes import AROUND_BERT, RECIPES
 
 CORPORA: dict[str, dict[str, Any]] = {
     "translation": {"corpus": "dates"},
@@ -89,10 +90,13 @@ def make_small_recipe(path: Path) -> dict[str, Any]:
     """Return the content of a recipe with small sizes, on a generated corpus."""
     recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     options = dict(recipe["model"])
-    preset = options.pop("preset", "bert_tiny")  # fine-tuning of a public BERT has no preset
-    # The options of the layers around a BERT are not BERT's.
-    names = [name for name in ("head", "pooling") if name in options]
-    head = {name: options.pop(name) for name in names if preset_class(preset) is BERT}
+    preset = options.pop("preset", None)
+    head: dict[str, Any] = {}
+    if preset is None:  # fine-tuning of a public BERT
+        preset = "bert_tiny"
+        options, head = split_head_options(options, AROUND_BERT[recipe["task"]][0])
+    elif preset_class(preset) is BERT and "head" in options:
+        head = {"head": options.pop("head")}  # of a tagger, not an option of BERT
     config = merge(preset_class(preset), preset_config(preset), options)
     data, training = recipe["data"], recipe["training"]
     kept = {name: data[name] for name in KEPT_DATA_OPTIONS if name in data}

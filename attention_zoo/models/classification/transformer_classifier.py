@@ -9,6 +9,8 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
+from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.classification.classifier import (
     PAD,
@@ -39,10 +41,10 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         pooling: "first" (the state of the first token, which is the class token if the texts begin
             with one; through the BERT's pooler, if it has one) or "mean" (over the tokens).
         dropout: dropout rate on the pooled vector; the BERT has its own.
-        window: number of tokens of each window in which a text of any length is read, at most the
-            BERT's `max_length`. Windows are adjacent, each begins with the first token of the text,
-            and the vector of the text is their mean, weighted by their numbers of tokens. None:
-            texts are not split.
+        window: maximum number of tokens of a window, at most the BERT's `max_length`; texts of any
+            length are read in windows. Each has the first token of the text and up to `window - 1`
+            of the others, without overlap. The vector of a text is the mean of those of its
+            windows, weighted by their numbers of tokens. None: texts are not split.
 
     Call arguments:
         inputs: `{"tokens": (B, P)}`, integers, 0 is padding, P at most the BERT's `max_length`
@@ -61,7 +63,8 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
     Reference:
         Devlin et al. 2018, arXiv 1810.04805, section 4.1: C is the pooled vector, W transposed.
         The mean is that of Reimers and Gurevych 2019, arXiv 1908.10084, section 3. Windows: Sun et
-        al. 2019, arXiv 1905.05583, section 5.3.1, hierarchical methods with mean pooling.
+        al. 2019, arXiv 1905.05583, section 5.3.1, mean pooling; there, the mean is not weighted,
+        and each window has an end token, here only the last one.
     """
 
     has_class_token = True
@@ -121,7 +124,7 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
     ) -> tuple[Tensor, Weights]:
         tokens, mask, positions = left_align(tokens)
         if self.settings["window"] is None:
-            vectors, weights = self.encode_window(tokens, mask, training, return_attention_scores)
+            vectors, weights = self._encode_rows(tokens, mask, training, return_attention_scores)
         else:
             vectors, weights = self._encode_windows(tokens, training, return_attention_scores)
         vectors = self.drop(vectors, training=training)
@@ -129,7 +132,7 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
             return vectors, {}
         return vectors, {"tokens": ops.take_along_axis(weights, positions, axis=1)}
 
-    def encode_window(
+    def _encode_rows(
         self, tokens: Tensor, mask: Tensor, training: bool, return_attention_scores: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return the vectors `(B, D)` and weights `(B, P)` of tokens with padding at the end."""
@@ -155,20 +158,23 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         self, tokens: Tensor, training: bool, return_attention_scores: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return the vectors `(B, D)` and weights `(B, P)` of texts of any length P."""
-        windows = split_into_windows(tokens, self.settings["window"])
+        window = self.settings["window"]
+        windows = split_into_windows(tokens, window)
         batch, count, width = ops.shape(windows)
         rows = ops.reshape(windows, (batch * count, width))
         mask = ops.not_equal(rows, PAD)
-        vectors, weights = self.encode_window(rows, mask, training, return_attention_scores)
-        vectors = ops.reshape(vectors, (batch, count, vectors.shape[-1]))
+        with expect_long_sequences(is_long_sequence(window)):  # the text may be longer
+            vectors, weights = self._encode_rows(rows, mask, training, return_attention_scores)
         lengths = ops.sum(ops.cast(ops.not_equal(windows, PAD), "float32"), axis=2)
         parts = lengths / ops.maximum(ops.sum(lengths, axis=1, keepdims=True), 1.0)
-        vectors = ops.sum(vectors * ops.cast(parts, vectors.dtype)[..., None], axis=1)
+        parts = parts[..., None]
+        by_window = ops.reshape(
+            zoo_ops.at_least_float32(vectors), (batch, count, vectors.shape[-1])
+        )
+        vectors = ops.cast(ops.sum(by_window * parts, axis=1), vectors.dtype)
         if weights is None:
             return vectors, None
-        weights = (
-            ops.reshape(weights, (batch, count, width)) * ops.cast(parts, weights.dtype)[..., None]
-        )
+        weights = ops.reshape(zoo_ops.at_least_float32(weights), (batch, count, width)) * parts
         first = ops.sum(weights[:, :, 0], axis=1, keepdims=True)
         others = ops.reshape(weights[:, :, 1:], (batch, count * (width - 1)))
         return vectors, ops.concatenate([first, others], axis=1)
@@ -184,12 +190,15 @@ def split_into_windows(tokens: Tensor, window: int) -> Tensor:
         window: maximum number of tokens of a window, the first token of the text included.
     """
     batch, length = ops.shape(tokens)
-    at_most, at_least = (ops.minimum, ops.maximum) if ops.is_tensor(length) else (min, max)
-    num_others = at_least(length - 1, 1)
-    width = at_most(window - 1, num_others)  # other tokens of a window
-    count = -(-num_others // width)
-    padded = ops.pad(tokens, ((0, 0), (0, window)))
-    others = ops.reshape(padded[:, 1 : 1 + count * width], (batch, count, width))
+    if zoo_ops.is_symbolic(length):  # JAX; symbolic sizes cannot be compared
+        num_others, width = length - 1, window - 1
+    else:
+        at_most, at_least = (ops.minimum, ops.maximum) if ops.is_tensor(length) else (min, max)
+        num_others = at_least(length - 1, 1)
+        width = at_most(window - 1, num_others)  # other tokens of a window
+    count = (num_others + width - 1) // width
+    padded = ops.pad(tokens[:, 1:], ((0, 0), (0, count * width - (length - 1))))
+    others = ops.reshape(padded, (batch, count, width))
     is_used = ops.any(ops.not_equal(others, PAD), axis=2, keepdims=True)
     is_first = ops.reshape(ops.arange(count) == 0, (1, count, 1))
     first = ops.where(ops.logical_or(is_used, is_first), tokens[:, :1, None], PAD)

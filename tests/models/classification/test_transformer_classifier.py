@@ -3,10 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
+from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
 from attention_zoo.models import BERT, TransformerClassifier
+from attention_zoo.models.classification.classifier import left_align
 from attention_zoo.models.classification.transformer_classifier import split_into_windows
 from tests.layers.running import array
 from tests.models.classifier_conformance import (
@@ -26,7 +29,7 @@ OPTIONS = {"bert": TINY, "classes": CLASSES}
 
 class TestTransformerClassifier(ClassifierConformance):
     covers = TransformerClassifier
-    options = OPTIONS
+    options = {**OPTIONS, "window": 4}  # two windows for the longest of TEXTS
     weighted = {"pooling": "mean"}
     deep = {"bert": {**TINY, "num_layers": 12}}
     changed = {
@@ -35,7 +38,7 @@ class TestTransformerClassifier(ClassifierConformance):
         "multi_label": True,
         "pooling": "mean",
         "dropout": 0.3,
-        "window": 4,
+        "window": 5,
     }
 
     def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
@@ -85,10 +88,12 @@ def test_weights_are_those_of_the_last_layer(layer: dict[str, str]) -> None:
         np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["first", "mean"])
+@pytest.mark.parametrize("pooling", ["first", "mean", "pooler"])
 def test_long_texts_are_read_in_windows(pooling: str) -> None:
-    """Seven tokens in windows of four: [2 3 4 5], [2 6 7 8]; then one of one and one of three."""
-    plain = make(pooling=pooling)
+    """Texts of seven tokens, five and two, in windows of four: [2 3 4 5], [2 6 7 8] and so on."""
+    bert = {**TINY, "use_pooler": pooling == "pooler"}
+    pooling = "mean" if pooling == "mean" else "first"
+    plain = make(bert=bert, pooling=pooling)
     windows = TransformerClassifier(plain.bert, CLASSES, pooling=pooling, window=4)
     windows.head.set_weights(plain.head.get_weights())
     texts = np.array([[2, 3, 4, 5, 6, 7, 8], [2, 3, 4, 5, 6, 0, 0], [2, 3, 0, 0, 0, 0, 0]])
@@ -105,6 +110,40 @@ def test_long_texts_are_read_in_windows(pooling: str) -> None:
     joined = [scores[:, :, 0].sum(1, keepdims=True), scores[:, 0, 1:], scores[:, 1, 1:]]
     np.testing.assert_allclose(weights["tokens"], np.concatenate(joined, 1), atol=1e-5)
     np.testing.assert_allclose(weights["tokens"].sum(1), 1, rtol=1e-4)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a graph of TensorFlow")
+def test_short_windows_of_long_texts_are_not_read_blockwise() -> None:
+    import tensorflow as tf
+
+    model = make(window=4)
+    sizes = []
+    for is_expected in (False, True):
+        with expect_long_sequences(is_expected):
+            spec = tf.TensorSpec((None, None), "int32")
+            graph = tf.function(lambda x: model({"tokens": x})).get_concrete_function(spec).graph
+        sizes.append(len(graph.as_graph_def().node))
+    assert sizes[0] == sizes[1]
+
+
+def test_weights_in_float16_sum_to_one() -> None:
+    model = make(window=4, dtype="mixed_float16")
+    tokens = np.full((1, 3001), 5, "int32")
+    np.testing.assert_allclose(run(model, tokens)[1]["tokens"].sum(), 1, rtol=2e-4)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="shape polymorphism of JAX")
+def test_windows_of_symbolic_lengths() -> None:
+    import jax
+
+    batch, length = jax.export.symbolic_shape("b, p")
+    tokens = jax.ShapeDtypeStruct((batch, length), "int32")
+    shape = jax.eval_shape(lambda x: split_into_windows(left_align(x)[0], 16), tokens).shape
+    assert str(shape[2]) == "16"
+    for size in (1, 2, 15, 16, 17, 40):
+        tokens = np.full((2, size), 5, "int32")
+        count = jax.eval_shape(lambda x: split_into_windows(left_align(x)[0], 16), tokens).shape[1]
+        assert count == max(1, -(-(size - 1) // 15))
 
 
 def test_a_text_within_the_window_is_not_split() -> None:
