@@ -151,3 +151,46 @@ def test_scores_of_linear_baselines(scripts: Any, tmp_path: Path) -> None:
     assert [*splits] == ["train"]
     scores = script.score([["b", "a"], [], ["a"]], splits["train"], "multi_label")
     assert scores["exact_match"] == pytest.approx(200 / 3)
+
+
+def make_result(seed: int, accuracy: float, **model: Any) -> dict[str, Any]:
+    evaluation = {"split": "test", "data": "file", "metrics": {"accuracy": accuracy}}
+    model = {"preset": "esim_small", **model}
+    return {"preset": "esim_small", "model": model, "seed": seed, "evaluations": [evaluation]}
+
+
+def test_runs_of_one_model_are_a_row(scripts: Any) -> None:
+    compare_seeds = scripts("compare_seeds")
+    runs = [make_result(seed, 90.0 + seed, dropout=0.1) for seed in (1, 2, 3)]
+    runs += [make_result(seed, 80.0 + 2 * seed, dropout=0.1, attention="none") for seed in (1, 2)]
+    first, second = compare_seeds.make_rows(runs, "accuracy")
+    assert (first.name, first.seeds) == ("esim_small", [1, 2, 3])
+    assert second.name == 'esim_small, attention="none"'
+    assert first.mean("test") == 92
+    assert math.isclose(first.standard_error("test"), 1 / 3**0.5)
+    # Differences: 92 - 83; squared standard errors 1 / 3 and (82 - 84) ** 2 / 4.
+    (line,) = compare_seeds.compare_pairs([first, second])
+    assert line.endswith(f"on test: +9.00, standard error {(1 / 3 + 1) ** 0.5:.2f}.")
+    lines = compare_seeds.format_lines([first, second], "accuracy")
+    assert "| esim_small | 1, 2, 3 | 92 ± 0.58 | 91, 92, 93 |" in lines
+
+
+def test_tables_of_seeds_reject_runs_that_do_not_fit(scripts: Any) -> None:
+    compare_seeds = scripts("compare_seeds")
+    with pytest.raises(ValueError, match="esim_small: two runs have the seed 1"):
+        compare_seeds.make_rows([make_result(1, 90.0), make_result(1, 91.0)], "accuracy")
+    other = make_result(2, 90.0)
+    other["evaluations"][0]["data"] = "other file"
+    with pytest.raises(ValueError, match="same data in all runs"):
+        compare_seeds.make_rows([make_result(1, 90.0), other], "accuracy")
+    other["evaluations"] = []
+    with pytest.raises(ValueError, match="esim_small: a run has no accuracy of test"):
+        compare_seeds.make_rows([make_result(1, 90.0), other], "accuracy")
+    content = {
+        "results": [
+            {"model": "SVM", "split": split, "metrics": {"accuracy": 50.0}}
+            for split in ("test", "validation")
+        ]
+    }
+    (row,) = compare_seeds.make_baselines(content, "accuracy", ["test"])
+    assert row == ("SVM", [], {"test": [50.0]})
