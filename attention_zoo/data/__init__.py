@@ -54,6 +54,7 @@ from attention_zoo.data.text.tfds_labelled import read_text_tfds
 from attention_zoo.data.text.word_vectors import read_word_vectors
 from attention_zoo.data.text.words import Word, split_words
 from attention_zoo.data.tokenizers.public_tokenizers import PublicTokenizer
+from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
 from attention_zoo.data.tokenizers.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "PairBatches",
     "PairFields",
     "PublicTokenizer",
+    "SentencePieceTokenizer",
     "TaggedBatches",
     "TaggedSentences",
     "TextFields",

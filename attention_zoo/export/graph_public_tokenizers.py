@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from attention_zoo.data import Tokenizer
 from attention_zoo.data.tokenizers.public_tokenizers import ByteTokenizer, WordPieceTokenizer
+from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
+from attention_zoo.export.graph_sentencepiece import GraphSentencePiece
 from attention_zoo.export.graph_tokenizer import (
     CODE_POINTS,
     CharacterClasses,
@@ -43,6 +45,8 @@ def make_graph_tokenizer(tokenizer: Any) -> Any:
     """
     if isinstance(tokenizer, Tokenizer):
         return GraphTokenizer(tokenizer)
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        return GraphSentencePiece(tokenizer)
     if isinstance(tokenizer, WordPieceTokenizer):
         return GraphWordPiece(tokenizer)
     if isinstance(tokenizer, ByteTokenizer):

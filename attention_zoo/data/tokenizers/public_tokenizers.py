@@ -17,6 +17,10 @@ from tokenizers import AddedToken
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.flat_ids import FlatIds
+from attention_zoo.data.tokenizers.sentencepiece_tokenizer import (
+    MODEL_FILES,
+    load_sentencepiece_tokenizer,
+)
 from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from attention_zoo.registry import Registry
 
@@ -192,18 +196,22 @@ def is_public_tokenizer(folder: Path) -> bool:
     """Return whether a folder contains the files of a public tokenizer."""
     if (folder / FILE).is_file():
         return "model" in (_read_json(folder / FILE) or {})
-    return (folder / "vocab.txt").is_file() or (folder / "merges.txt").is_file()
+    names = ("vocab.txt", "merges.txt", MODEL_FILES["source"])
+    return any((folder / name).is_file() for name in names)
 
 
-def load_public_tokenizer(folder: Path) -> PublicTokenizer:
-    """Load the tokenizer of a public checkpoint.
+def load_public_tokenizer(folder: Path) -> Any:
+    """Load the tokenizer of a public checkpoint, of Marian that of the source language.
 
     Args:
-        folder: folder with `tokenizer.json`, or `vocab.txt`, or `vocab.json` and `merges.txt`.
+        folder: folder with `source.spm` and `vocab.json`, or `tokenizer.json`, or `vocab.txt`, or
+            `vocab.json` and `merges.txt`.
 
     Raises:
         ValueError: the files are damaged, or the kind of tokenizer is not supported.
     """
+    if (folder / MODEL_FILES["source"]).is_file():
+        return load_sentencepiece_tokenizer(folder)
     path = next(folder / name for name in READERS if (folder / name).is_file())
     try:
         engine = READERS[path.name](folder)

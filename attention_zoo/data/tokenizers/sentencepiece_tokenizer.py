@@ -1,0 +1,219 @@
+"""SentencePiece tokenizer of Marian: pieces of a model file, with ids from `vocab.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from attention_zoo.data.tokenizers.engine import EngineTokenizer
+from attention_zoo.data.tokenizers.flat_ids import FlatIds
+from attention_zoo.data.tokenizers.sentencepiece_model import (
+    SentencePieceModel,
+    read_sentencepiece_model,
+)
+from attention_zoo.data.tokenizers.vocabulary import MARK, PAD
+from attention_zoo.extras import explain_missing_package
+
+MODEL_FILES = {"source": "source.spm", "target": "target.spm"}
+VOCABULARY = "vocab.json"
+TARGET_VOCABULARY = "target_vocab.json"
+"""The vocabulary of the target language, if it is not the same."""
+UNKNOWN_PIECE, END_PIECE, PAD_PIECE = "<unk>", "</s>", "<pad>"
+SPECIAL_PIECES = (UNKNOWN_PIECE, END_PIECE, PAD_PIECE)
+LANGUAGE_CODE = re.compile(r">>\S+<<")
+"""A piece that names the target language, such as `>>fra<<`."""
+
+
+class SentencePieceTokenizer(EngineTokenizer):
+    """SentencePiece tokenizer with the vocabulary of Marian, loaded by `data.load_tokenizer`.
+
+    Id i of the checkpoint is i + 1 here, since 0 is padding in this library: no id of the
+    checkpoint stands for padding, not even that of `<pad>`, which is the start token.
+
+    Args:
+        model: the model that splits texts into pieces.
+        vocabulary: id of each piece in the checkpoint.
+
+    Attributes:
+        pad, unknown, start, end, mask: token ids; mask is None.
+
+    Raises:
+        ValueError: the vocabulary lacks a special token, or two pieces have the same id.
+    """
+
+    kind = "sentencepiece"
+    pad, mask = PAD, None
+
+    def __init__(self, model: SentencePieceModel, vocabulary: dict[str, int]) -> None:
+        with explain_missing_package():
+            from sentencepiece import SentencePieceProcessor
+
+        self.model, self.vocabulary = model, vocabulary
+        self._processor = SentencePieceProcessor(model_proto=model.content)
+        self._pieces = {i: piece for piece, i in vocabulary.items()}
+        if len(self._pieces) < len(vocabulary):
+            raise ValueError("two pieces have the same id")
+        missing = [piece for piece in SPECIAL_PIECES if piece not in vocabulary]
+        if missing:
+            raise ValueError(f"the vocabulary has no {missing[0]}, which Marian requires")
+        special = [vocabulary[piece] for piece in (UNKNOWN_PIECE, PAD_PIECE, END_PIECE)]
+        self.unknown, self.start, self.end = map(self.from_checkpoint_id, special)
+        self._special = re.compile("|".join(SPECIAL_PIECES))
+        codes = "|".join(map(re.escape, self.language_codes))
+        self._code = re.compile(codes or r"(?!)")
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of token ids, with padding."""
+        return max(self._pieces) + 2
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of everything that determines the ids of a text."""
+        content = self.model.content + json.dumps(self.vocabulary, sort_keys=True).encode()
+        return hashlib.sha256(content).hexdigest()
+
+    @property
+    def language_codes(self) -> list[str]:
+        """The pieces that name the target language, at the start of a text."""
+        return [piece for piece in self.vocabulary if LANGUAGE_CODE.fullmatch(piece)]
+
+    @cached_property
+    def lowercase(self) -> bool:
+        """Whether texts are lowercased."""
+        return str(self._processor.normalize("A")).strip(f" {MARK}") == "a"
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return the start and end of each token of `encode` in the text, in characters.
+
+        The end is exclusive. White space before a word belongs to no token.
+        """
+        offsets = []
+        for start, end, is_special in self._split(text):
+            if is_special:
+                offsets.append((start, end))
+                continue
+            part = text[start:end]
+            spans = self._processor.encode(part, out_type="offset_mapping")["offsets"]
+            for begin, after in spans:
+                begin = after - len(part[begin:after].lstrip())
+                offsets.append((start + begin, start + after))
+        return offsets
+
+    def decode(
+        self, ids: Iterable[int], copied: Sequence[str] | None = None, past_end: bool = False
+    ) -> str:
+        """Return the text of the ids up to the end token, without padding and start tokens.
+
+        With `past_end`, end tokens do not stop decoding and add no text. `copied` is accepted for
+        compatibility with `Tokenizer.decode` and ignored.
+        """
+        surfaces = []
+        for token_id in map(int, ids):
+            if token_id == self.end and not past_end:
+                break
+            surfaces.append(self.decode_one(token_id))
+        return "".join(surfaces).replace(MARK, " ").strip(" ")
+
+    def decode_one(self, token_id: int) -> str:
+        """Return the text that one id adds, with "▁" for a space."""
+        if self._check_id(token_id) in (self.pad, self.start, self.end):
+            return ""
+        return self._get_piece(token_id)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Return a label for each id, for plots: the piece without its mark."""
+        pieces = [self._get_piece(self._check_id(int(token_id))) for token_id in ids]
+        return [piece.removeprefix(MARK) or MARK for piece in pieces]
+
+    def save(self, folder: str | Path) -> None:
+        """Write `source.spm` and `vocab.json` into a folder."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MODEL_FILES["source"]).write_bytes(self.model.content)
+        content = json.dumps(self.vocabulary, ensure_ascii=False, indent=2) + "\n"
+        (folder / VOCABULARY).write_text(content, encoding="utf-8")
+
+    def from_checkpoint_id(self, token_id: int) -> int:
+        """Convert a token id of the checkpoint to the id in this library."""
+        return token_id + 1
+
+    def to_checkpoint_id(self, token_id: int) -> int:
+        """Convert a token id of this library to the checkpoint's id, -1 for padding."""
+        return token_id - 1
+
+    def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
+        parts = [self._split(text) for text in texts]
+        plain = [
+            text[start:end]
+            for text, spans in zip(texts, parts, strict=True)
+            for start, end, is_special in spans
+            if not is_special
+        ]
+        encoded = iter(self._processor.encode(plain, out_type=str))
+        rows = []
+        for text, spans in zip(texts, parts, strict=True):
+            pieces: list[str] = []
+            for start, end, is_special in spans:
+                pieces += [text[start:end]] if is_special else next(encoded)
+            rows.append([self._get_id(piece) for piece in pieces])
+        return FlatIds.from_rows(rows)
+
+    def _split(self, text: str) -> list[tuple[int, int, bool]]:
+        """Return start and end of the parts of a text, and whether a part is one special piece.
+
+        A language code is special at the start of a text, and after another special piece.
+        """
+        spans, start = [], 0
+        for match in [*self._special.finditer(text), None]:
+            end = match.start() if match else len(text)
+            code = self._code.match(text, start, end)
+            if code:
+                spans.append((start, code.end(), True))
+                start = code.end()
+            if start < end:
+                spans.append((start, end, False))
+            if match:
+                spans.append((end, match.end(), True))
+                start = match.end()
+        return spans
+
+    def _get_id(self, piece: str) -> int:
+        return self.from_checkpoint_id(self.vocabulary.get(piece, self.vocabulary[UNKNOWN_PIECE]))
+
+    def _get_piece(self, token_id: int) -> str:
+        return self._pieces.get(self.to_checkpoint_id(token_id), PAD_PIECE)
+
+
+def load_sentencepiece_tokenizer(folder: Path, side: str = "source") -> SentencePieceTokenizer:
+    """Load the tokenizer of one side of a Marian checkpoint.
+
+    Args:
+        folder: folder with `source.spm` or `target.spm`, and `vocab.json`.
+        side: "source" or "target", whose vocabulary is `target_vocab.json` if this file exists.
+
+    Raises:
+        ValueError: a file is missing or damaged, or sentencepiece is not installed.
+    """
+    has_own = side == "target" and (folder / TARGET_VOCABULARY).is_file()
+    path = folder / (TARGET_VOCABULARY if has_own else VOCABULARY)
+    try:
+        vocabulary = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; expected the ids of all pieces") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; copy it again") from None
+    is_valid = isinstance(vocabulary, dict) and all(
+        isinstance(i, int) and i >= 0 for i in vocabulary.values()
+    )
+    if not is_valid:
+        raise ValueError(f"{path}: expected an object with the id of each piece; copy it again")
+    model = read_sentencepiece_model(folder / MODEL_FILES[side])
+    try:
+        return SentencePieceTokenizer(model, vocabulary)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

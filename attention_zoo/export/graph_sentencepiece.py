@@ -1,0 +1,176 @@
+"""SentencePiece tokenizers with a unigram model in core TensorFlow operations."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from attention_zoo.data.tokenizers.sentencepiece_model import CharacterRules, SentencePieceModel
+from attention_zoo.data.tokenizers.sentencepiece_tokenizer import (
+    SPECIAL_PIECES,
+    SentencePieceTokenizer,
+)
+from attention_zoo.data.tokenizers.vocabulary import MARK
+from attention_zoo.export.graph_tokenizer import GraphTokens, make_table
+from attention_zoo.export.graph_unigram import SCALAR, VECTOR, GraphUnigram, mark_reachable
+
+DELIMITER, SPECIAL_MARK = b"\xff", b"\xfe"  # occur in no UTF-8 text
+
+
+class GraphSentencePiece(GraphTokens):
+    """A SentencePiece tokenizer with a unigram model.
+
+    Args:
+        tokenizer: a `SentencePieceTokenizer`.
+
+    Raises:
+        ValueError: the model has another algorithm than "unigram", or pieces of the user or bytes.
+    """
+
+    def __init__(self, tokenizer: SentencePieceTokenizer) -> None:
+        super().__init__(name="tokenizer")
+        model = tokenizer.model
+        if model.algorithm != "unigram":
+            raise ValueError(
+                f"a SentencePiece model with the algorithm {model.algorithm!r} cannot be exported;"
+                " expected 'unigram'"
+            )
+        if model.marks_ends or not model.marks_spaces:
+            raise ValueError(
+                "a SentencePiece model with treat_whitespace_as_suffix=true or"
+                " escape_whitespaces=false cannot be exported"
+            )
+        self._normalizer = GraphCharacterRules(model)
+        self._segmenter = GraphUnigram(model)
+        vocabulary = tokenizer.vocabulary
+        ids = [tokenizer.from_checkpoint_id(i) for i in vocabulary.values()]
+        self._ids = make_table(list(vocabulary), ids, tokenizer.unknown)
+        codes = "|".join(rf"\Q{code}\E" for code in tokenizer.language_codes)
+        self._code_pattern = rf"\A({codes})" if codes else None
+        self._special_pattern = "(" + "|".join(SPECIAL_PIECES) + ")"
+        size = tokenizer.vocabulary_size
+        self._labels = tf.constant(tokenizer.tokens(range(size)))
+        self._surfaces = tf.constant([tokenizer.decode_one(i) for i in range(size)])
+
+    def encode(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Return the ids of texts `(B,)`, ragged `(B, S)` int32, and the text of each id.
+
+        Invalid UTF-8 is replaced by U+FFFD.
+        """
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+        parts = _split_off(texts, self._special_pattern)
+        if self._code_pattern:  # at the start of a text, or after another special piece
+            parts = parts.with_values(_split_off(parts.flat_values, self._code_pattern))
+            parts = parts.merge_dims(1, 2)
+        flat = parts.flat_values
+        is_special = tf.strings.substr(flat, 0, 1) == SPECIAL_MARK
+        plain = self._normalizer(tf.where(is_special, "", flat))
+        pieces = self._segmenter(plain)
+        special = tf.strings.regex_replace(flat, rb"\A\C", "")
+        single = tf.RaggedTensor.from_tensor(special[:, None])
+        single = tf.ragged.boolean_mask(single, tf.RaggedTensor.from_tensor(is_special[:, None]))
+        pieces = parts.with_values(tf.concat([pieces, single], axis=1)).merge_dims(1, 2)
+        return pieces.with_values(self._ids.lookup(pieces.flat_values)), pieces
+
+    def text(self, surfaces: tf.Tensor) -> tf.Tensor:
+        """Join surfaces `(..., L)` to texts."""
+        joined = tf.strings.regex_replace(tf.strings.reduce_join(surfaces, axis=-1), MARK, " ")
+        return tf.strings.regex_replace(joined, r"\A +| +\z", "")
+
+
+def _split_off(texts: tf.Tensor, pattern: str) -> tf.RaggedTensor:
+    """Split texts `(N,)` at the matches of a pattern, which become parts with a special mark."""
+    replacement = DELIMITER + SPECIAL_MARK + rb"\1" + DELIMITER
+    return tf.strings.split(tf.strings.regex_replace(texts, pattern, replacement), DELIMITER)
+
+
+class GraphCharacterRules(tf.Module):
+    """The normalization of texts by a model: character rules, spaces and marks."""
+
+    def __init__(self, model: SentencePieceModel) -> None:
+        super().__init__(name="normalizer")
+        self._adds_prefix, self._removes_spaces = model.adds_prefix, model.removes_spaces
+        self._rules = model.rules and GraphTrie(model.rules)
+
+    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
+        """Return normalized texts `(N,)`, which must be valid UTF-8."""
+        if self._rules is not None:
+            texts = self._rules(texts)
+        if self._removes_spaces:
+            texts = tf.strings.regex_replace(texts, " +", " ")
+            texts = tf.strings.regex_replace(texts, r"\A ", "")
+        prefixed = tf.strings.join([" ", texts]) if self._adds_prefix else texts
+        marked = tf.strings.regex_replace(prefixed, " ", MARK)
+        if self._removes_spaces:
+            marked = tf.strings.regex_replace(marked, rf"{MARK}+\z", "")
+        return tf.where(tf.strings.length(texts) == 0, "", marked)
+
+
+class GraphTrie(tf.Module):
+    """Replacement of the longest match of rules, from left to right."""
+
+    def __init__(self, rules: CharacterRules) -> None:
+        super().__init__(name="rules")
+        self._offsets, self._labels = tf.constant(rules.offsets), tf.constant(rules.labels)
+        self._ends, self._values = tf.constant(rules.ends), tf.constant(rules.values)
+        self._replacements = tf.constant(rules.replacements)
+
+    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
+        """Return texts `(N,)` after all replacements."""
+        characters, starts, sizes, values = self._match(texts)
+        rows = tf.where(tf.reduce_any(characters.with_flat_values(sizes > 0), axis=1))
+
+        def replace() -> tf.Tensor:
+            following = tf.searchsorted(starts, starts + tf.maximum(sizes, 1))
+            jumps = tf.concat([following, [tf.size(starts)]], 0)
+            is_match = mark_reachable(jumps, tf.range(tf.size(jumps)) == 0)[:-1]
+            strings = tf.strings.unicode_split(texts, "UTF-8")
+            replaced = tf.gather(self._replacements, values)
+            replaced = tf.where(sizes > 0, replaced, strings.flat_values)
+            replaced = tf.where(is_match, replaced, "")
+            return tf.strings.reduce_join(strings.with_flat_values(replaced), axis=-1)
+
+        return tf.cond(tf.size(rows) > 0, replace, lambda: texts)
+
+    def _match(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Match the rules at each character.
+
+        Returns:
+            The characters, ragged `(N, S)`; for all C characters of the texts the position in
+            bytes, the number of bytes of the longest match, 0 for none, and the number of its
+            replacement, `(C,)` each.
+        """
+        characters, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+        joined = tf.strings.reduce_join([texts, tf.fill(tf.shape(texts), DELIMITER)], axis=0)
+        content = tf.io.decode_raw(tf.strings.reduce_join(joined), "uint8")
+        content = tf.concat([tf.cast(content, "int32"), [DELIMITER[0]]], 0)
+        begins = tf.cumsum(tf.strings.length(joined), exclusive=True)
+        starts = tf.cast(offsets.flat_values, "int32")
+        starts += tf.gather(begins, offsets.value_rowids())
+        count = tf.size(starts)
+
+        def advance(
+            depth: tf.Tensor,
+            active: tf.Tensor,
+            states: tf.Tensor,
+            sizes: tf.Tensor,
+            values: tf.Tensor,
+        ) -> tuple[tf.Tensor, ...]:
+            byte = tf.gather(content, tf.gather(starts, active) + depth)
+            units = tf.bitwise.bitwise_xor(states, byte)
+            units = tf.where(units < tf.size(self._labels), units, 0)
+            goes_on = tf.gather(self._labels, units) == byte
+            active, units = tf.boolean_mask(active, goes_on), tf.boolean_mask(units, goes_on)
+            states = tf.bitwise.bitwise_xor(units, tf.gather(self._offsets, units))
+            ends = tf.gather(self._ends, units)
+            at = tf.boolean_mask(active, ends)[:, None]
+            found = tf.gather(self._values, tf.boolean_mask(states, ends))
+            values = tf.tensor_scatter_nd_update(values, at, found)
+            sizes = tf.tensor_scatter_nd_update(sizes, at, tf.fill(tf.shape(found), depth + 1))
+            return depth + 1, active, states, sizes, values
+
+        zeros = tf.zeros([count], "int32")
+        initial = 0, tf.range(count), zeros + self._offsets[0], zeros, zeros
+        *_, sizes, values = tf.while_loop(
+            lambda depth, active, *_: tf.size(active) > 0, advance, initial, (SCALAR, *[VECTOR] * 4)
+        )
+        return characters, starts, sizes, values

@@ -1,0 +1,141 @@
+"""The tokenizer of Marian: pieces of SentencePiece, ids of `vocab.json`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from attention_zoo.data import SentencePieceTokenizer, load_tokenizer
+from attention_zoo.data.tokenizers.sentencepiece_tokenizer import load_sentencepiece_tokenizer
+from tests.data.tokenizers.sentencepiece_models import train_model, write_checkpoint
+
+TEXTS = [
+    "Ulla gave the green bell to Said.",
+    "  two   spaces ",
+    "ﬁve ①② ﾊﾊ e\u0301 n\u0303",
+    "東京 한국 ж",
+    "",
+    "▁",
+]
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> SentencePieceTokenizer:
+    write_checkpoint(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert isinstance(loaded, SentencePieceTokenizer)
+    return loaded
+
+
+def test_ids_are_those_of_the_vocabulary(tokenizer: SentencePieceTokenizer) -> None:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=train_model())
+    vocabulary = tokenizer.vocabulary
+    for text, ids in zip(TEXTS, tokenizer.encode(TEXTS), strict=True):
+        pieces = processor.encode(text, out_type=str)
+        expected = [vocabulary.get(piece, vocabulary["<unk>"]) for piece in pieces]
+        assert [tokenizer.to_checkpoint_id(i) for i in ids] == expected
+        assert ids == [tokenizer.from_checkpoint_id(i) for i in expected]
+        assert tokenizer.pad not in ids
+    assert tokenizer.encode(["", " "]) == [[], []]
+    assert tokenizer.vocabulary_size == len(vocabulary) + 1
+
+
+def test_pieces_of_the_model_only_are_unknown(tokenizer: SentencePieceTokenizer) -> None:
+    assert tokenizer.encode(["ŧ"])[0][-1] == tokenizer.from_checkpoint_id(tokenizer.vocabulary["ŧ"])
+    assert tokenizer.encode(["♞♞"])[0][1:] == [tokenizer.unknown]
+    assert tokenizer.decode(tokenizer.encode(["to ♞"])[0]) == "to <unk>"
+
+
+def test_id_0_of_the_checkpoint_occurs_in_texts(tokenizer: SentencePieceTokenizer) -> None:
+    assert tokenizer.vocabulary["</s>"] == 0
+    (ids,) = tokenizer.encode(["the bell</s>to Said<pad>"])
+    assert ids.count(tokenizer.from_checkpoint_id(0)) == 1
+    assert tokenizer.pad not in ids
+    parts = tokenizer.encode(["the bell", "to Said"])
+    assert ids == [*parts[0], tokenizer.end, *parts[1], tokenizer.start]
+    assert tokenizer.start == tokenizer.vocabulary_size - 1
+    assert tokenizer.decode(ids) == "the bell"
+    assert tokenizer.decode(ids, past_end=True) == "the bell to Said"
+
+
+def test_language_codes(tokenizer: SentencePieceTokenizer) -> None:
+    code, other, middle, mark = tokenizer.encode(
+        [">>fra<< the bell", ">>deu_Latn<<the bell", "the >>fra<<", ">>xyz<< the bell"]
+    )
+    plain = tokenizer.encode(["the bell"])[0]
+    assert tokenizer.tokens(code) == [">>fra<<", *tokenizer.tokens(plain)]
+    assert tokenizer.tokens(other) == [">>deu_Latn<<", *tokenizer.tokens(plain)]
+    assert ">>fra<<" not in tokenizer.tokens(middle)
+    assert tokenizer.unknown in mark
+    assert tokenizer.language_codes == [">>fra<<", ">>deu_Latn<<"]
+
+
+def test_texts_are_restored(tokenizer: SentencePieceTokenizer) -> None:
+    text = "Ulla gave the green bell to Said."
+    (ids,) = tokenizer.encode([text])
+    assert tokenizer.decode([tokenizer.start, *ids, tokenizer.end, tokenizer.pad]) == text
+    assert "".join(map(tokenizer.decode_one, ids)) == "▁" + text.replace(" ", "▁")
+    with pytest.raises(ValueError, match="outside the vocabulary"):
+        tokenizer.decode([tokenizer.vocabulary_size])
+
+
+def test_offsets(tokenizer: SentencePieceTokenizer) -> None:
+    for text in [*TEXTS, "a </s> ﬁ", ">>fra<<  bell "]:
+        offsets = tokenizer.offsets(text)
+        assert len(offsets) == len(tokenizer.encode([text])[0])
+        assert all(a <= b <= c for (a, b), (c, _) in itertools.pairwise(offsets))
+        parts = [text[start:end] for start, end in offsets]
+        assert not any(part != part.strip() for part in parts)
+        if text != "▁":
+            assert "".join(parts) == "".join(text.split())
+
+
+def test_saved_tokenizer(tokenizer: SentencePieceTokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path / "saved")
+    again = load_tokenizer(tmp_path / "saved")
+    assert again.encode(TEXTS) == tokenizer.encode(TEXTS)
+    assert again.content_hash == tokenizer.content_hash
+    write_checkpoint(tmp_path / "saved", codes=())
+    assert load_tokenizer(tmp_path / "saved").content_hash != tokenizer.content_hash
+
+
+def test_tokenizer_of_the_target(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path)
+    model = train_model("bpe", normalization_rule_name="nmt_nfkc_cf")
+    (tmp_path / "target.spm").write_bytes(model)
+    target = load_sentencepiece_tokenizer(tmp_path, "target")
+    assert target.lowercase
+    assert not load_tokenizer(tmp_path).lowercase
+    assert target.vocabulary == load_tokenizer(tmp_path).vocabulary
+    own = {"<pad>": 0, "</s>": 1, "<unk>": 2, "▁the": 3}
+    (tmp_path / "target_vocab.json").write_text(json.dumps(own))
+    assert load_sentencepiece_tokenizer(tmp_path, "target").encode(["THE the"]) == [[4, 4]]
+
+
+def test_damaged_files_raise(tmp_path: Path) -> None:
+    vocabulary = write_checkpoint(tmp_path)
+    file = tmp_path / "vocab.json"
+    for content, message in [
+        ("{", r"vocab\.json: Expecting"),
+        ("[]", r"vocab\.json: expected an object with the id of each piece"),
+        ('{"a": -1}', "expected an object with the id"),
+        ('{"</s>": 0, "<unk>": 1}', "the vocabulary has no <pad>, which Marian requires"),
+        (json.dumps({**vocabulary, "x": 0}), "two pieces have the same id"),
+    ]:
+        file.write_text(content)
+        with pytest.raises(ValueError, match=message):
+            load_tokenizer(tmp_path)
+    file.unlink()
+    with pytest.raises(ValueError, match=r"vocab\.json: No such file"):
+        load_tokenizer(tmp_path)
+    write_checkpoint(tmp_path)
+    for content in (b"", b"text", train_model()[:-200]):
+        (tmp_path / "source.spm").write_bytes(content)
+        with pytest.raises(ValueError, match=r"source\.spm: not a SentencePiece model"):
+            load_tokenizer(tmp_path)
+    with pytest.raises(ValueError, match=r"target\.spm: No such file"):
+        load_sentencepiece_tokenizer(tmp_path, "target")

@@ -1,0 +1,92 @@
+"""Ids and texts of SentencePiece tokenizers in the exported graph equal those of the tokenizers."""
+
+from __future__ import annotations
+
+import functools
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from attention_zoo.data import load_tokenizer
+from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
+from tests.data.tokenizers.sentencepiece_models import train_model, write_checkpoint
+from tests.export.test_graph_tokenizer import lines
+
+TEXTS = [
+    "Ulla gave the green bell to Said.",
+    "  two   spaces ",
+    "ﬁve ①② ﾊﾞ n\u0303\u0323 か\u3099 ...!!! 11111",
+    "東京 ж ŧ ♞♞ z q \u200b\x07\n\t x",
+    "",
+    " ",
+    "▁ ▁▁a▁",
+    ">>fra<< bell</s>>>fra<<>>fra<< x<pad><unk>",
+    "\u1100\u1161\u11a8 👩\u200d👧",
+]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "lowercase": {"normalization_rule_name": "nmt_nfkc_cf"},
+    "identity": {"normalization_rule_name": "identity", "remove_extra_whitespaces": False},
+    "no_prefix": {"add_dummy_prefix": False},
+    "pieces_of_several_words": {"split_by_whitespace": False},
+}
+
+
+@functools.cache
+def graph_tokenizer(name: str) -> tuple[Any, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint(Path(folder), train_model(**OPTIONS[name]))
+        tokenizer = load_tokenizer(folder)
+    return tokenizer, make_graph_tokenizer(tokenizer)
+
+
+def assert_same(name: str, texts: list[str]) -> None:
+    tokenizer, graph = graph_tokenizer(name)
+    expected = tokenizer.encode(texts)
+    ids, _ = graph.encode(tf.constant(texts, tf.string))
+    assert ids.to_list() == expected
+    surfaces = graph.surfaces(ids.flat_values)
+    decoded = graph.text(ids.with_flat_values(surfaces).to_tensor("")).numpy()
+    assert [text.decode() for text in decoded] == [
+        tokenizer.decode(row, past_end=True) for row in expected
+    ]
+    labels = graph.labels(ids.flat_values).numpy()
+    flat = [token for row in expected for token in row]
+    assert [label.decode() for label in labels] == tokenizer.tokens(flat)
+
+
+def make_mixed_texts(count: int) -> list[str]:
+    """Return random texts of letters that combine, spaces, ties and special pieces."""
+    rng = random.Random(0)
+    parts = [*"aeth .!1-か中ж\u0301\u3099ﾞﾊ\u1161\u1100 \t▁", "the ", "</s>", ">>fra<<", "11", "!?"]
+    return ["".join(rng.choices(parts, k=rng.randrange(30))) for _ in range(count)]
+
+
+def test_ids_and_texts() -> None:
+    assert_same("default", [">>fra<< to</s> ♞z", "ﬁ  n\u0303 ..."])
+
+
+def test_no_texts_and_no_characters() -> None:
+    assert_same("default", [])
+    assert_same("default", ["", " "])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", OPTIONS)
+def test_ids_and_texts_of_all_scripts(name: str) -> None:
+    assert_same(name, [*TEXTS, *make_mixed_texts(2000), *lines()])
+
+
+def test_unsupported_models_are_refused(tmp_path: Path) -> None:
+    for content, message in [
+        (train_model("bpe"), "the algorithm 'bpe' cannot be exported"),
+        (train_model(user_defined_symbols="the"), "with user-defined pieces or bytes"),
+        (train_model(treat_whitespace_as_suffix=True), "treat_whitespace_as_suffix=true"),
+    ]:
+        write_checkpoint(tmp_path, content)
+        with pytest.raises(ValueError, match=message):
+            make_graph_tokenizer(load_tokenizer(tmp_path))
