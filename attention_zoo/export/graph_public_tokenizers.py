@@ -10,7 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from attention_zoo.data import Tokenizer
-from attention_zoo.data.tokenizers.public_tokenizers import ByteTokenizer, WordPieceTokenizer
+from attention_zoo.data.tokenizers.public_tokenizers import (
+    ByteLevelTokenizer,
+    WordPieceTokenizer,
+)
 from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
 from attention_zoo.export.graph_sentencepiece import GraphSentencePiece
 from attention_zoo.export.graph_tokenizer import (
@@ -25,6 +28,8 @@ from attention_zoo.export.graph_tokenizer import (
 )
 
 DELIMITER = b"\xff"  # occurs in no UTF-8 text
+WHITE_SPACE = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""White space that an added token with `lstrip` takes, the inside of a character class."""
 CONTINUATION = "##"
 """Prefix of WordPiece tokens that continue a word."""
 CONTINUATION_MARK = "\x01"
@@ -49,7 +54,7 @@ def make_graph_tokenizer(tokenizer: Any) -> Any:
         return GraphSentencePiece(tokenizer)
     if isinstance(tokenizer, WordPieceTokenizer):
         return GraphWordPiece(tokenizer)
-    if isinstance(tokenizer, ByteTokenizer):
+    if isinstance(tokenizer, ByteLevelTokenizer):
         return GraphByteBPE(tokenizer)
     raise ValueError(f"tokenizer {type(tokenizer).__name__} cannot be exported")
 
@@ -72,7 +77,7 @@ class GraphPublicTokenizer(GraphTokens):
         engine = tokenizer._engine
         added = engine.get_added_tokens_decoder()
         for token in added.values():
-            options = {name: getattr(token, name) for name in ("lstrip", "rstrip", "single_word")}
+            options = {name: getattr(token, name) for name in ("rstrip", "single_word")}
             options["normalized"] = token.normalized and engine.normalizer is not None
             for name, value in options.items():
                 if value:
@@ -82,7 +87,10 @@ class GraphPublicTokenizer(GraphTokens):
                     )
         special = {token.content: tokenizer.from_checkpoint_id(i) for i, token in added.items()}
         self._special = make_table(list(special), list(special.values()), -1)
-        self._pattern = "(" + "|".join(map(_escape, special)) + ")"
+        patterns = [
+            f"[{WHITE_SPACE}]*" * token.lstrip + rf"\Q{token.content}\E" for token in added.values()
+        ]
+        self._pattern = "(" + "|".join(patterns) + ")"
         ids = range(tokenizer.vocabulary_size)
         self._labels = tf.constant(tokenizer.tokens(ids))
         self._surfaces = tf.constant(list(self._list_surfaces(tokenizer)))
@@ -92,7 +100,8 @@ class GraphPublicTokenizer(GraphTokens):
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
         marked = tf.strings.regex_replace(texts, self._pattern, DELIMITER + rb"\1" + DELIMITER)
         parts = tf.strings.split(marked, DELIMITER)
-        special = self._special.lookup(parts.flat_values)
+        stripped = tf.strings.regex_replace(parts.flat_values, rf"\A[{WHITE_SPACE}]+", "")
+        special = self._special.lookup(stripped)
         is_special = special >= 0
         ids = self._encode_texts(tf.where(is_special, "", parts.flat_values))
         single = tf.RaggedTensor.from_tensor(special[:, None])
@@ -174,9 +183,9 @@ class GraphWordPiece(GraphPublicTokenizer):
 
 
 class GraphByteBPE(GraphPublicTokenizer):
-    """The byte-level BPE tokenizer of GPT-2."""
+    """A byte-level BPE tokenizer, of GPT-2, RoBERTa or BART."""
 
-    def __init__(self, tokenizer: ByteTokenizer) -> None:
+    def __init__(self, tokenizer: ByteLevelTokenizer) -> None:
         super().__init__(tokenizer)
         content = json.loads(tokenizer._engine.to_str())
         splitter, model = content["pre_tokenizer"], content["model"]
@@ -201,11 +210,13 @@ class GraphByteBPE(GraphPublicTokenizer):
 
     def _list_surfaces(self, tokenizer: Any) -> Iterator[bytes]:
         values = {character: byte for byte, character in enumerate(_list_byte_characters())}
+        added = tokenizer._engine.get_added_tokens_decoder()
         for token_id in range(tokenizer.vocabulary_size):
             checkpoint_id = tokenizer.to_checkpoint_id(token_id)
-            token = tokenizer._engine.id_to_token(checkpoint_id) if checkpoint_id >= 0 else ""
-            is_end = token_id == tokenizer.end
-            yield token.encode() if is_end else bytes(values[character] for character in token)
+            has_text = checkpoint_id >= 0 and token_id != tokenizer.start
+            token = tokenizer._engine.id_to_token(checkpoint_id) if has_text else ""
+            is_added = checkpoint_id in added
+            yield token.encode() if is_added else bytes(values[character] for character in token)
 
     def _encode_texts(self, texts: tf.Tensor) -> tf.RaggedTensor:
         characters = tf.strings.unicode_decode(texts, "UTF-8")
@@ -298,11 +309,6 @@ def _set_flags(flags: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
     """Return flags that are True at some positions; those past the end are ignored."""
     at = tf.boolean_mask(at, at < tf.size(flags))
     return tf.tensor_scatter_nd_update(flags, at[:, None], tf.ones_like(at, "bool"))
-
-
-def _escape(text: str) -> str:
-    """Return an RE2 pattern that matches the text."""
-    return rf"\Q{text}\E"
 
 
 def _list_byte_characters() -> list[str]:

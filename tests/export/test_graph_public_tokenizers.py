@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.tasks import LanguageModeling, Tagging
+from tests.data.tokenizers.byte_level_files import write_roberta
 from tests.export.alone import predict_in_tensorflow_process
 from tests.export.test_graph_tokenizer import lines
 from tests.models.public.checkpoints import GOLDEN
 from tests.tasks.captioners import with_normal_weights
 
-FAMILIES = ("bert", "gpt2")
+FAMILIES = ("bert", "gpt2", "roberta")
 TEXTS = [
     "the [MASK] of France's hello [SEP] [CLS]x",
     "a <|endoftext|> b<|endoftext|>",
@@ -34,13 +36,17 @@ TEXTS = [
     "x" * 130,
     "ÀÉ naïve e\u0301 Ωmega 東京 한국 can't-won't",
     "they've  'd\n'm",
+    "the  <mask> and\u3000<mask><mask> x</s> <s>a <pad>\t <mask>",
     "🇫🇷 ½ 3.14 ٣٤ \u200d\x07",
 ]
 
 
 @functools.cache
 def graph_tokenizer(family: str) -> tuple[Any, Any]:
-    tokenizer = load_tokenizer(GOLDEN / family)
+    with tempfile.TemporaryDirectory() as folder:
+        if family == "roberta":
+            write_roberta(Path(folder))
+        tokenizer = load_tokenizer(Path(folder) if family == "roberta" else GOLDEN / family)
     return tokenizer, make_graph_tokenizer(tokenizer)
 
 

@@ -1,7 +1,7 @@
 """Tokenizers of public checkpoints, loaded from the files that `transformers` saves.
 
-They are not trained here. GPT-2 has no padding or start token. Its ids are
-shifted to make room for this library's special tokens: see `ByteTokenizer`.
+They are not trained here. Ids of byte-level tokenizers are shifted, since 0 is padding in this
+library: see `ByteLevelTokenizer`.
 """
 
 from __future__ import annotations
@@ -140,18 +140,58 @@ class WordPieceTokenizer(PublicTokenizer):
         return token[2:] if token.startswith("##") else MARK + token
 
 
+class ByteLevelTokenizer(PublicTokenizer):
+    """Base class of byte-level BPE tokenizers, which can encode any text.
+
+    Id i of the checkpoint is `i + shift` here, since 0 is padding in this library: no id of the
+    checkpoint stands for padding. The first `shift` ids are special tokens of this library.
+    """
+
+    shift: ClassVar[int]
+
+    @property
+    def vocabulary_size(self) -> int:
+        return super().vocabulary_size + self.shift
+
+    def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
+        ids, lengths = super()._encode_chunk(texts)
+        return FlatIds(ids + np.int32(self.shift), lengths)
+
+    def from_checkpoint_id(self, token_id: int) -> int:
+        return token_id + self.shift
+
+    def to_checkpoint_id(self, token_id: int) -> int:
+        return token_id - self.shift
+
+    def _get_label(self, token_id: int) -> str:
+        if token_id < self.shift:
+            return SPECIAL_TOKENS[token_id]
+        text = self._decode_token(token_id)
+        if "\ufffd" in text:  # part of a multi-byte character
+            return str(self._engine.id_to_token(self.to_checkpoint_id(token_id)))
+        return text.strip(" ") or MARK
+
+    def _get_surface(self, token_id: int) -> str:
+        if token_id < self.shift:
+            return SPECIAL_TOKENS[token_id]
+        return self._decode_token(token_id).replace(" ", MARK)
+
+    def _decode_token(self, token_id: int) -> str:
+        ids = [self.to_checkpoint_id(token_id)]
+        return str(self._engine.decode(ids, skip_special_tokens=False))
+
+
 @PUBLIC_TOKENIZERS.register("BPE")
-class ByteTokenizer(PublicTokenizer):
-    """Byte-level BPE tokenizer of GPT-2.
+class ByteTokenizer(ByteLevelTokenizer):
+    """Byte-level BPE tokenizer of GPT-2, whose unknown token (1) never occurs.
 
-    It can encode any text, so the unknown token (1) never occurs.
-
-    The library's four special tokens come first: id i of GPT-2 is i + 4 here. The exception is
-    `<|endoftext|>`, the last id of GPT-2, which is the end token 3 here.
+    The library's four special tokens come first. `<|endoftext|>`, the last id of GPT-2, is the end
+    token 3 here.
     """
 
     kind = "bytes"
     pad, unknown, start, end, mask = PAD, UNKNOWN, START, END, None
+    shift = len(SPECIAL_TOKENS)
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
@@ -165,31 +205,34 @@ class ByteTokenizer(PublicTokenizer):
 
     @property
     def vocabulary_size(self) -> int:
-        return super().vocabulary_size + len(SPECIAL_TOKENS) - 1
+        return super().vocabulary_size - 1
 
     def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
         ids, lengths = super()._encode_chunk(texts)
-        shifted = np.where(ids == self._last, END, ids + len(SPECIAL_TOKENS))
-        return FlatIds(shifted.astype(np.int32), lengths)
+        return FlatIds(np.where(ids == self._last + self.shift, END, ids), lengths)
 
     def from_checkpoint_id(self, token_id: int) -> int:
-        return END if token_id == self._last else token_id + len(SPECIAL_TOKENS)
+        return END if token_id == self._last else super().from_checkpoint_id(token_id)
 
     def to_checkpoint_id(self, token_id: int) -> int:
-        return self._last if token_id == END else token_id - len(SPECIAL_TOKENS)
+        return self._last if token_id == END else super().to_checkpoint_id(token_id)
 
-    def _get_label(self, token_id: int) -> str:
-        if token_id < len(SPECIAL_TOKENS):
-            return SPECIAL_TOKENS[token_id]
-        text = self._engine.decode([self.to_checkpoint_id(token_id)])
-        if "\ufffd" in text:  # part of a multi-byte character
-            return str(self._engine.id_to_token(self.to_checkpoint_id(token_id)))
-        return text.strip(" ") or MARK
 
-    def _get_surface(self, token_id: int) -> str:
-        if token_id < len(SPECIAL_TOKENS):
-            return SPECIAL_TOKENS[token_id]
-        return str(self._engine.decode([self.to_checkpoint_id(token_id)])).replace(" ", MARK)
+class RobertaTokenizer(ByteLevelTokenizer):
+    """Byte-level BPE tokenizer of RoBERTa and BART.
+
+    `<s>` is the start token, `</s>` the end token and `<mask>`, which takes the white space before
+    it, the mask token. The unknown token and `<pad>` occur only where a text contains them.
+    """
+
+    kind = "roberta"
+    pad = PAD
+    shift = 1
+
+    def __init__(self, engine: tokenizers.Tokenizer) -> None:
+        super().__init__(engine)
+        ids = map(self._get_special_id, ("<unk>", "<s>", "</s>", "<mask>"))
+        self.unknown, self.start, self.end, self.mask = (i + self.shift for i in ids)
 
 
 def is_public_tokenizer(folder: Path) -> bool:
@@ -216,7 +259,9 @@ def load_public_tokenizer(folder: Path) -> Any:
     try:
         engine = READERS[path.name](folder)
         kind = type(engine.model).__name__
-        tokenizer: PublicTokenizer = PUBLIC_TOKENIZERS.get(kind)(engine)
+        is_roberta = kind == "BPE" and engine.token_to_id("</s>") is not None
+        cls: Any = RobertaTokenizer if is_roberta else PUBLIC_TOKENIZERS.get(kind)
+        tokenizer: PublicTokenizer = cls(engine)
     except Exception as error:  # `tokenizers` raises plain `Exception`
         raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
     return tokenizer
@@ -235,11 +280,13 @@ def _read_vocabulary(folder: Path) -> tokenizers.Tokenizer:
 
 
 def _read_merges(folder: Path) -> tokenizers.Tokenizer:
-    """Return the byte-level BPE tokenizer of GPT-2."""
+    """Return the byte-level BPE tokenizer of GPT-2, or of RoBERTa and BART."""
     files = str(folder / "vocab.json"), str(folder / "merges.txt")
     engine = tokenizers.ByteLevelBPETokenizer.from_file(*files)
-    if engine.token_to_id(END_OF_TEXT) is not None:
-        engine.add_special_tokens([END_OF_TEXT])
+    names = (END_OF_TEXT, "<s>", "<pad>", "</s>", "<unk>")
+    engine.add_special_tokens([name for name in names if engine.token_to_id(name) is not None])
+    if engine.token_to_id("<mask>") is not None:
+        engine.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
     return _add_tokens(engine, folder)
 
 
