@@ -11,7 +11,7 @@ from attention_zoo.data.tokenizers.sentencepiece_tokenizer import (
 )
 from attention_zoo.data.tokenizers.vocabulary import MARK
 from attention_zoo.export.graph_tokenizer import GraphTokens, make_table
-from attention_zoo.export.graph_unigram import SCALAR, VECTOR, GraphUnigram, mark_reachable
+from attention_zoo.export.graph_unigram import SCALAR, VECTOR, GraphUnigram, mark_reachable, select
 
 DELIMITER, SPECIAL_MARK = b"\xff", b"\xfe"  # occur in no UTF-8 text
 
@@ -159,11 +159,10 @@ class GraphTrie(tf.Module):
             units = tf.bitwise.bitwise_xor(states, byte)
             units = tf.where(units < tf.size(self._labels), units, 0)
             goes_on = tf.gather(self._labels, units) == byte
-            active, units = tf.boolean_mask(active, goes_on), tf.boolean_mask(units, goes_on)
+            active, units = select(goes_on, active, units)
             states = tf.bitwise.bitwise_xor(units, tf.gather(self._offsets, units))
             ends = tf.gather(self._ends, units)
-            at = tf.boolean_mask(active, ends)[:, None]
-            found = tf.gather(self._values, tf.boolean_mask(states, ends))
+            at, found = select(ends, active[:, None], tf.gather(self._values, states))
             values = tf.tensor_scatter_nd_update(values, at, found)
             sizes = tf.tensor_scatter_nd_update(sizes, at, tf.fill(tf.shape(found), depth + 1))
             return depth + 1, active, states, sizes, values
