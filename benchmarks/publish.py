@@ -56,6 +56,11 @@ DATASETS = {
     "wnut17": Dataset("WNUT 2017", "CC-BY-4.0", True),
 }
 """Data sets by the start of the part after the dot of an entry's name."""
+LENGTH_CURVES = {
+    "classification": "accuracy by number of sentences",
+    "translation": "exact match by source length",
+}
+"""What length.png of an entry shows, by task."""
 CHECKPOINTS = {"data/minilm_l6": Dataset("all-MiniLM-L6-v2", "Apache-2.0", True)}
 """Public checkpoints by `init` of the recipes that start from them."""
 WITHOUT_ENTRY = {"bilstm_crf.conll2003": "the data needs a licence"}
@@ -275,7 +280,7 @@ def make_card(name: str, results: dict[str, Any]) -> list[str]:
     for evaluation in evaluations:
         lines += make_length_table(evaluation)
     if (ZOO / results["task"] / name / "length.png").exists():
-        lines += ["![exact match by source length](length.png)", ""]
+        lines += [f"![{LENGTH_CURVES[results['task']]}](length.png)", ""]
     return lines
 
 

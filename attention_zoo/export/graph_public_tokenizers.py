@@ -43,7 +43,7 @@ CONTRACTIONS = ("s", "t", "re", "ve", "m", "ll", "d")
 
 
 def make_graph_tokenizer(tokenizer: Any) -> Any:
-    """Return a tokenizer as a `GraphTokenizer` or `GraphPublicTokenizer`.
+    """Return the `GraphTokens` of a tokenizer, which encode and decode in a graph.
 
     Raises:
         ValueError: if it cannot be exported.

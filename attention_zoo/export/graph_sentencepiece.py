@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
-from attention_zoo.data.tokenizers.sentencepiece_model import CharacterRules, SentencePieceModel
+from attention_zoo.data.tokenizers.sentencepiece_model import CharacterMap, SentencePieceModel
 from attention_zoo.data.tokenizers.sentencepiece_tokenizer import (
     SPECIAL_PIECES,
     SentencePieceTokenizer,
@@ -23,28 +25,28 @@ class GraphSentencePiece(GraphTokens):
         tokenizer: a `SentencePieceTokenizer`.
 
     Raises:
-        ValueError: the model has another algorithm than "unigram", or pieces of the user or bytes.
+        ValueError: the type of the model is not "unigram", or an option is not supported.
     """
 
     def __init__(self, tokenizer: SentencePieceTokenizer) -> None:
         super().__init__(name="tokenizer")
         model = tokenizer.model
-        if model.algorithm != "unigram":
-            raise ValueError(
-                f"a SentencePiece model with the algorithm {model.algorithm!r} cannot be exported;"
-                " expected 'unigram'"
-            )
-        if model.marks_ends or not model.marks_spaces:
-            raise ValueError(
-                "a SentencePiece model with treat_whitespace_as_suffix=true or"
-                " escape_whitespaces=false cannot be exported"
-            )
-        self._normalizer = GraphCharacterRules(model)
+        for name, value in (
+            ("model_type", "unigram"),
+            ("treat_whitespace_as_suffix", False),
+            ("escape_whitespaces", True),
+        ):
+            if getattr(model, name) != value:
+                raise ValueError(
+                    f"a SentencePiece model with {name}={getattr(model, name)} cannot be exported;"
+                    f" expected {name}={value}"
+                )
+        self._normalizer = GraphNormalization(model)
         self._segmenter = GraphUnigram(model)
         vocabulary = tokenizer.vocabulary
         ids = [tokenizer.from_checkpoint_id(i) for i in vocabulary.values()]
         self._ids = make_table(list(vocabulary), ids, tokenizer.unknown)
-        codes = "|".join(rf"\Q{code}\E" for code in tokenizer.language_codes)
+        codes = "|".join(tokenizer.language_codes)
         self._code_pattern = rf"\A({codes})" if codes else None
         self._special_pattern = "(" + "|".join(SPECIAL_PIECES) + ")"
         size = tokenizer.vocabulary_size
@@ -52,14 +54,15 @@ class GraphSentencePiece(GraphTokens):
         self._surfaces = tf.constant([tokenizer.decode_one(i) for i in range(size)])
 
     def encode(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Return the ids of texts `(B,)`, ragged `(B, S)` int32, and the text of each id.
+        """Return the ids of texts `(B,)`, ragged `(B, S)` int32, and their pieces.
 
-        Invalid UTF-8 is replaced by U+FFFD.
+        A piece of an unknown token is a run of normalized characters. Invalid UTF-8 is replaced by
+        U+FFFD.
         """
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
-        parts = _split_off(texts, self._special_pattern)
+        parts = _split_at_matches(texts, self._special_pattern)
         if self._code_pattern:  # at the start of a text, or after another special piece
-            parts = parts.with_values(_split_off(parts.flat_values, self._code_pattern))
+            parts = parts.with_values(_split_at_matches(parts.flat_values, self._code_pattern))
             parts = parts.merge_dims(1, 2)
         flat = parts.flat_values
         is_special = tf.strings.substr(flat, 0, 1) == SPECIAL_MARK
@@ -77,38 +80,48 @@ class GraphSentencePiece(GraphTokens):
         return tf.strings.regex_replace(joined, r"\A +| +\z", "")
 
 
-def _split_off(texts: tf.Tensor, pattern: str) -> tf.RaggedTensor:
+def _split_at_matches(texts: tf.Tensor, pattern: str) -> tf.RaggedTensor:
     """Split texts `(N,)` at the matches of a pattern, which become parts with a special mark."""
     replacement = DELIMITER + SPECIAL_MARK + rb"\1" + DELIMITER
     return tf.strings.split(tf.strings.regex_replace(texts, pattern, replacement), DELIMITER)
 
 
-class GraphCharacterRules(tf.Module):
+class GraphNormalization(tf.Module):
     """The normalization of texts by a model: character rules, spaces and marks."""
 
     def __init__(self, model: SentencePieceModel) -> None:
         super().__init__(name="normalizer")
-        self._adds_prefix, self._removes_spaces = model.adds_prefix, model.removes_spaces
-        self._rules = model.rules and GraphTrie(model.rules)
+        self._add_prefix = model.add_dummy_prefix
+        self._remove_spaces = model.remove_extra_whitespaces
+        self._replace: Any = None
+        if model.character_map is not None:
+            if any(b"  " in text for text in model.character_map.replacements):
+                raise ValueError(
+                    "a SentencePiece model with a rule that replaces characters by two spaces"
+                    " cannot be exported"
+                )
+            self._replace = GraphTrie(model.character_map)
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Return normalized texts `(N,)`, which must be valid UTF-8."""
-        if self._rules is not None:
-            texts = self._rules(texts)
-        if self._removes_spaces:
+        is_empty = tf.strings.length(texts) == 0
+        if self._replace is not None:
+            texts = self._replace(texts)
+        if self._remove_spaces:
             texts = tf.strings.regex_replace(texts, " +", " ")
             texts = tf.strings.regex_replace(texts, r"\A ", "")
-        prefixed = tf.strings.join([" ", texts]) if self._adds_prefix else texts
+            is_empty = tf.strings.length(texts) == 0
+        prefixed = tf.strings.join([" ", texts]) if self._add_prefix else texts
         marked = tf.strings.regex_replace(prefixed, " ", MARK)
-        if self._removes_spaces:
+        if self._remove_spaces:
             marked = tf.strings.regex_replace(marked, rf"{MARK}+\z", "")
-        return tf.where(tf.strings.length(texts) == 0, "", marked)
+        return tf.where(is_empty, "", marked)
 
 
 class GraphTrie(tf.Module):
     """Replacement of the longest match of rules, from left to right."""
 
-    def __init__(self, rules: CharacterRules) -> None:
+    def __init__(self, rules: CharacterMap) -> None:
         super().__init__(name="rules")
         self._offsets, self._labels = tf.constant(rules.offsets), tf.constant(rules.labels)
         self._ends, self._values = tf.constant(rules.ends), tf.constant(rules.values)
@@ -116,8 +129,7 @@ class GraphTrie(tf.Module):
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Return texts `(N,)` after all replacements."""
-        characters, starts, sizes, values = self._match(texts)
-        rows = tf.where(tf.reduce_any(characters.with_flat_values(sizes > 0), axis=1))
+        starts, sizes, values = self._match(texts)
 
         def replace() -> tf.Tensor:
             following = tf.searchsorted(starts, starts + tf.maximum(sizes, 1))
@@ -129,17 +141,16 @@ class GraphTrie(tf.Module):
             replaced = tf.where(is_match, replaced, "")
             return tf.strings.reduce_join(strings.with_flat_values(replaced), axis=-1)
 
-        return tf.cond(tf.size(rows) > 0, replace, lambda: texts)
+        return tf.cond(tf.reduce_any(sizes > 0), replace, lambda: texts)
 
-    def _match(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Match the rules at each character.
+    def _match(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Match the rules at each of the C characters of all texts.
 
         Returns:
-            The characters, ragged `(N, S)`; for all C characters of the texts the position in
-            bytes, the number of bytes of the longest match, 0 for none, and the number of its
-            replacement, `(C,)` each.
+            The position in bytes, the number of bytes of the longest match, 0 for none, and the
+            number of its replacement, `(C,)` each.
         """
-        characters, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
+        _, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
         joined = tf.strings.reduce_join([texts, tf.fill(tf.shape(texts), DELIMITER)], axis=0)
         content = tf.io.decode_raw(tf.strings.reduce_join(joined), "uint8")
         content = tf.concat([tf.cast(content, "int32"), [DELIMITER[0]]], 0)
@@ -158,8 +169,8 @@ class GraphTrie(tf.Module):
             byte = tf.gather(content, tf.gather(starts, active) + depth)
             units = tf.bitwise.bitwise_xor(states, byte)
             units = tf.where(units < tf.size(self._labels), units, 0)
-            goes_on = tf.gather(self._labels, units) == byte
-            active, units = select(goes_on, active, units)
+            is_active = tf.gather(self._labels, units) == byte
+            active, units = select(is_active, active, units)
             states = tf.bitwise.bitwise_xor(units, tf.gather(self._offsets, units))
             ends = tf.gather(self._ends, units)
             at, found = select(ends, active[:, None], tf.gather(self._values, states))
@@ -172,4 +183,4 @@ class GraphTrie(tf.Module):
         *_, sizes, values = tf.while_loop(
             lambda depth, active, *_: tf.size(active) > 0, advance, initial, (SCALAR, *[VECTOR] * 4)
         )
-        return characters, starts, sizes, values
+        return starts, sizes, values

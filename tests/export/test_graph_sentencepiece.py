@@ -23,6 +23,7 @@ TEXTS = [
     "東京 ж ŧ ♞♞ z q \u200b\x07\n\t x",
     "",
     " ",
+    "\x07",
     "▁ ▁▁a▁",
     ">>fra<< bell</s>>>fra<<>>fra<< x<pad><unk>",
     "\u1100\u1161\u11a8 👩\u200d👧",
@@ -31,13 +32,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "lowercase": {"normalization_rule_name": "nmt_nfkc_cf"},
     "identity": {"normalization_rule_name": "identity", "remove_extra_whitespaces": False},
+    "extra_spaces": {"remove_extra_whitespaces": False},
     "no_prefix": {"add_dummy_prefix": False},
     "pieces_of_several_words": {"split_by_whitespace": False},
 }
 
 
 @functools.cache
-def graph_tokenizer(name: str) -> tuple[Any, Any]:
+def make_tokenizers(name: str) -> tuple[Any, Any]:
     with tempfile.TemporaryDirectory() as folder:
         write_checkpoint(Path(folder), train_model(**OPTIONS[name]))
         tokenizer = load_tokenizer(folder)
@@ -45,7 +47,7 @@ def graph_tokenizer(name: str) -> tuple[Any, Any]:
 
 
 def assert_same(name: str, texts: list[str]) -> None:
-    tokenizer, graph = graph_tokenizer(name)
+    tokenizer, graph = make_tokenizers(name)
     expected = tokenizer.encode(texts)
     ids, _ = graph.encode(tf.constant(texts, tf.string))
     assert ids.to_list() == expected
@@ -70,6 +72,27 @@ def test_ids_and_texts() -> None:
     assert_same("default", [">>fra<< to</s> ♞z", "ﬁ  n\u0303 ..."])
 
 
+def test_ties_are_broken_as_in_sentencepiece() -> None:
+    """Rounding decides between permutations of the same pieces."""
+    assert_same("default", ["..... !!!!! ----- 11111 22222 to 222"])
+
+
+@pytest.mark.full
+def test_loaded_graph(tmp_path: Path) -> None:
+    tokenizer, graph = make_tokenizers("default")
+    signature = [tf.TensorSpec([None], tf.string)]
+    module = tf.Module()
+    module.graph = graph
+    module.encode = tf.function(lambda texts: graph.encode(texts)[0].to_tensor(-1), signature)
+    tf.saved_model.save(module, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    for texts in (TEXTS, [], ["a\0b"], make_mixed_texts(200)):
+        rows = loaded.encode(tf.constant(texts, tf.string)).numpy()
+        assert [[i for i in row if i >= 0] for row in rows.tolist()] == tokenizer.encode(texts)
+    invalid = loaded.encode(tf.constant([b"a\xffb"])).numpy().tolist()
+    assert invalid == tokenizer.encode(["a\ufffdb"])
+
+
 def test_no_texts_and_no_characters() -> None:
     assert_same("default", [])
     assert_same("default", ["", " "])
@@ -83,9 +106,12 @@ def test_ids_and_texts_of_all_scripts(name: str) -> None:
 
 def test_unsupported_models_are_refused(tmp_path: Path) -> None:
     for content, message in [
-        (train_model("bpe"), "the algorithm 'bpe' cannot be exported"),
-        (train_model(user_defined_symbols="the"), "with user-defined pieces or bytes"),
-        (train_model(treat_whitespace_as_suffix=True), "treat_whitespace_as_suffix=true"),
+        (train_model("bpe"), "model_type=bpe cannot be exported; expected model_type=unigram"),
+        (
+            train_model(user_defined_symbols="the"),
+            "with user-defined pieces, such as 'the', cannot",
+        ),
+        (train_model(treat_whitespace_as_suffix=True), "treat_whitespace_as_suffix=True cannot"),
     ]:
         write_checkpoint(tmp_path, content)
         with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""Encoding by an engine of Hugging Face's `tokenizers`, shared by all tokenizers."""
+"""Encoding of many texts, shared by all tokenizers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNK = 10_000
 
 
 class EngineTokenizer:
-    """Base class of tokenizers that encode texts with an engine."""
+    """Base class of tokenizers; by default, `_engine` encodes the texts."""
 
     _engine: tokenizers.Tokenizer
 

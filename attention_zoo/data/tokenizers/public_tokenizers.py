@@ -244,7 +244,9 @@ def is_public_tokenizer(folder: Path) -> bool:
 
 
 def load_public_tokenizer(folder: Path) -> Any:
-    """Load the tokenizer of a public checkpoint, of Marian that of the source language.
+    """Load the tokenizer of a public checkpoint: a `PublicTokenizer` or `SentencePieceTokenizer`.
+
+    A Marian checkpoint has two; this is the one of the source language.
 
     Args:
         folder: folder with `source.spm` and `vocab.json`, or `tokenizer.json`, or `vocab.txt`, or

@@ -8,14 +8,15 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.flat_ids import FlatIds
 from attention_zoo.data.tokenizers.sentencepiece_model import (
     SentencePieceModel,
-    read_sentencepiece_model,
+    parse_sentencepiece_model,
 )
-from attention_zoo.data.tokenizers.vocabulary import MARK, PAD
+from attention_zoo.data.tokenizers.vocabulary import MARK, PAD, check_unicode
 from attention_zoo.extras import explain_missing_package
 
 MODEL_FILES = {"source": "source.spm", "target": "target.spm"}
@@ -23,8 +24,9 @@ VOCABULARY = "vocab.json"
 TARGET_VOCABULARY = "target_vocab.json"
 """The vocabulary of the target language, if it is not the same."""
 UNKNOWN_PIECE, END_PIECE, PAD_PIECE = "<unk>", "</s>", "<pad>"
+MAX_ID = 1 << 24
 SPECIAL_PIECES = (UNKNOWN_PIECE, END_PIECE, PAD_PIECE)
-LANGUAGE_CODE = re.compile(r">>\S+<<")
+LANGUAGE_CODE = re.compile(r">>[\w-]+<<", re.ASCII)
 """A piece that names the target language, such as `>>fra<<`."""
 
 
@@ -34,32 +36,43 @@ class SentencePieceTokenizer(EngineTokenizer):
     Id i of the checkpoint is i + 1 here, since 0 is padding in this library: no id of the
     checkpoint stands for padding, not even that of `<pad>`, which is the start token.
 
+    A language code of the vocabulary, such as `>>fra<<`, is one token at the start of a text or
+    after another special piece. Elsewhere, and if the vocabulary lacks it, it is ordinary text;
+    `transformers` removes it, or makes it one unknown token.
+
     Args:
         model: the model that splits texts into pieces.
-        vocabulary: id of each piece in the checkpoint.
+        processor: the `SentencePieceProcessor` of this model.
+        vocabulary: id of each piece in the checkpoint; an id that no piece has adds no text.
 
     Attributes:
         pad, unknown, start, end, mask: token ids; mask is None.
 
     Raises:
-        ValueError: the vocabulary lacks a special token, or two pieces have the same id.
+        ValueError: the vocabulary lacks a special piece, or two pieces have the same id.
     """
 
     kind = "sentencepiece"
     pad, mask = PAD, None
 
-    def __init__(self, model: SentencePieceModel, vocabulary: dict[str, int]) -> None:
-        with explain_missing_package():
-            from sentencepiece import SentencePieceProcessor
-
-        self.model, self.vocabulary = model, vocabulary
-        self._processor = SentencePieceProcessor(model_proto=model.content)
-        self._pieces = {i: piece for piece, i in vocabulary.items()}
-        if len(self._pieces) < len(vocabulary):
-            raise ValueError("two pieces have the same id")
+    def __init__(
+        self, model: SentencePieceModel, processor: Any, vocabulary: dict[str, int]
+    ) -> None:
+        self.model, self.vocabulary, self._processor = model, vocabulary, processor
+        self._pieces: dict[int, str] = {}
+        for piece, number in vocabulary.items():
+            other = self._pieces.setdefault(number, piece)
+            if other != piece:
+                raise ValueError(
+                    f"{other!r} and {piece!r} have the same id {number}; copy the file again"
+                )
         missing = [piece for piece in SPECIAL_PIECES if piece not in vocabulary]
         if missing:
-            raise ValueError(f"the vocabulary has no {missing[0]}, which Marian requires")
+            raise ValueError(
+                f"there is no {missing[0]}, which Marian requires; expected the vocab.json of a"
+                " Marian checkpoint"
+            )
+        self._size = max(self._pieces) + 2  # with padding
         special = [vocabulary[piece] for piece in (UNKNOWN_PIECE, PAD_PIECE, END_PIECE)]
         self.unknown, self.start, self.end = map(self.from_checkpoint_id, special)
         self._special = re.compile("|".join(SPECIAL_PIECES))
@@ -68,8 +81,7 @@ class SentencePieceTokenizer(EngineTokenizer):
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of token ids, with padding."""
-        return max(self._pieces) + 2
+        return self._size
 
     @property
     def content_hash(self) -> str:
@@ -79,7 +91,7 @@ class SentencePieceTokenizer(EngineTokenizer):
 
     @property
     def language_codes(self) -> list[str]:
-        """The pieces that name the target language, at the start of a text."""
+        """The language codes of the vocabulary."""
         return [piece for piece in self.vocabulary if LANGUAGE_CODE.fullmatch(piece)]
 
     @cached_property
@@ -91,7 +103,11 @@ class SentencePieceTokenizer(EngineTokenizer):
         """Return the start and end of each token of `encode` in the text, in characters.
 
         The end is exclusive. White space before a word belongs to no token.
+
+        Raises:
+            ValueError: the text is invalid Unicode (a lone surrogate).
         """
+        check_unicode(text, "the text")
         offsets = []
         for start, end, is_special in self._split(text):
             if is_special:
@@ -186,7 +202,9 @@ class SentencePieceTokenizer(EngineTokenizer):
         return self.from_checkpoint_id(self.vocabulary.get(piece, self.vocabulary[UNKNOWN_PIECE]))
 
     def _get_piece(self, token_id: int) -> str:
-        return self._pieces.get(self.to_checkpoint_id(token_id), PAD_PIECE)
+        if token_id == self.pad:
+            return PAD_PIECE
+        return self._pieces.get(self.to_checkpoint_id(token_id), "")
 
 
 def load_sentencepiece_tokenizer(folder: Path, side: str = "source") -> SentencePieceTokenizer:
@@ -200,20 +218,35 @@ def load_sentencepiece_tokenizer(folder: Path, side: str = "source") -> Sentence
         ValueError: a file is missing or damaged, or sentencepiece is not installed.
     """
     has_own = side == "target" and (folder / TARGET_VOCABULARY).is_file()
-    path = folder / (TARGET_VOCABULARY if has_own else VOCABULARY)
+    vocabulary_path = folder / (TARGET_VOCABULARY if has_own else VOCABULARY)
+    model_path = folder / MODEL_FILES[side]
+    path = vocabulary_path
+    with explain_missing_package():
+        try:
+            vocabulary = _parse_vocabulary(path.read_bytes())
+            path = model_path
+            model, processor = parse_sentencepiece_model(path.read_bytes())
+            path = vocabulary_path
+            return SentencePieceTokenizer(model, processor, vocabulary)
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror}; copy it from the checkpoint") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+
+def _parse_vocabulary(content: bytes) -> dict[str, int]:
+    """Return the id of each piece; ValueError for anything else."""
     try:
-        vocabulary = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}; expected the ids of all pieces") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}; copy it again") from None
-    is_valid = isinstance(vocabulary, dict) and all(
-        isinstance(i, int) and i >= 0 for i in vocabulary.values()
-    )
-    if not is_valid:
-        raise ValueError(f"{path}: expected an object with the id of each piece; copy it again")
-    model = read_sentencepiece_model(folder / MODEL_FILES[side])
-    try:
-        return SentencePieceTokenizer(model, vocabulary)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        vocabulary = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{error}; copy it again") from None
+    if not isinstance(vocabulary, dict):
+        raise ValueError("expected an object with the id of each piece; copy it again")
+    for piece, number in vocabulary.items():
+        check_unicode(piece, "a piece")
+        if type(number) is not int or not 0 <= number < MAX_ID:
+            raise ValueError(
+                f"the id of {piece!r} must be a whole number from 0 to {MAX_ID - 1}, got"
+                f" {number!r}; copy the file again"
+            )
+    return vocabulary

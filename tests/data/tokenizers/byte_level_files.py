@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer
 
-from tests.data.tokenizers.sentencepiece_models import training_texts
+from tests.data.tokenizers.sentencepiece_models import make_training_texts
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 
@@ -18,7 +18,7 @@ def write_roberta(folder: Path) -> Tokenizer:
     The folder `folder / "merges"` gets `vocab.json` and `merges.txt` instead.
     """
     engine = ByteLevelBPETokenizer()
-    engine.train_from_iterator(training_texts(), 450, special_tokens=list(SPECIAL))
+    engine.train_from_iterator(make_training_texts(), 450, special_tokens=list(SPECIAL))
     engine.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
     engine.save(str(folder / "tokenizer.json"))
     merges = folder / "merges"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from attention_zoo.data import generate_claims, generate_reviews
 
@@ -18,7 +19,7 @@ SPECIAL = ("</s>", "<unk>")
 CODES = (">>fra<<", ">>deu_Latn<<")
 
 
-def training_texts() -> list[str]:
+def make_training_texts() -> list[str]:
     claims = generate_claims(150)
     return [
         *claims.firsts,
@@ -34,7 +35,7 @@ def train_model(algorithm: str = "unigram", **options: Any) -> bytes:
     """Return the bytes of a model file of 400 pieces."""
     content = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(training_texts()),
+        sentence_iterator=iter(make_training_texts()),
         model_writer=content,
         vocab_size=400,
         model_type=algorithm,
@@ -44,6 +45,14 @@ def train_model(algorithm: str = "unigram", **options: Any) -> bytes:
         **options,
     )
     return content.getvalue()
+
+
+def change_model(change: Callable[[Any], None]) -> bytes:
+    """Return the bytes of a model file after a change of its protocol buffer."""
+    proto: Any = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(train_model())
+    change(proto)
+    return bytes(proto.SerializeToString())
 
 
 def list_pieces(model: bytes) -> list[str]:

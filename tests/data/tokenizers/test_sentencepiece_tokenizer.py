@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
 
 from attention_zoo.data import SentencePieceTokenizer, load_tokenizer
 from attention_zoo.data.tokenizers.sentencepiece_tokenizer import load_sentencepiece_tokenizer
-from tests.data.tokenizers.sentencepiece_models import train_model, write_checkpoint
+from tests.data.tokenizers.sentencepiece_models import (
+    change_model,
+    train_model,
+    write_checkpoint,
+)
 
 TEXTS = [
     "Ulla gave the green bell to Said.",
@@ -39,7 +45,6 @@ def test_ids_are_those_of_the_vocabulary(tokenizer: SentencePieceTokenizer) -> N
         expected = [vocabulary.get(piece, vocabulary["<unk>"]) for piece in pieces]
         assert [tokenizer.to_checkpoint_id(i) for i in ids] == expected
         assert ids == [tokenizer.from_checkpoint_id(i) for i in expected]
-        assert tokenizer.pad not in ids
     assert tokenizer.encode(["", " "]) == [[], []]
     assert tokenizer.vocabulary_size == len(vocabulary) + 1
 
@@ -63,14 +68,15 @@ def test_id_0_of_the_checkpoint_occurs_in_texts(tokenizer: SentencePieceTokenize
 
 
 def test_language_codes(tokenizer: SentencePieceTokenizer) -> None:
-    code, other, middle, mark = tokenizer.encode(
+    code, other, middle, missing = tokenizer.encode(
         [">>fra<< the bell", ">>deu_Latn<<the bell", "the >>fra<<", ">>xyz<< the bell"]
     )
     plain = tokenizer.encode(["the bell"])[0]
     assert tokenizer.tokens(code) == [">>fra<<", *tokenizer.tokens(plain)]
     assert tokenizer.tokens(other) == [">>deu_Latn<<", *tokenizer.tokens(plain)]
     assert ">>fra<<" not in tokenizer.tokens(middle)
-    assert tokenizer.unknown in mark
+    assert tokenizer.unknown in missing
+    assert ">>xyz<<" not in tokenizer.tokens(missing)
     assert tokenizer.language_codes == [">>fra<<", ">>deu_Latn<<"]
 
 
@@ -116,15 +122,29 @@ def test_tokenizer_of_the_target(tmp_path: Path) -> None:
     assert load_sentencepiece_tokenizer(tmp_path, "target").encode(["THE the"]) == [[4, 4]]
 
 
-def test_damaged_files_raise(tmp_path: Path) -> None:
+def test_ids_without_a_piece_add_no_text(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path)
+    names = {"</s>": 0, "<unk>": 2, "<pad>": 4, "▁the": 9}
+    (tmp_path / "vocab.json").write_text(json.dumps(names))
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.vocabulary_size == 11
+    assert tokenizer.decode([10, 4, 10]) == "the the"
+    assert tokenizer.tokens([0, 4, 10]) == ["<pad>", "▁", "the"]
+
+
+def test_damaged_vocabularies_raise(tmp_path: Path) -> None:
     vocabulary = write_checkpoint(tmp_path)
     file = tmp_path / "vocab.json"
     for content, message in [
         ("{", r"vocab\.json: Expecting"),
+        ("[" * 100_000, r"vocab\.json: "),
         ("[]", r"vocab\.json: expected an object with the id of each piece"),
-        ('{"a": -1}', "expected an object with the id"),
-        ('{"</s>": 0, "<unk>": 1}', "the vocabulary has no <pad>, which Marian requires"),
-        (json.dumps({**vocabulary, "x": 0}), "two pieces have the same id"),
+        ('{"a": -1}', r"the id of 'a' must be a whole number from 0 to .*, got -1"),
+        ('{"a": true}', "the id of 'a' must be a whole number .*, got True"),
+        ('{"a": 1099511627776}', "the id of 'a' must be a whole number"),
+        ('{"\\ud800": 1}', "a piece is not valid Unicode"),
+        ('{"</s>": 0, "<unk>": 1}', "there is no <pad>, which Marian requires"),
+        (json.dumps({**vocabulary, "x": 0}), "'</s>' and 'x' have the same id 0"),
     ]:
         file.write_text(content)
         with pytest.raises(ValueError, match=message):
@@ -132,10 +152,41 @@ def test_damaged_files_raise(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(ValueError, match=r"vocab\.json: No such file"):
         load_tokenizer(tmp_path)
+
+
+def test_damaged_models_raise(tmp_path: Path) -> None:
+    def repeat_piece(proto: Any) -> None:
+        proto.pieces.add().CopyFrom(proto.pieces[-1])
+
+    def cut_rules(proto: Any) -> None:
+        proto.normalizer_spec.precompiled_charsmap = b"\0\0\1\0" + bytes(50)
+
+    def remove_pieces(proto: Any) -> None:
+        del proto.pieces[3:]
+
+    changes = (repeat_piece, cut_rules, remove_pieces)
+    damaged = [b"", b"text", train_model()[:-200], *map(change_model, changes)]
     write_checkpoint(tmp_path)
-    for content in (b"", b"text", train_model()[:-200]):
+    for content in damaged:
         (tmp_path / "source.spm").write_bytes(content)
         with pytest.raises(ValueError, match=r"source\.spm: not a SentencePiece model"):
             load_tokenizer(tmp_path)
+    (tmp_path / "source.spm").write_bytes(train_model(byte_fallback=True))
+    with pytest.raises(ValueError, match=r"source\.spm: .* byte_fallback=true is not supported"):
+        load_tokenizer(tmp_path)
     with pytest.raises(ValueError, match=r"target\.spm: No such file"):
         load_sentencepiece_tokenizer(tmp_path, "target")
+
+
+def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_checkpoint(tmp_path)
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(ValueError, match=r"^sentencepiece is not installed; run `pip install"):
+        load_tokenizer(tmp_path)
+
+
+def test_lone_surrogates_raise(tokenizer: SentencePieceTokenizer) -> None:
+    with pytest.raises(ValueError, match="the text is not valid Unicode"):
+        tokenizer.offsets("\ud800")
+    with pytest.raises(ValueError, match="text 0 is not valid Unicode"):
+        tokenizer.encode(["\ud800"])
