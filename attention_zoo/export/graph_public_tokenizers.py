@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tokenizers import pre_tokenizers
 
 from attention_zoo.data import Tokenizer
 from attention_zoo.data.tokenizers.public_tokenizers import (
@@ -135,7 +137,7 @@ class GraphWordPiece(GraphPublicTokenizer):
                 f"a WordPiece tokenizer with {kinds[0]} and {kinds[1]} cannot be exported"
             )
         self._normalized = make_table(*_list_normalized(engine.normalizer), DELIMITER)
-        self._classes_of = CharacterClasses(r"\s", r"\p{P}$+<=>^`|~")
+        self._classes_of = CharacterClasses(*_list_word_boundaries())
         vocabulary = engine.get_vocab()
         self._unknown = tokenizer.unknown
         self._ids = make_table(list(vocabulary), list(vocabulary.values()), self._unknown)
@@ -316,6 +318,26 @@ def _list_byte_characters() -> list[str]:
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+@functools.cache
+def _list_word_boundaries() -> tuple[list[int], list[int]]:
+    """Return the code points of white space and of punctuation, as BERT's splitter has them.
+
+    Its tables are those of an older version of Unicode than the engine's patterns.
+    """
+    text = "".join("x" + chr(code) for code in CODE_POINTS)
+    spans = [span for _, span in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text)]
+    ends = [0, *(end for _, end in spans)]
+    starts = [*(start for start, _ in spans), len(text)]
+    spaces = [i for end, start in zip(ends, starts, strict=True) for i in range(end, start)]
+    alone = [start for start, end in spans if end == start + 1]
+
+    def get_codes(positions: list[int]) -> list[int]:
+        """Return the code points at odd positions, each of which follows a letter."""
+        return [CODE_POINTS[position // 2] for position in positions if position % 2]
+
+    return get_codes(spaces), get_codes(alone)
 
 
 def _list_normalized(normalizer: Any) -> tuple[list[str], list[str]]:

@@ -7,6 +7,7 @@ version of Unicode.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,14 @@ class CharacterClasses(tf.Module):
     """The classes of characters, as defined by the tokenizer engine.
 
     Args:
-        *insides: for each class, the text between the brackets in the engine's patterns.
+        *insides: for each class, the text between the brackets in the engine's patterns, or its
+            code points.
     """
 
-    def __init__(self, *insides: str) -> None:
+    def __init__(self, *insides: str | Sequence[int]) -> None:
         super().__init__(name="character_classes")
-        self._starts, self._classes = map(tf.constant, _character_classes(insides))
+        parts = tuple(part if isinstance(part, str) else tuple(part) for part in insides)
+        self._starts, self._classes = map(tf.constant, _character_classes(parts))
 
     def __call__(self, characters: tf.Tensor) -> tf.Tensor:
         """Return one bit per class for code points, int32: 1 for the first, 2 for the second ..."""
@@ -277,11 +280,14 @@ def _list_lowercase() -> tuple[list[str], list[str]]:
 
 
 @functools.cache
-def _character_classes(insides: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _character_classes(
+    insides: tuple[str | tuple[int, ...], ...],
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the start of each range of code points in the same classes, and its class bits."""
     classes = np.zeros(0x110000, "int32")
     for number, inside in enumerate(insides):
-        classes[_list_code_points(inside)] |= 1 << number
+        codes = _list_code_points(inside) if isinstance(inside, str) else list(inside)
+        classes[codes] |= 1 << number
     classes[UNASSIGNED] = classes[UNASSIGNED.start - 1]
     starts = np.flatnonzero(np.diff(classes, prepend=-1))
     return starts.astype("int32"), classes[starts]

@@ -20,6 +20,7 @@ from attention_zoo.export import export
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.tasks import LanguageModeling, Tagging
 from tests.data.tokenizers.byte_level_files import write_roberta
+from tests.data.tokenizers.text_lines import make_lines
 from tests.export.alone import predict_in_tensorflow_process
 from tests.export.test_graph_tokenizer import lines
 from tests.models.public.checkpoints import GOLDEN
@@ -68,6 +69,12 @@ def test_ids_and_texts_of_all_scripts(family: str) -> None:
     rng, letters = random.Random(0), " '  \n\tsdmtlrevx12.東é😀"
     texts = ["".join(rng.choice(letters) for _ in range(rng.randrange(1, 14))) for _ in range(999)]
     assert_same(family, [*TEXTS, *texts, *lines()[:999]])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ten_thousand_lines(family: str) -> None:
+    assert_same(family, make_lines(10_000))
 
 
 @pytest.mark.full

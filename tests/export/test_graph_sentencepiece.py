@@ -14,6 +14,7 @@ import tensorflow as tf
 from attention_zoo.data import load_tokenizer
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from tests.data.tokenizers.sentencepiece_models import train_model, write_checkpoint
+from tests.data.tokenizers.text_lines import make_lines
 from tests.export.test_graph_tokenizer import lines
 
 TEXTS = [
@@ -75,6 +76,11 @@ def test_ids_and_texts() -> None:
 def test_ties_are_broken_as_in_sentencepiece() -> None:
     """Rounding decides between permutations of the same pieces."""
     assert_same("default", ["..... !!!!! ----- 11111 22222 to 222"])
+
+
+@pytest.mark.full
+def test_ten_thousand_lines() -> None:
+    assert_same("default", make_lines(10_000))
 
 
 @pytest.mark.full
