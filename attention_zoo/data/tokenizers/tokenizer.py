@@ -358,7 +358,7 @@ def train_tokenizer(
 
 
 def load_tokenizer(folder: str | Path) -> Any:
-    """Load a tokenizer from a folder that `Tokenizer.save` wrote, or of a public checkpoint.
+    """Load a saved tokenizer, or that of a public BERT, GPT-2, RoBERTa, BART or Marian (source).
 
     Raises:
         ValueError: a file is missing or damaged; with file:line for the vocabulary.
