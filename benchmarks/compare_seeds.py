@@ -71,22 +71,28 @@ def read_metrics(result: dict[str, Any], metric: str) -> dict[str, float]:
 
 
 def make_rows(results: list[dict[str, Any]], metric: str) -> list[Row]:
-    """Return a row for each model; all runs must be evaluated on the same splits and data."""
+    """Return a row for each model, with the splits that all runs were evaluated on.
+
+    Raises:
+        ValueError: there is no such split with the metric, or a split has different data.
+    """
+    metrics = [read_metrics(result, metric) for result in results]
+    splits = sorted(set.intersection(*map(set, metrics)))
+    if not splits:
+        raise ValueError(f"no split has {metric} in all runs; evaluate all on the same splits")
     data = {
         (evaluation["split"], evaluation["data"])
         for result in results
         for evaluation in result["evaluations"]
+        if evaluation["split"] in splits
     }
-    splits = {split for split, _ in data}
     if len(data) > len(splits):
         raise ValueError(f"a split must have the same data in all runs, got {sorted(data)}")
     rows = []
     for name, group in group_runs(results).items():
-        metrics = [read_metrics(result, metric) for result in group]
-        missing = {split for row in metrics for split in splits - set(row)}
-        if missing:
-            raise ValueError(f"{name}: a run has no {metric} of {', '.join(sorted(missing))}")
-        values = {split: [row[split] for row in metrics] for split in sorted(splits)}
+        values = {
+            split: [read_metrics(result, metric)[split] for result in group] for split in splits
+        }
         rows.append(Row(name, [result["seed"] for result in group], values))
     return rows
 
@@ -102,7 +108,7 @@ def make_baselines(content: dict[str, Any], metric: str, splits: list[str]) -> l
 def compare_pairs(rows: list[Row]) -> list[str]:
     """Return the difference of the two rows of each preset that has two, by split."""
     presets: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in (row for row in rows if row.seeds):  # no baseline
         presets.setdefault(row.name.split(",")[0], []).append(row)
     lines = []
     for pair in presets.values():

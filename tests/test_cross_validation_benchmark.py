@@ -169,7 +169,8 @@ def test_runs_of_one_model_are_a_row(scripts: Any) -> None:
     assert first.mean("test") == 92
     assert math.isclose(first.standard_error("test"), 1 / 3**0.5)
     # Differences: 92 - 83; squared standard errors 1 / 3 and (82 - 84) ** 2 / 4.
-    (line,) = compare_seeds.compare_pairs([first, second])
+    baselines = [compare_seeds.Row(f"SVM, {name}", [], {"test": [50.0]}) for name in "ab"]
+    (line,) = compare_seeds.compare_pairs([*baselines, first, second])
     assert line.endswith(f"on test: +9.00, standard error {(1 / 3 + 1) ** 0.5:.2f}.")
     lines = compare_seeds.format_lines([first, second], "accuracy")
     assert "| esim_small | 1, 2, 3 | 92 ± 0.58 | 91, 92, 93 |" in lines
@@ -184,7 +185,7 @@ def test_tables_of_seeds_reject_runs_that_do_not_fit(scripts: Any) -> None:
     with pytest.raises(ValueError, match="same data in all runs"):
         compare_seeds.make_rows([make_result(1, 90.0), other], "accuracy")
     other["evaluations"] = []
-    with pytest.raises(ValueError, match="esim_small: a run has no accuracy of test"):
+    with pytest.raises(ValueError, match="no split has accuracy in all runs"):
         compare_seeds.make_rows([make_result(1, 90.0), other], "accuracy")
     content = {
         "results": [
