@@ -18,7 +18,7 @@ from tests.data.tokenizers.text_lines import make_lines
 from tests.export.test_graph_tokenizer import lines
 
 TEXTS = [
-    "Ulla gave the green bell to Said.",
+    "Ulla gave the green bell to Tess.",
     "  two   spaces ",
     "ﬁve ①② ﾊﾞ n\u0303\u0323 か\u3099 ...!!! 11111",
     "東京 ж ŧ ♞♞ z q \u200b\x07\n\t x",

@@ -11,7 +11,7 @@ from attention_zoo.data import load_tokenizer
 from tests.data.tokenizers.byte_level_files import write_roberta
 
 TEXTS = [
-    "Ulla gave the green bell to Said.",
+    "Ulla gave the green bell to Tess.",
     "the  <mask> and<mask> x</s><s>a <pad>",
     "東京 ñ 😀\n\n  don't <unk>",
     "",

@@ -20,7 +20,7 @@ from tests.data.tokenizers.sentencepiece_models import (
 )
 
 TEXTS = [
-    "Ulla gave the green bell to Said.",
+    "Ulla gave the green bell to Tess.",
     "  two   spaces ",
     "ﬁve ①② ﾊﾊ e\u0301 n\u0303",
     "東京 한국 ж",
@@ -57,14 +57,14 @@ def test_pieces_of_the_model_only_are_unknown(tokenizer: SentencePieceTokenizer)
 
 def test_id_0_of_the_checkpoint_occurs_in_texts(tokenizer: SentencePieceTokenizer) -> None:
     assert tokenizer.vocabulary["</s>"] == 0
-    (ids,) = tokenizer.encode(["the bell</s>to Said<pad>"])
+    (ids,) = tokenizer.encode(["the bell</s>to Tess<pad>"])
     assert ids.count(tokenizer.from_checkpoint_id(0)) == 1
     assert tokenizer.pad not in ids
-    parts = tokenizer.encode(["the bell", "to Said"])
+    parts = tokenizer.encode(["the bell", "to Tess"])
     assert ids == [*parts[0], tokenizer.end, *parts[1], tokenizer.start]
     assert tokenizer.start == tokenizer.vocabulary_size - 1
     assert tokenizer.decode(ids) == "the bell"
-    assert tokenizer.decode(ids, past_end=True) == "the bell to Said"
+    assert tokenizer.decode(ids, past_end=True) == "the bell to Tess"
 
 
 def test_language_codes(tokenizer: SentencePieceTokenizer) -> None:
@@ -81,7 +81,7 @@ def test_language_codes(tokenizer: SentencePieceTokenizer) -> None:
 
 
 def test_texts_are_restored(tokenizer: SentencePieceTokenizer) -> None:
-    text = "Ulla gave the green bell to Said."
+    text = "Ulla gave the green bell to Tess."
     (ids,) = tokenizer.encode([text])
     assert tokenizer.decode([tokenizer.start, *ids, tokenizer.end, tokenizer.pad]) == text
     assert "".join(map(tokenizer.decode_one, ids)) == "▁" + text.replace(" ", "▁")
