@@ -74,8 +74,9 @@ def prepare_folder(folder: Path) -> None:
     """Add the folders of the repository that pages name, and the command `attention-zoo`."""
     for name in ("models", "training"):
         (folder / name).symlink_to(ROOT / name)
-    # A tiny public checkpoint, in place of the one that pages name.
-    (folder / "bert-base-uncased").symlink_to(ROOT / "tests" / "golden" / "bert")
+    # A tiny public checkpoint, in place of those that pages name.
+    for name in ("bert-base-cased", "bert-base-uncased"):
+        (folder / name).symlink_to(ROOT / "tests" / "golden" / "bert")
     command = folder / ".bin" / "attention-zoo"
     command.parent.mkdir()
     command.write_text(COMMAND)

@@ -283,8 +283,10 @@ def test_language_models(run_page: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.slow
-def test_tagging(run_page: Any) -> None:
+def test_tagging(run_page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "distilbert_tagger"))
     names = run_page("tagging.md")
+    assert (names["people"].scheme, names["people"].tags[1]) == ("BIO", "B-A")
     result, split = names["result"], names["split"]
     assert result.words == split.words
     assert len(split.alternatives) == 2
@@ -293,12 +295,15 @@ def test_tagging(run_page: Any) -> None:
 
 
 @pytest.mark.slow
-def test_classification(run_page: Any) -> None:
+def test_classification(run_page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "distilbert"))
     names = run_page("classification.md")
     result, listed = names["result"], names["listed"]
     assert len(result.tokens) == len(result.attention) == len(result.offsets) == 5
     assert len(listed.sentences) == len(listed.sentence_attention) == 2
     assert len(listed.alternatives) == 1
+    assert names["sentiment"].classes == ("bad", "neither", "good")
+    assert Path("served-sentiment", "saved_model.pb").is_file()
     assert "soup" in Path("page.html").read_text("utf-8")
     assert Path("confusion.png").read_bytes().startswith(b"\x89PNG")
 

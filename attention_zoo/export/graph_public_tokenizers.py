@@ -276,7 +276,8 @@ class GraphByteBPE(GraphPublicTokenizer):
     def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of words `(N,)` after all merges, ragged."""
         values = tf.ragged.map_flat_values(
-            lambda bytes_: tf.io.decode_raw(bytes_, "uint8")[:, 0], tf.strings.bytes_split(words)
+            lambda bytes_: tf.reshape(tf.io.decode_raw(bytes_, "uint8"), [-1]),
+            tf.strings.bytes_split(words),
         )
         ids = tf.ragged.map_flat_values(tf.gather, self._byte_ids, tf.cast(values, "int32"))
         ids = ids.to_tensor(-1)

@@ -39,8 +39,8 @@ LOADERS: list[Callable[[Path, type | None, Config], Any]] = []
 FORMAT_VERSION = 1
 RENAMED_SETTINGS = {"ShowAttendTell": {"look": "attention"}}
 """Present names of constructor arguments, by class, by the names in earlier configs."""
-ZERO_ALLOWED = ("copies", "window")
-"""Integer arguments of models that may be 0 (no copying, no window); others are at least 1."""
+ZERO_ALLOWED = ("copies", "window", "num_segments")
+"""Integer arguments of models for which 0 means none; others are at least 1."""
 
 
 def register_model(cls: M) -> M:

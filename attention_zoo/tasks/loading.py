@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,18 @@ from attention_zoo import models
 from attention_zoo.checkpoints import find_task_folder
 from attention_zoo.data import load_tokenizer
 from attention_zoo.hub import resolve_folder
+from attention_zoo.metrics import read_spans
 from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.task_file import read_task_file
 from attention_zoo.user_modules import name_missing_modules
 
-PUBLIC = {"bert": "masked_language_modeling", "gpt2": "language_modeling"}
-"""Task name of a public checkpoint, by its `model_type`."""
+PUBLIC: dict[type, str] = {
+    models.GPT: "language_modeling",
+    models.MaskedLM: "masked_language_modeling",
+    models.TransformerClassifier: "classification",
+    models.TransformerTagger: "tagging",
+}
+"""Task name of a public checkpoint, by the class of its model."""
 
 
 def load(folder: str | Path) -> Any:
@@ -39,6 +47,23 @@ def load(folder: str | Path) -> Any:
             path = find_task_folder(path)
             return TASKS.get(read_task_file(path)["task"]).load(path)
     model = models.from_public(path)
+    if type(model) not in PUBLIC:
+        raise ValueError(
+            f"{folder}: the checkpoint is a {type(model).__name__} without a head; load it with"
+            " models.from_public, or name it as init of a recipe"
+        )
     max_length = model.get_backbone().settings["max_length"]
-    task_class = TASKS.get(PUBLIC[public["model_type"]])
-    return task_class(model, load_tokenizer(path), max_length=max_length)
+    task_class = TASKS.get(PUBLIC[type(model)])
+    options = {}
+    if isinstance(model, models.Tagger):
+        options["scheme"] = _find_scheme(model.settings["tags"])
+    return task_class(model, load_tokenizer(path), max_length=max_length, **options)
+
+
+def _find_scheme(tags: Sequence[str]) -> str | None:
+    """Return the first tag scheme that has all of these tags; None if no scheme has."""
+    for name in ("BIO", "BIOES", "BILOU", "BMES"):
+        with suppress(ValueError):
+            read_spans(tags, name)
+            return name
+    return None

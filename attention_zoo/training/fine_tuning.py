@@ -19,7 +19,6 @@ from attention_zoo.tasks.building import (
     locate_option_errors,
     split_head_options,
 )
-from attention_zoo.tasks.loading import PUBLIC
 from attention_zoo.training.recipe import Recipe
 
 ADVICE = "use another init, or remove model from the recipe"
@@ -44,7 +43,6 @@ def load_initial_task(recipe: Recipe) -> Any:
             the recipe.
     """
     location = f"init={recipe.init}"
-    _check_task(location, PUBLIC.get(_get_public_type(recipe), recipe.task), recipe)
     task = tasks.load(str(recipe.init))
     _check_task(location, task.name, recipe)
     if recipe.tokenizer is not None:
@@ -54,8 +52,12 @@ def load_initial_task(recipe: Recipe) -> Any:
     settings, head = _merge_settings(location, recipe.model, task.model)
     with locate_option_errors(head):
         model = type(task.model)(**settings)  # rebuilt in this run's precision
-    for mine, initial in zip(_get_kept_weights(model), _get_kept_weights(task.model), strict=True):
-        mine.assign(initial)
+    kept, initial = _get_kept_weights(model), _get_kept_weights(task.model)
+    if [weight.shape for weight in kept] != [weight.shape for weight in initial]:
+        options = ", ".join(f"model.{name}" for name in head)
+        raise ValueError(f"{location}: its weights do not fit those of {options}; {ADVICE}")
+    for mine, other in zip(kept, initial, strict=True):
+        mine.assign(other)
     task.model = model
     return task
 

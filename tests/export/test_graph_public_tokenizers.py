@@ -9,10 +9,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tokenizers import AddedToken
 
+import attention_zoo as az
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import SearchOptions
@@ -69,6 +71,15 @@ def test_ids_and_texts_of_all_scripts(family: str) -> None:
     rng, letters = random.Random(0), " '  \n\tsdmtlrevx12.東é😀"
     texts = ["".join(rng.choice(letters) for _ in range(rng.randrange(1, 14))) for _ in range(999)]
     assert_same(family, [*TEXTS, *texts, *lines()[:999]])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_texts_and_no_characters(family: str) -> None:
+    _, graph = graph_tokenizer(family)
+    assert graph.encode(tf.constant([], tf.string))[0].to_list() == []
+    assert_same(family, ["", ""])
+    assert_same(family, ["", " "])
 
 
 @pytest.mark.full
@@ -132,6 +143,22 @@ def test_a_bert_tagger_is_exported(tmp_path: Path) -> None:
     for row, expected in enumerate(task.predict(texts)):
         assert tuple(answers["words"][row][: len(expected.words)]) == expected.words
         assert tuple(answers["tags"][row][: len(expected.words)]) == expected.tags
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["distilbert_tagger", "roberta_tagger"])
+def test_public_taggers_are_exported(name: str, tmp_path: Path) -> None:
+    task = az.load(GOLDEN / name)
+    texts = ["The cat, unseen, sat.", "  sat\u00a0a-b 1,234.5 km ", "東京 is Ça?", "x"]
+    ((answers, _),) = predict_in_tensorflow_process([export(task, tmp_path / "served")], [texts])[0]
+    for row, want in enumerate(task.predict(texts)):
+        size = len(want.words)
+        assert tuple(answers["words"][row][:size]) == want.words
+        assert tuple(answers["tags"][row][:size]) == want.tags
+        got = answers["probabilities"][row][:size]
+        np.testing.assert_allclose(got, want.probabilities, rtol=1e-4)
+        offsets = [tuple(x) for x in answers["spans"][row][: len(want.spans)]]
+        assert offsets == [(span.start, span.end) for span in want.spans]
 
 
 def test_normalized_tokens_without_a_normalizer(tmp_path: Path) -> None:

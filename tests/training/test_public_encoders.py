@@ -17,6 +17,8 @@ from attention_zoo.training import read_recipe
 from attention_zoo.training.fine_tuning import load_initial_task
 from attention_zoo.training.preparation import make_task
 from tests.models.public.checkpoints import GOLDEN, copy_of, expected, write_safetensors
+from tests.models.public.test_public_bert import check as check_bert
+from tests.models.public.test_public_encoders import check
 from tests.refusals import refuses
 from tests.training.small import write_recipe
 from tests.training.test_fitting import StopAfter
@@ -84,6 +86,30 @@ def test_checkpoint_without_a_pooler(tmp_path: Path) -> None:
     assert_hidden_states(task.model.bert)
 
 
+@pytest.mark.parametrize("name", ["distilbert", "roberta"])
+def test_other_families_have_a_new_head(name: str, tmp_path: Path) -> None:
+    task = build(page(tmp_path, init=GOLDEN / name), "model.hidden_activation=tanh")
+    check(GOLDEN / name, task.model.bert)
+    assert task.classes == ("no", "yes")
+    assert task.model.dense is not None
+    assert task.tokenizer.content_hash == load_tokenizer(GOLDEN / name).content_hash
+
+
+TAGGED = "{corpus: orders, size: 4, validation_size: 2, test_size: 2}"
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_a_tagger_has_class_tokens_and_a_new_head(name: str, tmp_path: Path) -> None:
+    text = f"task: tagging\ninit: {GOLDEN / name}\ndata: {TAGGED}\n"
+    task = build(write_recipe(tmp_path, text), "model={aggregation: average, bert: {dropout: 0.2}}")
+    model, tokenizer = task.model, task.tokenizer
+    (check if name == "roberta" else check_bert)(GOLDEN / name, model.bert)
+    assert (model.settings["aggregation"], model.bert.settings["dropout"]) == ("average", 0.2)
+    assert set(task.tags) > {"O"}
+    tokens = task.predict(["cat sat"])[0].tokens
+    assert (tokens[0], tokens[-1]) == tuple(tokenizer.tokens([tokenizer.start, tokenizer.end]))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("task_name", DATA)
 def test_run_resumes_without_the_checkpoint(task_name: str, tmp_path: Path) -> None:
@@ -98,7 +124,10 @@ def test_run_resumes_without_the_checkpoint(task_name: str, tmp_path: Path) -> N
     assert tasks.load(run).tokenizer.kind == "wordpiece"
 
 
-TAGGED = "task=tagging", "data={corpus: orders, size: 4, validation_size: 2, test_size: 2}"
+LINES = (
+    "task=language_modeling",
+    "data={corpus: date_lines, size: 4, validation_size: 2, test_size: 2}",
+)
 
 
 @pytest.mark.usefixtures("no_run_folder")
@@ -113,7 +142,7 @@ TAGGED = "task=tagging", "data={corpus: orders, size: 4, validation_size: 2, tes
     (["model={units: 3, bert: {units: 4}}"], r"model\.bert\.units: model\.units is the same"),
     (["model.units=5"], "shape .* but config.json and the arguments require"),
     ([f"init={GOLDEN / 'gpt2'}"], "its task is language_modeling, the recipe has task=class"),
-    (TAGGED, "its task is masked_language_modeling, the recipe has task=tagging"),
+    (LINES, "its task is masked_language_modeling, the recipe has task=language_modeling"),
 )
 def test_bad_recipes(overrides: Any, tmp_path: Path) -> None:
     training.fit(page(tmp_path), [f"run={tmp_path / 'run'}", *overrides])
@@ -151,6 +180,7 @@ def test_options_of_the_bert_are_not_those_of_the_classifier(saved: Path) -> Non
     ("model.pooling=max", r"model\.pooling must be one of"),
     ("model.dropout=null", r"model\.dropout: expected float, got None"),
     ("model.bert.dropout=true", r"model\.dropout: expected float, got True"),
+    ("model.hidden_activation=tanh", r"its weights do not fit those of model\.hidden_activation;"),
     ("model.units=5", r"it has model\.units=24, but the recipe has 5"),
     ("model.bert.use_pooler=true", r"it has model\.use_pooler=False, but the recipe has True"),
 )

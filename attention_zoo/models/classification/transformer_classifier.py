@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-from keras import ops
+from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
@@ -32,7 +32,8 @@ POOLINGS = ("first", "mean")
 class TransformerClassifier(BERTBackboneMixin, Classifier):
     """A BERT and a linear classifier of its first hidden state, or of the mean of all.
 
-    `logits = drop(h_first) W + b`, or `drop(mean_t h_t) W + b`, where h are the hidden states
+    `logits = drop(h_first) W + b`, or `drop(mean_t h_t) W + b`, where h are the hidden states; with
+    `hidden_activation`, a layer f precedes the logits: `drop(f(drop(h_first) U + c)) W + b`
 
     Args:
         bert: a `BERT`, pretrained or new, or its arguments, with `use_pooler=False` by default.
@@ -40,11 +41,13 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         multi_label: whether a text has any number of classes, not exactly one.
         pooling: "first" (the state of the first token, which is the class token if the texts begin
             with one; through the BERT's pooler, if it has one) or "mean" (over the tokens).
-        dropout: dropout rate on the pooled vector; the BERT has its own.
+        dropout: dropout rate on the pooled vector and on f; the BERT has its own.
         window: maximum number of tokens of a window, at most the BERT's `max_length`; texts of any
             length are read in windows. Each has the first token of the text and up to `window - 1`
             of the others, without overlap. The vector of a text is the mean of those of its
             windows, weighted by their numbers of tokens. None: texts are not split.
+        hidden_activation: activation f of a hidden layer of width D, such as "tanh" (RoBERTa) or
+            "relu" (DistilBERT); None for no hidden layer.
 
     Call arguments:
         inputs: `{"tokens": (B, P)}`, integers, 0 is padding, P at most the BERT's `max_length`
@@ -68,13 +71,14 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
     """
 
     has_class_token = True
-    head_options = ("pooling", "dropout", "window")
+    head_options = ("pooling", "dropout", "window", "hidden_activation")
     own_arguments = (
         "classes",
         "multi_label",
         "pooling",
         "dropout",
         "window",
+        "hidden_activation",
         "name",
         "dtype",
     )
@@ -89,6 +93,7 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         pooling: str = "first",
         dropout: float = 0.1,
         window: int | None = None,
+        hidden_activation: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -98,7 +103,12 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
             zoo_ops.whole_number("window", window, 2, bert.settings["max_length"])
         self.init_settings({**collect_arguments(locals()), "bert": dict(bert.settings)})
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
-        self.build_head(bert.settings["embedding_dim"])
+        width = bert.settings["embedding_dim"]
+        self.dense: Any = None
+        if hidden_activation is not None:
+            self.dense = layers.Dense(width, hidden_activation, dtype=self.dtype_policy)
+            self.dense.build((None, width))
+        self.build_head(width)
 
     # inputs
 
@@ -128,6 +138,8 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         else:
             vectors, weights = self._encode_windows(tokens, training, return_attention_scores)
         vectors = self.drop(vectors, training=training)
+        if self.dense is not None:
+            vectors = self.drop(self.dense(vectors), training=training)
         if weights is None:
             return vectors, {}
         return vectors, {"tokens": ops.take_along_axis(weights, positions, axis=1)}

@@ -52,7 +52,7 @@ class BERT(PrebuiltModel):
         num_heads: H; D / H is the width of a head.
         num_layers: N.
         max_length: L, maximum sequence length.
-        num_segments: number of segments.
+        num_segments: number of segments; 0 for no segment embeddings G, as in DistilBERT.
         layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation",
             "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
             with a norm after the last layer), "epsilon" and "stochastic_depth". The embeddings use
@@ -105,10 +105,11 @@ class BERT(PrebuiltModel):
         positions = layer_options.pop("positions", LEARNED)
         is_learned = positions == LEARNED
         initializer = partial(keras.initializers.TruncatedNormal, stddev=0.02)
-        self.token_embedding, self.segment_embedding = (
-            layers.Embedding(size, embedding_dim, initializer(), **common)
-            for size in (vocabulary_size, num_segments)
-        )
+        embed = partial(layers.Embedding, output_dim=embedding_dim, **common)
+        self.token_embedding = embed(vocabulary_size, embeddings_initializer=initializer())
+        self.segment_embedding: Any = None
+        if num_segments:
+            self.segment_embedding = embed(num_segments, embeddings_initializer=initializer())
         self.positions: Any = LearnedPositions(max_length, **common) if is_learned else None
         self.norm = make_final_norm(**{**layer_options, "norm_first": True}, **common)
         self.drop = Dropout(dropout, **common)
@@ -126,7 +127,8 @@ class BERT(PrebuiltModel):
     def build_layers(self) -> None:
         width = self.settings["embedding_dim"]
         for embedding in (self.token_embedding, self.segment_embedding):
-            embedding.build((None, None))
+            if embedding is not None:
+                embedding.build((None, None))
         for layer in (self.positions, self.norm, *self.encoder, self.final_norm):
             if layer is not None:
                 layer.build((None, None, width))
@@ -135,8 +137,10 @@ class BERT(PrebuiltModel):
 
     @property
     def input_specs(self) -> dict[str, keras.InputSpec]:
-        segments = make_token_spec("segments", optional=True)
-        return {"tokens": make_token_spec("tokens"), "segments": segments}
+        specs = {"tokens": make_token_spec("tokens")}
+        if self.segment_embedding is None:
+            return specs
+        return {**specs, "segments": make_token_spec("segments", optional=True)}
 
     @property
     def layers_by_depth(self) -> list[list[keras.layers.Layer]]:
@@ -163,8 +167,10 @@ class BERT(PrebuiltModel):
             ValueError: the sequences are longer than `max_length`.
         """
         check_length(tokens, self.settings["max_length"])
-        segments = ops.zeros_like(tokens) if segments is None else ops.cast(segments, "int32")
-        x = self.token_embedding(tokens) + self.segment_embedding(segments)
+        x = self.token_embedding(tokens)
+        if self.segment_embedding is not None:
+            segments = ops.zeros_like(tokens) if segments is None else ops.cast(segments, "int32")
+            x = x + self.segment_embedding(segments)
         return x if self.positions is None else x + self.positions.embed(compute_positions(mask))
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:

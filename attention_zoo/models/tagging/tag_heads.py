@@ -77,8 +77,12 @@ class SoftmaxHead(layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        emissions = ops.cast(self.emit(inputs), "float32")
+        return self.pack(self.emit(inputs), mask)
+
+    def pack(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """Return the potentials of words with emissions `(B, W, K)` and mask `(B, W)`."""
         transitions, starts, ends = self.scores
+        emissions = ops.cast(emissions, "float32")
         return zoo_ops.pack(zoo_ops.make_chain(emissions, transitions, starts, ends, mask))
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:

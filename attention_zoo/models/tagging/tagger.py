@@ -114,6 +114,11 @@ class Tagger(WordVectorsMixin, PrebuiltModel):
         """Maximum number of tokens of a sentence; None for no limit."""
         return None
 
+    @property
+    def has_class_token(self) -> bool:
+        """Whether the model expects a class token before a sentence, and an end token after it."""
+        return False
+
     # computation
 
     def call(self, inputs: Inputs, training: bool | None = None) -> Tensor:
@@ -124,8 +129,17 @@ class Tagger(WordVectorsMixin, PrebuiltModel):
             starts = ops.arange(1, ops.shape(order)[1] + 1, dtype="int32")
             starts = starts + ops.zeros_like(order)
         positions = _map_positions(ops.cast(starts, "int32"), mask, order)
-        words = _gather_one_based(zoo_ops.zero_masked(states, mask), positions)
-        return self.head(words, positions > 0)
+        return self.tag_words(zoo_ops.zero_masked(states, mask), mask, positions)
+
+    def tag_words(self, states: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
+        """Return the potentials of words; by default, a word has the state of its first token.
+
+        Args:
+            states: states of the tokens, `(B, P, D)`, padding at the end.
+            mask: `(B, P)`, True at tokens.
+            positions: position of each word's first token, `(B, W)`, counted from 1; 0 for padding.
+        """
+        return self.head(gather_one_based(states, positions), positions > 0)
 
     def _left_align(self, inputs: Inputs) -> tuple[Inputs, Tensor, Tensor]:
         """Move padding to the end; return the inputs, the mask and each token's old position.
@@ -268,9 +282,9 @@ def _map_positions(starts: Tensor, mask: Tensor, order: Tensor) -> Tensor:
     inverse_order = ops.cast(ops.argsort(order, axis=1), "int32")
     is_token = ops.take_along_axis(mask, inverse_order, axis=1)
     positions = ops.where(is_token, inverse_order + 1, 0)[..., None]
-    return _gather_one_based(positions, ops.where(is_valid, starts, 0))[..., 0]
+    return gather_one_based(positions, ops.where(is_valid, starts, 0))[..., 0]
 
 
-def _gather_one_based(x: Tensor, positions: Tensor) -> Tensor:
+def gather_one_based(x: Tensor, positions: Tensor) -> Tensor:
     """Gather `x (B, P, D)` at positions `(B, W)`, counted from 1; position 0 gives 0."""
     return ops.take_along_axis(ops.pad(x, ((0, 0), (1, 0), (0, 0))), positions[..., None], axis=1)

@@ -6,20 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
 from attention_zoo.models.presets import Config, collect_arguments, register_model
 from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
+
+AGGREGATIONS = ("first", "average", "max")
+LEAST = 1e-30
+"""Least probability of a tag whose logarithm is computed."""
 
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class TransformerTagger(BERTBackboneMixin, Tagger):
-    """A BERT that tags every word by its first token, with a softmax or CRF output.
+    """A BERT that tags every word by its tokens, with a softmax or CRF output.
 
-    `emissions_w = drop(h_{start_w}) W + b`, where h are the BERT's hidden states
+    `emissions_w = drop(h_{start_w}) W + b`, where h are the BERT's hidden states; or, with
+    `aggregation`, the mean of the tokens' probabilities, or those of one of its tokens
 
     Args:
         bert: a `BERT`, pretrained or new, or its arguments, with `use_pooler=False` by default.
@@ -29,6 +36,11 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         dropout: dropout rate on h; the BERT has its own.
         marks: whether the inputs contain a predicate indicator per token (semantic role labeling),
             which the BERT takes as segment ids.
+        class_token: whether a class token precedes each sentence and an end token follows it, as in
+            the released models; a task adds them.
+        aggregation: the probabilities of a word's tags: "first", those at its first token;
+            "average", their mean over its tokens; "max", those at the token with the largest
+            probability of any tag. With "crf", "first".
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding, P at most the BERT's `max_length`.
@@ -46,10 +58,12 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
 
     Reference:
         Devlin et al. 2018, arXiv 1810.04805, section 5.3 and figure 4d: a word is represented by
-        its first token. Marks as segments are this library's addition.
+        its first token. Marks as segments are this library's addition. The other aggregations are
+        those of the token classification pipeline of `transformers`.
     """
 
-    own_arguments = ("tags", "head", "dropout", "marks", "name", "dtype")
+    head_options = ("head", "dropout", "marks", "class_token", "aggregation")
+    own_arguments = ("tags", *head_options, "name", "dtype")
 
     # layers
 
@@ -60,15 +74,22 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         head: Config | None = None,
         dropout: float = 0.1,
         marks: bool = False,
+        class_token: bool = False,
+        aggregation: str = "first",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.bert = bert = self.make_bert(bert)
-        if marks and bert.settings["num_segments"] < 2:
+        num_segments = bert.settings["num_segments"]
+        if marks and num_segments < 2:
             raise ValueError(
-                "marks need a bert with num_segments of at least 2, got num_segments=1"
+                f"marks need a bert with num_segments of at least 2, got {num_segments=}"
             )
         self.init_settings({**collect_arguments(locals()), "bert": dict(bert.settings)})
+        check_choice("aggregation", aggregation, AGGREGATIONS)
+        kind = self.settings["head"]["kind"]
+        if aggregation != "first" and kind != "softmax":
+            raise ValueError(f"aggregation must be 'first' with a {kind} head, got {aggregation!r}")
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
         self.build_head(bert.settings["embedding_dim"])
 
@@ -88,6 +109,11 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
     def token_embedding(self) -> keras.layers.Embedding:
         """Embedding layer of the tokens, the BERT's."""
         return self.bert.token_embedding
+
+    @property
+    def has_class_token(self) -> bool:
+        """Whether the model expects a class token before a sentence, and an end token after it."""
+        return bool(self.settings["class_token"])
 
     # computation
 
@@ -113,3 +139,36 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         for layer in self.bert.encoder:
             x, weights = layer(x, mask=mask, return_attention_scores=True, training=False)
             attention_weights.append(weights)
+
+    def tag_words(self, states: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
+        aggregation = self.settings["aggregation"]
+        if aggregation == "first":
+            return super().tag_words(states, mask, positions)
+        probabilities = ops.softmax(ops.cast(self.head.emit(states), "float32"), axis=-1)
+        members = self._find_members(mask, positions)
+        if aggregation == "max":
+            best = ops.max(probabilities, axis=-1)[:, None]
+            best = ops.argmax(ops.where(members, best, -1.0), axis=-1)
+            words = ops.take_along_axis(probabilities, best[..., None], axis=1)
+        else:
+            members = ops.cast(members, "float32")
+            counts = ops.maximum(ops.sum(members, axis=-1, keepdims=True), 1.0)
+            words = ops.matmul(members / counts, probabilities)
+        return self.head.pack(ops.log(ops.maximum(words, LEAST)), positions > 0)
+
+    def _find_members(self, mask: Tensor, positions: Tensor) -> Tensor:
+        """Return whether each token belongs to each word, `(B, W, P)`; arguments as in `tag_words`.
+
+        A word ends before the next one; the last one before the end token, if there is one.
+        """
+        tokens = ops.arange(1, ops.shape(mask)[1] + 1, dtype="int32")
+        is_start = ops.logical_and(positions[..., None] == tokens, positions[..., None] > 0)
+        number = ops.cumsum(ops.cast(ops.any(is_start, axis=1), "int32"), axis=1)  # (B, P), from 1
+        words = ops.cumsum(ops.cast(positions > 0, "int32"), axis=1)
+        members = ops.logical_and(number[:, None] == words[..., None], mask[:, None])
+        members = ops.logical_and(members, positions[..., None] > 0)
+        if self.settings["class_token"]:
+            is_end = tokens == ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
+            is_end = ops.logical_and(is_end[:, None], ops.logical_not(is_start))
+            members = ops.logical_and(members, ops.logical_not(is_end))
+        return members

@@ -97,7 +97,7 @@ class Classification(SingleTextTask):
     boolean_options = ("truncate",)
     has_attention_option: ClassVar[bool] = True
     uses_beam_search: ClassVar[bool] = False
-    public_backbones: ClassVar[tuple[str, ...]] = ("bert",)
+    public_backbones: ClassVar[tuple[str, ...]] = ("bert", "distilbert", "roberta")
     used_search_options = ("n_best", "batch_size")
     evaluation_search_options = ("batch_size",)
     result_class = ClassificationResult

@@ -7,29 +7,33 @@ from typing import Any
 
 from attention_zoo import models
 from attention_zoo.data import Tokenizer
-from attention_zoo.tasks.building import TokenizerOptions, build_model
+from attention_zoo.tasks.building import (
+    TokenizerOptions,
+    build_around_bert,
+    build_model,
+    is_bert_preset,
+)
 
 CHARACTER_OPTIONS = TokenizerOptions("character", vocabulary_size=1000)
 """Options of the character tokenizer."""
 
 
-def build_tagger(
-    section: dict[str, Any], tags: Sequence[str], tokens: int, characters: int | None
-) -> Any:
-    """Build the tagger of a recipe's `model` section, with a BERT encoder if the preset is a BERT.
+def build_tagger(recipe: Any, tags: Sequence[str], tokens: int, characters: int | None) -> Any:
+    """Build the tagger of a recipe; a BERT preset or a public BERT becomes its encoder.
 
     Args:
-        section: see `build_model`; its `characters` must not set `vocabulary_size`.
+        recipe: the recipe. `init`, if it has one, is a public checkpoint of a BERT; `characters` in
+            its `model` section must not set `vocabulary_size`.
         tags: names of the tags.
         tokens: size of the token vocabulary.
         characters: size of the character vocabulary; None for a model without characters.
     """
-    section, given = dict(section), {"vocabulary_size": tokens}
-    preset = section.get("preset")
-    if preset in models.list_presets() and models.preset_class(preset) is models.BERT:
-        head = {key: section.pop(key) for key in ("head", "marks") if key in section}
-        bert = build_model(section, **given, use_pooler=False)
-        return models.TransformerTagger(bert, tags, **head)
+    section, given = dict(recipe.model), {"vocabulary_size": tokens}
+    if recipe.init is not None or is_bert_preset(section.get("preset")):
+        if recipe.init is not None:
+            section = {"class_token": True, **section}  # as in pretraining
+        cls = models.TransformerTagger
+        return build_around_bert(cls, section, recipe.init, tokens, False, tags=tags)
     if characters is None:
         return build_model(section, **given, tags=tags)
     options = section.pop("characters", None) or {}

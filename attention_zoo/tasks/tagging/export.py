@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from attention_zoo.data.tokenizers.public_tokenizers import ByteLevelTokenizer
 from attention_zoo.export.checks import (
     Check,
     check_empty,
@@ -15,7 +16,7 @@ from attention_zoo.export.checks import (
 )
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.graph_spans import GraphSpans
-from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.export.graph_tokenizer import GraphTokenizer, is_first_of_row, shift_right
 from attention_zoo.export.graph_words import GraphWords
 from attention_zoo.export.modules import TaskModule, pad_ragged
 from attention_zoo.tasks.tagging.result import TaggerInference
@@ -45,6 +46,10 @@ class TaggingModule(TaskModule):
             )
         self.words, self.tokens = GraphWords(), make_graph_tokenizer(task.tokenizer)
         self._unknown = task.tokenizer.unknown
+        self._special_ids = (
+            [task.tokenizer.start, task.tokenizer.end] if task.model.has_class_token else None
+        )
+        self._includes_spaces = isinstance(task.tokenizer, ByteLevelTokenizer)
         self.characters = task.characters and GraphTokenizer(task.characters)
         self.spans = GraphSpans(task.tags, task.scheme)
         self._names, self._count = tf.constant(task.tags), task.search.n_best
@@ -63,7 +68,7 @@ class TaggingModule(TaskModule):
             The outputs of `format_outputs` and `serve_valid_rows`.
         """
         words, starts, ends = self.words.split(text)
-        ragged = self.encode(words)
+        ragged = self.encode(self._add_spaces(words, starts, ends))
         offsets = words.with_values(tf.stack([starts.flat_values, ends.flat_values], axis=-1))
         lengths = words.row_lengths(), ragged["tokens"].row_lengths()
 
@@ -74,6 +79,17 @@ class TaggingModule(TaskModule):
 
         return serve_valid_rows(get_first_error(*self._make_checks(*lengths)), tag)
 
+    def _add_spaces(
+        self, words: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+    ) -> tf.RaggedTensor:
+        """Return words, for a byte-level tokenizer with the space before them; see `add_spaces`."""
+        if not self._includes_spaces:
+            return words
+        is_first = is_first_of_row(words.value_rowids())
+        has_space = ~is_first & (starts.flat_values != shift_right(ends.flat_values))
+        spaces = tf.where(has_space, " ", "")
+        return words.with_values(tf.strings.join([spaces, words.flat_values]))
+
     def encode(self, words: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
         """Return the model's inputs for words, ragged `(B, W)`."""
         ids, _ = self.tokens.encode(words.flat_values)
@@ -83,6 +99,9 @@ class TaggingModule(TaskModule):
         tokens = words.with_values(ids).merge_dims(1, 2)
         starts = tf.cumsum(ids.row_lengths(), exclusive=True)
         starts -= tf.gather(tokens.row_starts(), words.value_rowids())
+        if self._special_ids is not None:
+            start, end = (tf.fill([tokens.nrows(), 1], token) for token in self._special_ids)
+            tokens, starts = tf.concat([start, tokens, end], axis=1), starts + 1
         inputs = {"tokens": tokens, "starts": words.with_values(tf.cast(starts + 1, "int32"))}
         if self.characters is not None:  # then tokens are whole words
             characters, _ = self.characters.encode(words.flat_values)

@@ -23,7 +23,7 @@ from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import TASKS
-from attention_zoo.tasks.building import TokenizerOptions, load_or_train_tokenizer, load_vectors
+from attention_zoo.tasks.building import load_or_train_tokenizer, load_vectors, make_tokenizer
 from attention_zoo.tasks.inference import MAX_EAGER_CALLS, MAX_EAGER_INPUTS, InferenceCache
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
@@ -52,6 +52,7 @@ from attention_zoo.tasks.tagging.words import (
     Source,
     WordEncoder,
     Words,
+    find_joined,
     index_tags,
     list_marks,
     mark_words,
@@ -72,7 +73,7 @@ from attention_zoo.tasks.text_inputs import (
 class Tagging(SingleTextTask):
     """Sequence tagging: a tagger, its tokenizer and its tag scheme.
 
-    Each word is tokenized separately; its tag is predicted at its first token.
+    Each word is tokenized separately; its tag is predicted at its first token, or at all of them.
 
     Args:
         model: a `models.Tagger`.
@@ -100,6 +101,7 @@ class Tagging(SingleTextTask):
     takes_words: ClassVar[bool] = True
     row_options: ClassVar[tuple[str, ...]] = ("marks",)
     uses_beam_search: ClassVar[bool] = False
+    public_backbones: ClassVar[tuple[str, ...]] = ("bert", "distilbert", "roberta")
     used_search_options = ("n_best", "batch_size")
     evaluation_search_options = ("batch_size",)
     result_class = TaggingResult
@@ -122,7 +124,7 @@ class Tagging(SingleTextTask):
     ) -> None:
         super().__init__(model, tokenizer, search, max_length)
         self.characters, self.scheme = characters, scheme
-        self._encoder = WordEncoder(tokenizer, characters)
+        self._encoder = WordEncoder(tokenizer, characters, self.model.has_class_token)
         check_tokenizers(self.model, tokenizer, characters)
         if scheme is not None:
             read_spans(self.tags, scheme)  # raises ValueError for tags outside the scheme
@@ -132,14 +134,13 @@ class Tagging(SingleTextTask):
     @classmethod
     def from_recipe(cls, recipe: Any, train: TaggedSentences) -> Self:
         """Build a tagger for the tags of the training split and train its tokenizers."""
-        options: TokenizerOptions = recipe.tokenizer
-        tokenizer = load_or_train_tokenizer(options, train, ["words"])
+        tokenizer, options = make_tokenizer(recipe, train, ["words"]), recipe.tokenizer
         size, characters, character_count = tokenizer.vocabulary_size, None, None
         if takes_characters(recipe.model):
             characters = load_or_train_tokenizer(CHARACTER_OPTIONS, train, ["words"])
             character_count = characters.vocabulary_size
-        model = build_tagger(recipe.model, train.known_tags, size, character_count)
-        if options.vectors is not None:
+        model = build_tagger(recipe, train.known_tags, size, character_count)
+        if options is not None and options.vectors is not None:
             load_vectors(model, tokenizer, options.vectors)
         scheme = recipe.data.scheme
         return cls(model, tokenizer, characters, scheme=scheme, **cls.recipe_options(recipe))
@@ -180,7 +181,8 @@ class Tagging(SingleTextTask):
     @property
     def encoding_options(self) -> dict[str, Any]:
         options = {**super().encoding_options, "characters": self._encoder.character_hash}
-        return {**options, "tags": self.tags, "marks": self._takes_marks}
+        options |= {"tags": self.tags, "special": self.model.has_class_token}
+        return {**options, "marks": self._takes_marks}
 
     def _encode_examples(self, examples: TaggedSentences) -> list[EncodedWords]:
         """Encode the sentences of a corpus; raise ValueError if required marks are missing."""
@@ -273,7 +275,8 @@ class Tagging(SingleTextTask):
         locations = locations or name_rows(range(len(texts)))
         split = [split_source(*pair) for pair in zip(texts, locations, strict=True)]
         words = [[word.text for word in of_text] for _, of_text in split]
-        encoded = self._encoder.encode(words, mark_words(words, marks, locations))
+        joined = [find_joined(of_text) for _, of_text in split]
+        encoded = self._encoder.encode(words, mark_words(words, marks, locations), joined)
         self._refuse_long(encoded, locations)
         pairs = zip(split, encoded, strict=True)
         return [self._encoder.make_source(*text_and_words, one) for text_and_words, one in pairs]

@@ -11,6 +11,7 @@ import numpy as np
 
 from attention_zoo.data import EncodedWords, TaggedSentences, Tokenizer, Word, split_words
 from attention_zoo.data.batching.tagged_batches import list_columns
+from attention_zoo.data.tokenizers.public_tokenizers import ByteLevelTokenizer
 from attention_zoo.data.tokenizers.tokenizer import WHITE_SPACE
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.ops import whole_number
@@ -55,10 +56,17 @@ class WordEncoder:
         tokenizer: the tokenizer of words.
         characters: the tokenizer of the characters of each token, or None. With it, `tokenizer` is
             of kind "whitespace", and a word without white space is one token.
+        add_special_tokens: whether a sentence has the tokenizer's start and end token.
     """
 
-    def __init__(self, tokenizer: Tokenizer, characters: Tokenizer | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        characters: Tokenizer | None = None,
+        add_special_tokens: bool = False,
+    ) -> None:
         self.tokenizer, self.characters = tokenizer, characters
+        self.add_special_tokens = add_special_tokens
         self._cache: dict[str, WordIds] = {}
 
     @property
@@ -67,14 +75,21 @@ class WordEncoder:
         return None if self.characters is None else self.characters.content_hash
 
     def encode(
-        self, sentences: Sequence[Words], marks: Sequence[Sequence[bool]] | None = None
+        self,
+        sentences: Sequence[Words],
+        marks: Sequence[Sequence[bool]] | None = None,
+        joined: Sequence[Sequence[bool]] | None = None,
     ) -> list[EncodedWords]:
         """Encode sentences for a tagger; a word without tokens becomes the unknown token.
 
         Args:
             sentences: the words of each sentence.
             marks: for each sentence, whether each word is marked; or None.
+            joined: for each sentence, whether each word follows the previous one without white
+                space; None for no word. Byte-level tokens include the space before a word.
         """
+        if isinstance(self.tokenizer, ByteLevelTokenizer):
+            sentences = add_spaces(sentences, joined)
         ids = self._encode_words({word for words in sentences for word in words})
         encoded = []
         for row, words in enumerate(sentences):
@@ -87,6 +102,10 @@ class WordEncoder:
                 marked = np.repeat(np.array(marks[row], bool), sizes).tolist()
             tokens = list(chain.from_iterable(tokens for tokens, _ in word_ids))
             starts = list(accumulate(sizes[:-1], initial=0)) if sizes else []
+            if self.add_special_tokens:
+                tokens = [self.tokenizer.start, *tokens, self.tokenizer.end]
+                starts = [start + 1 for start in starts]
+                marked = marked and [False, *marked, False]
             encoded.append(EncodedWords(tokens, starts, letters, marked))
         return encoded
 
@@ -124,6 +143,26 @@ class WordEncoder:
         unknown = find_unknown(encoded.tokens, self.tokenizer.unknown)
         unknown = tuple(n for n in unknown if UNKNOWN in spellings[n])
         return Source(text, words, encoded, labels, unknown)
+
+
+def add_spaces(
+    sentences: Sequence[Words], joined: Sequence[Sequence[bool]] | None
+) -> list[list[str]]:
+    """Return words with the space before them; arguments as in `WordEncoder.encode`."""
+    rows = joined or [[False] * len(words) for words in sentences]
+    return [
+        [
+            word if number == 0 or is_joined else f" {word}"
+            for number, (word, is_joined) in enumerate(zip(words, row, strict=True))
+        ]
+        for words, row in zip(sentences, rows, strict=True)
+    ]
+
+
+def find_joined(words: Sequence[Word]) -> list[bool]:
+    """Return whether each word follows the previous one without white space."""
+    ends = [None, *(word.end for word in words[:-1])]
+    return [word.start == end for word, end in zip(words, ends, strict=False)]
 
 
 def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:

@@ -39,6 +39,7 @@ class TestTransformerClassifier(ClassifierConformance):
         "pooling": "mean",
         "dropout": 0.3,
         "window": 5,
+        "hidden_activation": "tanh",
     }
 
     def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:

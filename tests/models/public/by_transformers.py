@@ -36,6 +36,10 @@ def main(family: str, folder: str, *settings: str) -> None:
     content = {"size": len(tokenizer), "texts": TEXTS, "ids": ids, "back": back}
     (there / "expected.json").write_text(json.dumps(content, indent=1) + "\n")
     model, outputs = build({"vocab_size": len(tokenizer), **given})
+    if type(model).__name__.endswith("ForSequenceClassification"):
+        outputs["text_logits"] = classify(model, tokenizer)
+    if type(model).__name__.endswith("ForTokenClassification"):
+        outputs |= tag(model, tokenizer)
     model.save_pretrained(folder)
     np.savez_compressed(there / "expected.npz", **outputs)
 
@@ -71,6 +75,20 @@ def byte_pairs(folder: Path) -> Any:
     return transformers.GPT2Tokenizer(*names)
 
 
+def marked_byte_pairs(folder: Path) -> Any:
+    """Return a vocabulary with the special tokens of RoBERTa, and its tokenizer."""
+    learner = tokenizers.ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    learner.train_from_iterator(TEXTS, 280, 2, False, [*special, "<mask>"])
+    learner.save_model(str(folder))
+    ids = json.loads((folder / "vocab.json").read_text())
+    last = [token for token in ids if token not in (*special, "<mask>")]
+    ids = {token: number for number, token in enumerate([*special, *last, "<mask>"])}
+    (folder / "vocab.json").write_text(json.dumps(ids))
+    names = (str(folder / "vocab.json"), str(folder / "merges.txt"))
+    return transformers.RobertaTokenizer(*names)
+
+
 def randomize(model: Any) -> Any:
     """Randomize all weights: initial biases of 0 and scales of 1 would hide errors."""
     with torch.no_grad():
@@ -101,6 +119,86 @@ def bert(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return model, {name: x.numpy() for name, x in outputs.items()}
 
 
+def distilbert(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a DistilBERT with the head that `head` names, for right padding."""
+    sizes = {"dim": 16, "hidden_dim": 24, "n_heads": 2, "n_layers": 2}
+    return encoder("DistilBert", {**sizes, "max_position_embeddings": 12}, given)
+
+
+def roberta(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a RoBERTa with the head that `head` names, for right padding."""
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
+    sizes |= {"num_hidden_layers": 2, "max_position_embeddings": 14, "type_vocab_size": 1}
+    return encoder("Roberta", {**sizes, "layer_norm_eps": 1e-5}, given)
+
+
+def classifier(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a BERT that classifies texts, or has the head that `head` names."""
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
+    sizes |= {"num_hidden_layers": 2, "max_position_embeddings": 12}
+    return encoder("Bert", sizes, {"head": "ForSequenceClassification", **given})
+
+
+LABELS = {0: "bad", 1: "neither", 2: "good"}
+
+
+def encoder(name: str, sizes: dict[str, Any], given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return an encoder with a head ("Model" for none), its hidden states and its logits."""
+    head = given.pop("head", "ForMaskedLM")
+    labels = {"ForSequenceClassification": LABELS, "ForTokenClassification": LABELS_OF_WORDS}
+    labels = {"id2label": labels[head]} if head in labels else {}
+    config = getattr(transformers, f"{name}Config")(**{**sizes, **labels, **given})
+    model = randomize(getattr(transformers, f"{name}{head}")(config))
+    tokens = torch.randint(config.pad_token_id + 1, config.vocab_size, (ROWS, LENGTH))
+    tokens[1, 5:], tokens[2, 1:] = config.pad_token_id, config.pad_token_id
+    if config.pad_token_id > 0:
+        tokens[:, 0] = tokens[0, 4] = 0
+    with torch.no_grad():
+        inputs = {"attention_mask": (tokens != config.pad_token_id).long()}
+        found = model(tokens, **inputs, output_hidden_states=True)
+    hidden = found.last_hidden_state if head == "Model" else found.hidden_states[-1]
+    outputs = {"tokens": tokens, "hidden": hidden}
+    if head != "Model":
+        outputs["logits"] = found.logits
+    return model, {name: x.numpy() for name, x in outputs.items()}
+
+
+def classify(model: Any, tokenizer: Any) -> Any:
+    """Return the logits of the texts, each with special tokens and truncated, except the empty."""
+    length = model.config.max_position_embeddings - model.config.pad_token_id
+    length -= model.config.pad_token_id > 0  # RoBERTa counts positions from pad_token_id + 1
+    rows = [tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in TEXTS]
+    with torch.no_grad():
+        logits = [model(torch.tensor([row])).logits[0] for row in rows if len(row) > 2]
+    return torch.stack(logits).numpy()
+
+
+SENTENCES = [
+    ["The", "unseen", "cat", "sat", "on", "1,234.5", "mats", "."],
+    ["\u6771\u4eac", "is", "\u00c7a", "?"],
+    ["seens"],
+]
+LABELS_OF_WORDS = {0: "O", 1: "B-A", 2: "I-A", 3: "B-B", 4: "I-B"}
+
+
+def tag(model: Any, tokenizer: Any) -> dict[str, Any]:
+    """Return the probabilities of the tags of all words, for each aggregation of the pipeline."""
+    by_word: dict[str, list[Any]] = {"first": [], "average": [], "max": []}
+    for words in SENTENCES:
+        rows = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words]
+        if isinstance(tokenizer, transformers.RobertaTokenizer):
+            later = [f" {word}" for word in words[1:]]
+            rows[1:] = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in later]
+        ids = [tokenizer.cls_token_id, *[x for row in rows for x in row], tokenizer.sep_token_id]
+        with torch.no_grad():
+            probabilities = model(torch.tensor([ids])).logits[0].softmax(-1)
+        parts = probabilities[1:-1].split([len(row) for row in rows])
+        by_word["first"] += [part[0] for part in parts]
+        by_word["average"] += [part.mean(0) for part in parts]
+        by_word["max"] += [part[part.max(-1).values.argmax()] for part in parts]
+    return {name: torch.stack(rows).numpy() for name, rows in by_word.items()}
+
+
 def gpt2(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return a GPT-2 with its head; the last token of its vocabulary is the end token."""
     sizes = {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 12, **given}
@@ -116,7 +214,10 @@ def gpt2(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 FAMILIES: dict[str, tuple[Callable[[Path], Any], Callable[[dict[str, Any]], Any]]] = {
     "bert": (word_pieces, bert),
+    "bert_classifier": (word_pieces, classifier),
+    "distilbert": (word_pieces, distilbert),
     "gpt2": (byte_pairs, gpt2),
+    "roberta": (marked_byte_pairs, roberta),
 }
 
 if __name__ == "__main__":

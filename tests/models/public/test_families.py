@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from attention_zoo import models
-from tests.models.public import test_public_bert, test_public_gpt2
+from tests.models.public import test_public_bert, test_public_encoders, test_public_gpt2
 from tests.models.public.checkpoints import GOLDEN, change_config, copy_of, written_by_transformers
 from tests.refusals import refuses
 
-CHECKS = {"bert": test_public_bert.check, "gpt2": test_public_gpt2.check}
+ENCODERS = dict.fromkeys(("bert_classifier", "distilbert", "roberta"), test_public_encoders.check)
+CHECKS = {"bert": test_public_bert.check, "gpt2": test_public_gpt2.check, **ENCODERS}
 BERT, GPT2 = GOLDEN / "bert", GOLDEN / "gpt2"
 
 
@@ -43,8 +44,11 @@ LEARNED = "the checkpoint has learned positions, not 'rotary'; remove the pos"
 @refuses(
     (lambda: models.BERT.from_preset(BERT, layer={"positions": "rotary"}), LEARNED),
     (lambda: models.from_public(GPT2, positions="rotary"), LEARNED),
-    (lambda: models.Transformer.from_preset(BERT), "is a BERT or a MaskedLM, not a Transformer"),
-    (lambda: models.from_public(BERT, int), "is a BERT or a MaskedLM, not a int"),
+    (
+        lambda: models.Transformer.from_preset(BERT),
+        r"cannot be loaded as Transformer \(known: BERT, Mask",
+    ),
+    (lambda: models.from_public(BERT, int), r"cannot be loaded as int \(known: BERT"),
     (lambda: models.BERT.from_preset(GPT2), "is a GPT, not a BERT"),
 )
 def test_options_fixed_by_the_checkpoint_are_rejected(load: Any) -> None:
@@ -75,6 +79,15 @@ def test_options_of_layers_are_changed_one_by_one(family: str, cls: Any, by_func
         ("bert", ('hidden_act="relu"', "layer_norm_eps=1e-3")),
         ("bert", ('hidden_act="gelu_new"',)),
         ("bert", ("hidden_size=64", "intermediate_size=256", "num_hidden_layers=12")),
+        ("bert_classifier", ('problem_type="multi_label_classification"',)),
+        ("bert_classifier", ('head="Model"', 'hidden_act="relu"')),
+        ("distilbert", ("n_heads=4", "n_layers=5", 'activation="relu"')),
+        ("distilbert", ('head="Model"', "max_position_embeddings=40")),
+        ("distilbert", ('head="ForSequenceClassification"',)),
+        ("roberta", ("num_attention_heads=4", "num_hidden_layers=5", "layer_norm_eps=1e-3")),
+        ("roberta", ('head="Model"', "max_position_embeddings=40", "type_vocab_size=3")),
+        ("roberta", ('head="ForSequenceClassification"',)),
+        ("bert_classifier", ('head="ForTokenClassification"', "max_position_embeddings=40")),
         ("gpt2", ()),
         ("gpt2", ("n_head=4", "n_layer=5", "n_positions=30", "n_inner=24")),
         ("gpt2", ('activation_function="relu"', "layer_norm_epsilon=1e-3")),
@@ -85,5 +98,5 @@ def test_options_of_layers_are_changed_one_by_one(family: str, cls: Any, by_func
 def test_random_configurations(family: str, settings: tuple[str, ...], tmp_path: Path) -> None:
     folder = written_by_transformers(family, tmp_path, *settings)
     CHECKS[family](folder, models.from_preset(folder))
-    if family == "bert":
+    if family != "gpt2":
         CHECKS[family](folder, models.BERT.from_preset(folder))

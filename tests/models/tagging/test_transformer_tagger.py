@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from attention_zoo.models import BERT, TransformerTagger
 from tests.layers.running import array
+from tests.models.encoder_conformance import fill
 from tests.models.language.test_bert import TINY as BERT_TINY
 from tests.models.tagger_conformance import TAGS, TOKENS, TaggerConformance, fit_and_evaluate, run
 
@@ -21,10 +23,16 @@ class TestTransformerTagger(TaggerConformance):
     changed = {
         "bert": {**TINY, "num_layers": 1},
         "tags": [*TAGS, "B-C"],
-        "head": {"kind": "crf", "tag_scheme": "BIO"},
+        "head": {"kind": "softmax", "tag_scheme": "BIO"},
         "dropout": 0.3,
         "marks": False,
+        "class_token": True,
+        "aggregation": "max",
     }
+
+    def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
+        """Return outputs, and whether the task adds a class token."""
+        return [*super().behaviour(model, training), np.array(model.has_class_token)]
 
 
 @pytest.mark.full
@@ -48,6 +56,38 @@ def test_states_equal_those_of_bert() -> None:
     expected = array(bert({"tokens": TOKENS})["hidden"]) @ kernel + bias
     got = run(model, {"tokens": TOKENS})[:, : TOKENS.shape[1], :5]
     np.testing.assert_allclose(got[TOKENS > 0], expected[TOKENS > 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("aggregation", ["first", "average", "max"])
+@pytest.mark.parametrize("class_token", [False, True])
+def test_probabilities_of_words_with_several_tokens(aggregation: str, class_token: bool) -> None:
+    """Word 1 has tokens 2 and 3, word 2 has token 4, and word 3 the others before the end token."""
+    model = TransformerTagger(TINY, TAGS, aggregation=aggregation, class_token=class_token)
+    fill(model)
+    tokens = np.array([[2, 5, 6, 7, 8, 9, 3, 0], [0, 2, 5, 6, 7, 0, 8, 3]], "int32")
+    starts = np.array([[2, 4, 5, 0], [3, 0, 4, 0]], "int32")
+    potentials = model({"tokens": tokens, "starts": starts})
+    hidden = array(model.bert({"tokens": tokens})["hidden"])
+    logits = hidden @ array(model.head.emit.kernel) + array(model.head.emit.bias)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    probabilities = weights / weights.sum(-1, keepdims=True)
+    last = 6 if class_token else 7
+    words = {(0, 0): [1, 2], (0, 1): [3], (0, 2): [*range(4, last)]}
+    words |= {(1, 0): [2], (1, 2): [3, 4, 6] if class_token else [3, 4, 6, 7]}
+    got = array(model.marginals(potentials))
+    for (row, word), members in words.items():
+        of_tokens = probabilities[row, members]
+        best = of_tokens[of_tokens.max(-1).argmax()]
+        want = {"first": of_tokens[0], "average": of_tokens.mean(0), "max": best}[aggregation]
+        np.testing.assert_allclose(got[row, word], want, atol=1e-5)
+    assert not got[0, 3].any()
+
+
+def test_aggregation_needs_a_softmax() -> None:
+    with pytest.raises(ValueError, match="aggregation must be 'first' with a crf head, got 'max'"):
+        TransformerTagger(TINY, TAGS, head={"kind": "crf"}, aggregation="max")
+    with pytest.raises(ValueError, match="aggregation must be one of"):
+        TransformerTagger(TINY, TAGS, aggregation="last")
 
 
 def test_inputs_are_those_of_bert() -> None:
