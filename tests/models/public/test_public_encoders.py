@@ -44,6 +44,9 @@ def check(folder: Path, model: Any) -> None:
     logits = want.get("logits")
     if isinstance(model, BERT):
         got, there = array(model({"tokens": tokens})["hidden"])[mask], want["hidden"][mask]
+    elif isinstance(model, TransformerTagger):
+        emissions = array(model({"tokens": tokens}))[:, : tokens.shape[1], : logits.shape[-1]]
+        got, there = emissions[mask], logits[mask]
     elif isinstance(model, TransformerClassifier):
         got, there = array(model({"tokens": tokens})), logits
     else:
