@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from attention_zoo import zoo
 from attention_zoo.extras import explain_missing_package
@@ -29,20 +30,31 @@ def resolve_folder(folder: str | Path) -> Path:
 
 
 def download(address: str) -> Path:
-    """Download `hf://owner/name[/folder]` and return the local path.
+    """Download `hf://owner/name[/folder][@revision]` and return the local path.
 
-    Files that match `IGNORED`, such as pickled weights, are not downloaded. Raises
+    A revision is a branch, a tag, a commit, or a pull request such as `refs/pr/4`; without one, the
+    main branch. Files that match `IGNORED`, such as pickled weights, are not downloaded. Raises
     ValueError if the download fails.
     """
-    owner, _, remainder = address.removeprefix(HUB).partition("/")
+    location, _, revision = address.removeprefix(HUB).partition("@")
+    owner, _, remainder = location.partition("/")
     name, _, subfolder = remainder.partition("/")
-    if not owner or not name:
-        raise ValueError(f"{address}: expected hf://owner/name or hf://owner/name/folder")
+    if not owner or not name or ("@" in address and not revision):
+        raise ValueError(
+            f"{address}: expected hf://owner/name or hf://owner/name/folder, optionally followed by"
+            " @revision"
+        )
     with explain_missing_package():
         from huggingface_hub import snapshot_download
-    allowed = [f"{subfolder}/*"] if subfolder else None
+        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+    options: dict[str, Any] = {"revision": revision} if revision else {}
+    options["allow_patterns"] = [f"{subfolder}/*"] if subfolder else None
     try:
-        root = snapshot_download(f"{owner}/{name}", allow_patterns=allowed, ignore_patterns=IGNORED)
+        root = snapshot_download(f"{owner}/{name}", ignore_patterns=IGNORED, **options)
+    except RevisionNotFoundError:
+        raise ValueError(f"{address}: the repository has no revision {revision!r}") from None
+    except RepositoryNotFoundError:
+        raise ValueError(f"{address}: no such repository, or it is private") from None
     except Exception as error:  # huggingface_hub raises a dozen unrelated classes
         (reason, *_) = str(error).splitlines() or [type(error).__name__]
         raise ValueError(f"{address}: {reason}") from error

@@ -21,7 +21,7 @@ import numpy as np
 from side_by_side import describe_device, write_section
 
 from attention_zoo import training
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.checkpoints.folder import CheckpointFolder
 
 PARAMETERS = 200e6
 WIDTH, BLOCK = 1024, 2**24

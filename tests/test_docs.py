@@ -22,9 +22,9 @@ from attention_zoo.cli import main
 from attention_zoo.user_modules import import_user_modules
 from tests import pages
 from tests.cli.test_main import attention_zoo
+from tests.hub import use_cache, write_repository
 from tests.layers.running import array
 from tests.models.public.checkpoints import GOLDEN
-from tests.test_hub import mock_hub
 from tests.test_migration import load_case
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -263,6 +263,12 @@ def test_search_and_export(run_page: Any) -> None:
     assert logits.shape == (1, 3, 50)
 
 
+def write_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, content: str) -> None:
+    """Write a golden checkpoint under a name of the hub, and read no other hub."""
+    use_cache(monkeypatch, tmp_path / "hub")
+    write_repository(tmp_path / "hub", name, GOLDEN / content)
+
+
 @pytest.mark.slow
 def test_training(run_page: Any) -> None:
     names = run_page("training.md")
@@ -273,9 +279,8 @@ def test_training(run_page: Any) -> None:
 
 
 @pytest.mark.slow
-def test_language_models(run_page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the page, `hf://` is the hub; here it has one small model."""
-    mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "bert"))
+def test_language_models(run_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write_hub(monkeypatch, tmp_path, "google-bert/bert-base-uncased", "bert")
     names = run_page("language-models.md")
     (filled,) = names["task"].predict(["[MASK] of france"])
     assert filled.predictions[0]
@@ -283,8 +288,8 @@ def test_language_models(run_page: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.slow
-def test_tagging(run_page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "distilbert_tagger"))
+def test_tagging(run_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write_hub(monkeypatch, tmp_path, "dslim/bert-base-NER", "distilbert_tagger")
     names = run_page("tagging.md")
     assert (names["people"].scheme, names["people"].tags[1]) == ("BIO", "B-A")
     result, split = names["result"], names["split"]
@@ -295,8 +300,9 @@ def test_tagging(run_page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_classification(run_page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / "distilbert"))
+def test_classification(run_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name = "distilbert/distilbert-base-uncased-finetuned-sst-2-english"
+    write_hub(monkeypatch, tmp_path, name, "distilbert")
     names = run_page("classification.md")
     result, listed = names["result"], names["listed"]
     assert len(result.tokens) == len(result.attention) == len(result.offsets) == 5

@@ -275,6 +275,7 @@ class GraphByteBPE(GraphPublicTokenizer):
 
     def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of words `(N,)` after all merges, ragged."""
+        # Without any bytes, the result of `decode_raw` has width 0, and `[:, 0]` would fail.
         values = tf.ragged.map_flat_values(
             lambda bytes_: tf.reshape(tf.io.decode_raw(bytes_, "uint8"), [-1]),
             tf.strings.bytes_split(words),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo import models
-from attention_zoo.checkpoints import find_task_folder
+from attention_zoo.checkpoints.folder import find_task_folder
 from attention_zoo.data import load_tokenizer
 from attention_zoo.hub import resolve_folder
 from attention_zoo.metrics import read_spans
@@ -16,13 +16,13 @@ from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.task_file import read_task_file
 from attention_zoo.user_modules import name_missing_modules
 
-PUBLIC: dict[type, str] = {
+PUBLIC_TASKS: dict[type, str] = {
     models.GPT: "language_modeling",
     models.MaskedLM: "masked_language_modeling",
     models.TransformerClassifier: "classification",
     models.TransformerTagger: "tagging",
 }
-"""Task name of a public checkpoint, by the class of its model."""
+"""Task name by the class of the model that a public checkpoint loads as."""
 
 
 def load(folder: str | Path) -> Any:
@@ -47,13 +47,14 @@ def load(folder: str | Path) -> Any:
             path = find_task_folder(path)
             return TASKS.get(read_task_file(path)["task"]).load(path)
     model = models.from_public(path)
-    if type(model) not in PUBLIC:
+    if type(model) not in PUBLIC_TASKS:
         raise ValueError(
-            f"{folder}: the checkpoint is a {type(model).__name__} without a head; load it with"
-            " models.from_public, or name it as init of a recipe"
+            f"{folder}: the checkpoint has no head for a task (architectures:"
+            f" {public.get('architectures')}); load its encoder with models.from_public, or name it"
+            " as init of a recipe for classification or tagging"
         )
     max_length = model.get_backbone().settings["max_length"]
-    task_class = TASKS.get(PUBLIC[type(model)])
+    task_class = TASKS.get(PUBLIC_TASKS[type(model)])
     options = {}
     if isinstance(model, models.Tagger):
         options["scheme"] = _find_scheme(model.settings["tags"])
@@ -61,7 +62,7 @@ def load(folder: str | Path) -> Any:
 
 
 def _find_scheme(tags: Sequence[str]) -> str | None:
-    """Return the first tag scheme that has all of these tags; None if no scheme has."""
+    """Return the first tag scheme that all tags follow; None if there is none."""
     for name in ("BIO", "BIOES", "BILOU", "BMES"):
         with suppress(ValueError):
             read_spans(tags, name)

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from attention_zoo import tasks
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.checkpoints.folder import CheckpointFolder
 from attention_zoo.files import create_folder, write_manifest
 from attention_zoo.hub import resolve_folder
 from attention_zoo.training.run_folder import RECIPE

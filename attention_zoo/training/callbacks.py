@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.checkpoints.folder import CheckpointFolder
 from attention_zoo.files import Entry
 from attention_zoo.training.hosts import is_chief
 from attention_zoo.training.recipe import TrainingOptions

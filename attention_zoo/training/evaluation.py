@@ -14,7 +14,7 @@ from typing import Any
 
 import attention_zoo
 from attention_zoo import tasks, zoo
-from attention_zoo.checkpoints import STATE, STATE_VERSION
+from attention_zoo.checkpoints.folder import STATE, STATE_VERSION
 from attention_zoo.extras import check_installed
 from attention_zoo.files import explain_outdated, read_json, replace_file
 from attention_zoo.hub import resolve_folder

@@ -52,12 +52,16 @@ def load_initial_task(recipe: Recipe) -> Any:
     settings, head = _merge_settings(location, recipe.model, task.model)
     with locate_option_errors(head):
         model = type(task.model)(**settings)  # rebuilt in this run's precision
-    kept, initial = _get_kept_weights(model), _get_kept_weights(task.model)
-    if [weight.shape for weight in kept] != [weight.shape for weight in initial]:
-        options = ", ".join(f"model.{name}" for name in head)
-        raise ValueError(f"{location}: its weights do not fit those of {options}; {ADVICE}")
-    for mine, other in zip(kept, initial, strict=True):
-        mine.assign(other)
+    weights, initial_weights = _get_kept_weights(model), _get_kept_weights(task.model)
+    if [weight.shape for weight in weights] != [weight.shape for weight in initial_weights]:
+        changed = [name for name, value in head.items() if value != task.model.settings[name]]
+        options = ", ".join(f"model.{name}" for name in changed)
+        raise ValueError(
+            f"{location}: {options} changes the weights of the model; remove it from the recipe, or"
+            " use another init"
+        )
+    for weight, initial in zip(weights, initial_weights, strict=True):
+        weight.assign(initial)
     task.model = model
     return task
 

@@ -13,7 +13,7 @@ import keras
 from keras.callbacks import Callback, LambdaCallback
 
 from attention_zoo import tasks
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.checkpoints.folder import CheckpointFolder
 from attention_zoo.extras import check_installed
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks.progress import hide_progress

@@ -139,16 +139,16 @@ class Recipe:
         init: source of the initial weights in place of random ones: a run folder, an entry of the
             zoo, a folder saved by `task.save`, a public checkpoint, or `hf://`. Weights and
             tokenizers are those of its best checkpoint; optimizer, schedule, steps and data are
-            this recipe's. It is used at the first start only. For classification and matching, the
-            model is built around the BERT of a public checkpoint.
+            this recipe's. It is used at the first start only. For classification, tagging and
+            matching, the model is built around the encoder of a public checkpoint.
         seed: seed of weights, dropout and data order.
         imports: names of Python modules of your own, which register models, presets or tasks.
             Training imports them, from the current folder or `sys.path`.
         data: the corpus, one of the task's `corpora`.
         tokenizer: tokenizer options; with `init`, omit them or match its tokenizers.
         model: `preset` and any arguments of the model's constructor; with `init`, omit them or
-            match its model. Only dropout, the pooling and the window of a BERT classifier, and a
-            captioner's attention may differ.
+            match its model. Only dropout, the options of the head of a BERT classifier or
+            tagger, and a captioner's attention may differ.
         training: training options.
         search: search (decoding) options.
         format_version: version of the recipe's format.

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from attention_zoo.checkpoints import STATE, STATE_VERSION, CheckpointFolder
+from attention_zoo.checkpoints.folder import STATE, STATE_VERSION, CheckpointFolder
 from attention_zoo.files import Entry, HashedFile, explain_outdated, read_json, replace_file
 from attention_zoo.tasks import FileCorpus
 from attention_zoo.training import tensorboard

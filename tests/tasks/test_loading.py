@@ -9,7 +9,7 @@ import pytest
 
 from attention_zoo import tasks
 from attention_zoo.training import read_recipe
-from tests.test_hub import mock_hub
+from tests.hub import use_cache, write_repository
 from tests.training.small import copy_of_small_run, small_run
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,8 @@ def test_zoo_entries_load_with_their_trained_weights(entry: Path) -> None:
     assert (predicted == labels)[labels > 0].mean() > 0.9
 
 
-def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    mock_hub(monkeypatch, lambda name, **_: str(small_run()))
+def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_cache(monkeypatch, tmp_path)
+    write_repository(tmp_path, "someone/dates", small_run())
     assert tasks.load("hf://someone/dates").name == "translation"
     assert tasks.load("hf://someone/dates/checkpoints/step-00000040").name == "translation"

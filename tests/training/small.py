@@ -18,7 +18,7 @@ import pytest
 from filelock import FileLock
 
 from attention_zoo import tasks, training
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.checkpoints.folder import CheckpointFolder
 from tests.tiers import SHARED_FOLDER
 
 PAGE = """\

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attention_zoo import tasks
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.checkpoints.folder import CheckpointFolder
 from attention_zoo.files import find_damage
 from attention_zoo.training import average_checkpoints, averaging, evaluate, write_average
 from attention_zoo.training.recipe import Recipe, format_recipe

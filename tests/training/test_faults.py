@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.checkpoints.folder import CheckpointFolder
 from attention_zoo.files import find_damage
 from attention_zoo.training.faults import explain_io_errors
 from tests.training import processes

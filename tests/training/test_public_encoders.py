@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import attention_zoo as az
 from attention_zoo import models, tasks, training
 from attention_zoo.data import load_tokenizer
 from attention_zoo.models.public.tensors import Tensors
@@ -95,12 +96,12 @@ def test_other_families_have_a_new_head(name: str, tmp_path: Path) -> None:
     assert task.tokenizer.content_hash == load_tokenizer(GOLDEN / name).content_hash
 
 
-TAGGED = "{corpus: orders, size: 4, validation_size: 2, test_size: 2}"
+TAGGING_DATA = "{corpus: orders, size: 4, validation_size: 2, test_size: 2}"
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])
 def test_a_tagger_has_class_tokens_and_a_new_head(name: str, tmp_path: Path) -> None:
-    text = f"task: tagging\ninit: {GOLDEN / name}\ndata: {TAGGED}\n"
+    text = f"task: tagging\ninit: {GOLDEN / name}\ndata: {TAGGING_DATA}\n"
     task = build(write_recipe(tmp_path, text), "model={aggregation: average, bert: {dropout: 0.2}}")
     model, tokenizer = task.model, task.tokenizer
     (check if name == "roberta" else check_bert)(GOLDEN / name, model.bert)
@@ -108,6 +109,26 @@ def test_a_tagger_has_class_tokens_and_a_new_head(name: str, tmp_path: Path) -> 
     assert set(task.tags) > {"O"}
     tokens = task.predict(["cat sat"])[0].tokens
     assert (tokens[0], tokens[-1]) == tuple(tokenizer.tokens([tokenizer.start, tokenizer.end]))
+
+
+def test_a_changed_class_token_applies_before_and_after_saving(tmp_path: Path) -> None:
+    az.load(GOLDEN / "roberta_tagger").save(tmp_path / "task")
+    text = f"task: tagging\ninit: {tmp_path / 'task'}\ndata: {TAGGING_DATA}\n"
+    recipe = read_recipe(write_recipe(tmp_path, text), ["model.class_token=false"])
+    task = load_initial_task(recipe)
+    tokens = task.predict(["cat sat"])[0].tokens
+    task.save(tmp_path / "other")
+    assert az.load(tmp_path / "other").predict(["cat sat"])[0].tokens == tokens
+    assert "<s>" not in tokens
+
+
+def test_the_pooler_of_a_roberta_is_not_used(tmp_path: Path) -> None:
+    folder, tensors = copy_of("roberta", tmp_path), dict(Tensors(GOLDEN / "roberta"))
+    tensors["roberta.pooler.dense.weight"] = np.ones((16, 16), "float32")
+    tensors["roberta.pooler.dense.bias"] = np.ones(16, "float32")
+    write_safetensors(folder / "model.safetensors", tensors)
+    assert build(page(tmp_path, init=folder)).model.bert.pooler is None
+    assert models.BERT.from_preset(folder).pooler is not None
 
 
 @pytest.mark.full
@@ -124,7 +145,7 @@ def test_run_resumes_without_the_checkpoint(task_name: str, tmp_path: Path) -> N
     assert tasks.load(run).tokenizer.kind == "wordpiece"
 
 
-LINES = (
+LANGUAGE_MODELING = (
     "task=language_modeling",
     "data={corpus: date_lines, size: 4, validation_size: 2, test_size: 2}",
 )
@@ -142,7 +163,10 @@ LINES = (
     (["model={units: 3, bert: {units: 4}}"], r"model\.bert\.units: model\.units is the same"),
     (["model.units=5"], "shape .* but config.json and the arguments require"),
     ([f"init={GOLDEN / 'gpt2'}"], "its task is language_modeling, the recipe has task=class"),
-    (LINES, "its task is masked_language_modeling, the recipe has task=language_modeling"),
+    (
+        LANGUAGE_MODELING,
+        "its task is masked_language_modeling, the recipe has task=language_modeling",
+    ),
 )
 def test_bad_recipes(overrides: Any, tmp_path: Path) -> None:
     training.fit(page(tmp_path), [f"run={tmp_path / 'run'}", *overrides])
@@ -180,7 +204,10 @@ def test_options_of_the_bert_are_not_those_of_the_classifier(saved: Path) -> Non
     ("model.pooling=max", r"model\.pooling must be one of"),
     ("model.dropout=null", r"model\.dropout: expected float, got None"),
     ("model.bert.dropout=true", r"model\.dropout: expected float, got True"),
-    ("model.hidden_activation=tanh", r"its weights do not fit those of model\.hidden_activation;"),
+    (
+        "model.hidden_activation=tanh",
+        r"model\.hidden_activation changes the weights of the model; rem",
+    ),
     ("model.units=5", r"it has model\.units=24, but the recipe has 5"),
     ("model.bert.use_pooler=true", r"it has model\.use_pooler=False, but the recipe has True"),
 )

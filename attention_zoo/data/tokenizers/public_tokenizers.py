@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import tokenizers
-from tokenizers import AddedToken
+from tokenizers import AddedToken, pre_tokenizers
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.flat_ids import FlatIds
@@ -150,6 +150,20 @@ class ByteLevelTokenizer(PublicTokenizer):
     shift: ClassVar[int]
 
     @property
+    def adds_prefix_space(self) -> bool:
+        """Whether a text gets a space before it, as its other words have one."""
+        splitter = self._engine.pre_tokenizer
+        return isinstance(splitter, pre_tokenizers.ByteLevel) and bool(splitter.add_prefix_space)
+
+    def without_prefix_space(self) -> Self:
+        """Return this tokenizer, or a copy that adds no space before a text."""
+        if not self.adds_prefix_space:
+            return self
+        engine = tokenizers.Tokenizer.from_str(self._engine.to_str())
+        _set_prefix_space(engine, False)
+        return type(self)(engine)
+
+    @property
     def vocabulary_size(self) -> int:
         return super().vocabulary_size + self.shift
 
@@ -260,6 +274,9 @@ def load_public_tokenizer(folder: Path) -> Any:
     path = next(folder / name for name in READERS if (folder / name).is_file())
     try:
         engine = READERS[path.name](folder)
+        settings = _read_json(folder / "tokenizer_config.json") or {}
+        if settings.get("add_prefix_space") is not None:
+            _set_prefix_space(engine, bool(settings["add_prefix_space"]))
         kind = type(engine.model).__name__
         is_roberta = kind == "BPE" and engine.token_to_id("</s>") is not None
         cls: Any = RobertaTokenizer if is_roberta else PUBLIC_TOKENIZERS.get(kind)
@@ -290,6 +307,14 @@ def _read_merges(folder: Path) -> tokenizers.Tokenizer:
     if engine.token_to_id("<mask>") is not None:
         engine.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
     return _add_tokens(engine, folder)
+
+
+def _set_prefix_space(engine: tokenizers.Tokenizer, value: bool) -> None:
+    """Set whether a byte-level tokenizer adds a space before a text; others do not change."""
+    splitter = engine.pre_tokenizer
+    if isinstance(splitter, pre_tokenizers.ByteLevel):
+        splitter.add_prefix_space = value
+        engine.pre_tokenizer = splitter
 
 
 def _add_tokens(engine: Any, folder: Path) -> tokenizers.Tokenizer:

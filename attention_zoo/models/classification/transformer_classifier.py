@@ -30,10 +30,10 @@ POOLINGS = ("first", "mean")
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class TransformerClassifier(BERTBackboneMixin, Classifier):
-    """A BERT and a linear classifier of its first hidden state, or of the mean of all.
+    """A BERT and a classifier of its first hidden state, or of the mean of all.
 
     `logits = drop(h_first) W + b`, or `drop(mean_t h_t) W + b`, where h are the hidden states; with
-    `hidden_activation`, a layer f precedes the logits: `drop(f(drop(h_first) U + c)) W + b`
+    `hidden_activation` f, `logits = drop(f(drop(h_first) U + c)) W + b`
 
     Args:
         bert: a `BERT`, pretrained or new, or its arguments, with `use_pooler=False` by default.
@@ -41,7 +41,7 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         multi_label: whether a text has any number of classes, not exactly one.
         pooling: "first" (the state of the first token, which is the class token if the texts begin
             with one; through the BERT's pooler, if it has one) or "mean" (over the tokens).
-        dropout: dropout rate on the pooled vector and on f; the BERT has its own.
+        dropout: dropout rate on the pooled vector and the hidden layer; the BERT has its own.
         window: maximum number of tokens of a window, at most the BERT's `max_length`; texts of any
             length are read in windows. Each has the first token of the text and up to `window - 1`
             of the others, without overlap. The vector of a text is the mean of those of its
@@ -67,7 +67,9 @@ class TransformerClassifier(BERTBackboneMixin, Classifier):
         Devlin et al. 2018, arXiv 1810.04805, section 4.1: C is the pooled vector, W transposed.
         The mean is that of Reimers and Gurevych 2019, arXiv 1908.10084, section 3. Windows: Sun et
         al. 2019, arXiv 1905.05583, section 5.3.1, mean pooling; there, the mean is not weighted,
-        and each window has an end token, here only the last one.
+        and each window has an end token, here only the last one. The hidden layer is that of the
+        classification heads of RoBERTa (Liu et al. 2019, arXiv 1907.11692) and DistilBERT (Sanh et
+        al. 2019, arXiv 1910.01108) in `transformers`.
     """
 
     has_class_token = True

@@ -64,8 +64,8 @@ class BERT(PrebuiltModel):
         use_pooler: whether to compute the pooled output; models trained on tokens alone have none.
 
     Call arguments:
-        inputs: `{"tokens": (B, T)}` and optionally `"segments": (B, T)` (default 0), integers. T is
-            at most L.
+        inputs: `{"tokens": (B, T)}` and optionally `"segments": (B, T)` (default 0; ignored
+            with `num_segments=0`), integers. T is at most L.
         training: enables dropout.
 
     Returns:

@@ -1,6 +1,9 @@
 """Publicly released checkpoints, loaded as models of this library."""
 
-from attention_zoo.models.public import bert, gpt2  # noqa: F401  (they register their families)
+from attention_zoo.models.public import (  # noqa: F401  (they register their families)
+    encoder_families,
+    gpt2,
+)
 from attention_zoo.models.public.loading import FAMILIES, from_public, read_config
 
 __all__ = ["FAMILIES", "from_public", "read_config"]

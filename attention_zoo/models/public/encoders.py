@@ -1,12 +1,12 @@
-"""Loader of released BERTs and their kin: an encoder with or without a head.
+"""Loader of public BERT, DistilBERT and RoBERTa checkpoints, with or without a head.
 
-The mappings use the tensor names of BERT. A family gives its own names, its settings, and the
-number of ids by which its token ids are shifted; see `data.tokenizers.public_tokenizers`.
+The mappings use the tensor names of BERT. A `Family` defines its replacements, its settings and the
+offset of its token ids; see `data.tokenizers.public_tokenizers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from attention_zoo.models.public.weight_mapping import (
     Array,
     WeightMapping,
     assign_weights,
+    get_tensor,
     map_dense,
     map_kernel,
     map_norm,
@@ -30,34 +31,43 @@ from attention_zoo.models.public.weight_mapping import (
 from attention_zoo.models.tagging.transformer_tagger import TransformerTagger
 from attention_zoo.models.transformer_options import LEARNED
 
-WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
+TOKEN_EMBEDDINGS = "embeddings.word_embeddings.weight"
+POSITION_EMBEDDINGS = "embeddings.position_embeddings.weight"
 POOLER = "pooler.dense"
 LM_DENSE, LM_BIAS = "cls.predictions.transform.dense", "cls.predictions.bias"
-HIDDEN, TAG_CLASSIFIER = "hidden_layer", "classifier"
-NEVER = -1e4
-"""Logit of padding, whose probability is exactly 0 in every precision."""
+HIDDEN_DENSE, TAG_CLASSIFIER = "hidden_layer", "classifier"
+PROBLEM_TYPES = {
+    None: False,
+    "single_label_classification": False,
+    "multi_label_classification": True,
+}
+"""Whether a text has any number of classes, by the config's `problem_type`."""
+PADDING_LOGIT = -1e4
+"""Logit of the padding token; its probability is 0 in every precision."""
 
 
 class Family(NamedTuple):
     """A family of encoders.
 
-    prefix: prefix of the encoder's tensors in a model with a head.
-    names: pairs of a part of BERT's tensor names and what replaces it, in order.
-    read_settings: returns the arguments of `BERT` that a config defines.
-    classifier_dropout: names of the config's dropout rates of a classifier, in order of preference.
-    text_classifier: name of the output layer of a classifier of texts.
-    hidden_activation: activation of the layer between a text's vector and its logits; None if the
-        family has a pooler instead.
-    shift: number of ids that precede those of the checkpoint; the first is padding.
-    num_reserved_positions: number of positions of the checkpoint that no token has.
-    ignored: regular expressions of tensors, without the prefix, that no model uses.
+    Attributes:
+        prefix: prefix of the encoder's tensors in a model with a head.
+        replacements: pairs of a part of BERT's tensor names and its replacement, applied in order.
+        read_settings: returns the arguments of `BERT` that a config defines.
+        classifier_dropout: name of the config's dropout rate of a text classifier.
+        classifier: tensor name of the output layer of a text classifier.
+        hidden_activation: activation of the layer before that layer; None if the family has a
+            pooler instead.
+        shift: offset added to the checkpoint's token ids; the first added id is padding.
+        num_reserved_positions: number of leading rows of the position embeddings that no token
+            uses.
+        ignored: regular expressions of tensors, without the prefix, that no model uses.
     """
 
     prefix: str
-    names: Sequence[tuple[str, str]]
+    replacements: Sequence[tuple[str, str]]
     read_settings: Callable[[Checkpoint], Config]
-    classifier_dropout: Sequence[str]
-    text_classifier: str = "classifier"
+    classifier_dropout: str
+    classifier: str = "classifier"
     hidden_activation: str | None = None
     shift: int = 0
     num_reserved_positions: int = 0
@@ -65,7 +75,7 @@ class Family(NamedTuple):
 
     def rename(self, name: str) -> str:
         """Return the family's name of a tensor of BERT."""
-        for part, replacement in self.names:
+        for part, replacement in self.replacements:
             name = name.replace(part, replacement)
         return name
 
@@ -89,10 +99,12 @@ def build_encoder(
     if model_class not in HEADS and model_class is not BERT:
         known = ", ".join(known.__name__ for known in (BERT, *HEADS))
         raise ValueError(
-            f"{checkpoint.folder}: cannot be loaded as {model_class.__name__} (known: {known})"
+            f"{checkpoint.folder}: the checkpoint cannot be loaded as {model_class.__name__}; use"
+            f" one of {known}"
         )
     settings = family.read_settings(checkpoint)
-    settings["use_pooler"] = f"{POOLER}.weight" in tensors and model_class is not MaskedLM
+    is_pooled = model_class is TransformerClassifier and family.hidden_activation is None
+    settings["use_pooler"] = f"{POOLER}.weight" in tensors and (model_class is BERT or is_pooled)
     if model_class is BERT:
         model = bert = BERT(**merge(BERT, settings, overrides))
         mappings: list[WeightMapping] = []
@@ -130,6 +142,11 @@ def _choose_class(family: Family, checkpoint: Checkpoint, tensors: Tensors) -> t
         return TransformerTagger
     if family.rename(f"{LM_DENSE}.weight") in tensors:
         return MaskedLM
+    if not architecture and f"{family.classifier}.weight" in tensors:
+        raise ValueError(
+            f"{checkpoint.folder / 'config.json'}: architectures is missing, so the kind of the"
+            " classifier is unknown; add it, or pass the class to models.from_public"
+        )
     return BERT
 
 
@@ -145,8 +162,10 @@ def _list_ignored(family: Family, cls: type, bert: BERT) -> list[str]:
 
 def map_bert(bert: BERT, family: Family) -> Iterator[WeightMapping]:
     """Yield the mappings of an encoder's tensors."""
-    yield _map_rows(WORDS, bert.token_embedding.embeddings, family.shift)
-    yield _skip_rows(POSITIONS, bert.positions.table, family.num_reserved_positions)
+    yield _map_shifted_table(TOKEN_EMBEDDINGS, bert.token_embedding.embeddings, family.shift)
+    yield _map_table_without(
+        POSITION_EMBEDDINGS, bert.positions.table, family.num_reserved_positions
+    )
     if bert.segment_embedding is not None:
         embeddings = bert.segment_embedding.embeddings
         yield map_table("embeddings.token_type_embeddings.weight", embeddings)
@@ -168,7 +187,7 @@ def map_bert(bert: BERT, family: Family) -> Iterator[WeightMapping]:
         yield from map_dense(POOLER, bert.pooler)
 
 
-def _map_rows(name: str, weight: Any, shift: int, fill: float = 0.0) -> WeightMapping:
+def _map_shifted_table(name: str, weight: Any, shift: int, fill: float = 0.0) -> WeightMapping:
     """Map a tensor with one row for each token id; the first `shift` rows here have one value."""
     shape = tuple(weight.shape)
 
@@ -178,7 +197,7 @@ def _map_rows(name: str, weight: Any, shift: int, fill: float = 0.0) -> WeightMa
     return WeightMapping(name, (shape[0] - shift, *shape[1:]), [weight], prepend)
 
 
-def _skip_rows(name: str, weight: Any, count: int) -> WeightMapping:
+def _map_table_without(name: str, weight: Any, count: int) -> WeightMapping:
     """Map a tensor without its first `count` rows."""
     rows, *others = weight.shape
     return WeightMapping(name, (rows + count, *others), [weight], lambda x: [x[count:]])
@@ -193,7 +212,7 @@ def _build_masked_lm(
     return model, [
         *map_dense(LM_DENSE, model.dense),
         *map_norm("cls.predictions.transform.LayerNorm", model.norm),
-        _map_rows(LM_BIAS, model.bias, family.shift, NEVER),
+        _map_shifted_table(LM_BIAS, model.bias, family.shift, PADDING_LOGIT),
     ]
 
 
@@ -201,42 +220,41 @@ def _build_classifier(
     family: Family, checkpoint: Checkpoint, tensors: Tensors, settings: Config, own: Config
 ) -> tuple[TransformerClassifier, list[WeightMapping]]:
     """Return a classifier and the mappings of its head."""
-    rates = [checkpoint.config.get(name) for name in family.classifier_dropout]
+    classes = _read_labels(checkpoint, tensors, family.classifier)
+    multi_label = checkpoint.get_choice("problem_type", PROBLEM_TYPES)
+    if len(classes) == 1 and not multi_label:
+        raise ValueError(
+            f"{checkpoint.folder / 'config.json'}: a classifier with one output and without a"
+            " problem_type is a regression, which is not supported"
+        )
     head = {
-        "classes": _read_labels(checkpoint, tensors, family.text_classifier),
-        "multi_label": _is_multi_label(checkpoint),
-        "dropout": next((rate for rate in rates if rate is not None), settings["dropout"]),
+        "classes": classes,
+        "multi_label": multi_label,
+        "dropout": _read_dropout(checkpoint, family.classifier_dropout, settings["dropout"]),
         "hidden_activation": family.hidden_activation,
     }
     model = TransformerClassifier(settings, **{**head, **own})
-    dense = [] if model.dense is None else map_dense(HIDDEN, model.dense)
-    return model, [*dense, *map_dense(family.text_classifier, model.head)]
+    dense = [] if model.dense is None else map_dense(HIDDEN_DENSE, model.dense)
+    return model, [*dense, *map_dense(family.classifier, model.head)]
 
 
 def _build_tagger(
     family: Family, checkpoint: Checkpoint, tensors: Tensors, settings: Config, own: Config
 ) -> tuple[TransformerTagger, list[WeightMapping]]:
     """Return a tagger and the mappings of its head."""
-    rate = checkpoint.config.get("classifier_dropout")
     head = {
         "tags": _read_labels(checkpoint, tensors, TAG_CLASSIFIER),
-        "dropout": settings["dropout"] if rate is None else rate,
+        "dropout": _read_dropout(checkpoint, "classifier_dropout", settings["dropout"]),
         "class_token": True,
     }
     model = TransformerTagger(settings, **{**head, **own})
     return model, map_dense(TAG_CLASSIFIER, model.head.emit)
 
 
-def _is_multi_label(checkpoint: Checkpoint) -> bool:
-    """Return whether a text has any number of classes; ValueError for regression."""
-    kinds = {None: False, "single_label_classification": False, "multi_label_classification": True}
-    kind = checkpoint.config.get("problem_type")
-    if kind not in kinds:
-        raise ValueError(
-            f"{checkpoint.folder / 'config.json'}: problem_type={kind!r} is not supported (known:"
-            f" {', '.join(name for name in kinds if name)})"
-        )
-    return kinds[kind]
+def _read_dropout(checkpoint: Checkpoint, name: str, default: float) -> float:
+    """Return a dropout rate of the config; `default` if it is absent or null."""
+    rate = checkpoint.config.get(name)
+    return default if rate is None else rate
 
 
 def _read_labels(checkpoint: Checkpoint, tensors: Tensors, classifier: str) -> list[str]:
@@ -250,18 +268,16 @@ def _read_labels(checkpoint: Checkpoint, tensors: Tensors, classifier: str) -> l
     Raises:
         ValueError: the classifier is missing, or the number of names differs from its outputs.
     """
-    bias = f"{classifier}.bias"
-    if bias not in tensors:
-        raise ValueError(f"{checkpoint.folder}: tensor {bias} is missing")
-    size = len(tensors[bias])
+    size = len(get_tensor(tensors, f"{classifier}.bias", checkpoint.folder))
     labels = checkpoint.config.get("id2label")
     if labels is None:
         return [f"LABEL_{number}" for number in range(size)]
-    names = [labels.get(str(number)) for number in range(size)]
-    if len(labels) != size or None in names:
+    is_mapping = isinstance(labels, Mapping)
+    names = [labels.get(str(number)) for number in range(size)] if is_mapping else []
+    if len(labels) != size or len(names) != size or None in names:
         raise ValueError(
-            f"{checkpoint.folder / 'config.json'}: id2label must name the classes 0 to {size - 1},"
-            f" got {', '.join(labels)}"
+            f"{checkpoint.folder / 'config.json'}: id2label must name the {size} outputs 0 to"
+            f" {size - 1}, got {labels}; correct id2label"
         )
     return names
 
@@ -271,4 +287,4 @@ HEADS: dict[type, Callable[..., Any]] = {
     TransformerClassifier: _build_classifier,
     TransformerTagger: _build_tagger,
 }
-"""Functions that build a model with a head, and list the mappings of the head, by its class."""
+"""Functions that build a model with a head and return the mappings of the head, by model class."""

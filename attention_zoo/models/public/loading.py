@@ -16,7 +16,7 @@ from attention_zoo.registry import Registry
 FAMILIES = Registry("model_type")
 """Registry by `model_type`: `build(Checkpoint, cls, overrides)` returns a model with weights."""
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str | None, str] = {
     "gelu": "gelu",
     "relu": "relu",
     "silu": "silu",
@@ -53,13 +53,24 @@ class Checkpoint(NamedTuple):
         Raises:
             ValueError: an unsupported activation.
         """
-        activation = self.config.get(name, default)
-        if activation not in ACTIVATIONS:
+        activation: str = self.get_choice(name, ACTIVATIONS, default)
+        return activation
+
+    def get_choice(
+        self, name: str, choices: Mapping[str | None, Any], default: str | None = None
+    ) -> Any:
+        """Return what `choices` has for the config's value, or else for `default`.
+
+        Raises:
+            ValueError: another value.
+        """
+        value = self.config.get(name, default)
+        if value not in choices:
             raise ValueError(
-                f"{self.folder / 'config.json'}: {name}={activation!r} is not supported"
-                f" (known: {', '.join(ACTIVATIONS)})"
+                f"{self.folder / 'config.json'}: {name}={value!r} is not supported"
+                f" (known: {', '.join(filter(None, choices))})"
             )
-        return ACTIVATIONS[activation]
+        return choices[value]
 
     def check_setting(self, name: str, *, expected: Any) -> None:
         """Raise ValueError for a setting that the library's model does not support."""

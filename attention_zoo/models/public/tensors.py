@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from attention_zoo.checkpoints.convert import PICKLED
+
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
@@ -68,11 +70,12 @@ def _files(folder: Path) -> list[Path]:
     index = folder / INDEX
     if not index.is_file():
         pickled = sorted(path.name for path in folder.glob("*.bin"))
+        convert = "`python -m attention_zoo.checkpoints.convert FOLDER`"
         hint = (
-            f"; {pickled[0]} is pickled Python code and is never loaded: save the model again with"
-            " save_pretrained(..., safe_serialization=True)"
+            f"; {pickled[0]} is pickled Python code and is never loaded: convert it with {convert}"
             if pickled
-            else "; pass a folder saved by save_pretrained"
+            else "; use another revision of the repository, such as hf://owner/name@refs/pr/4, or"
+            f" download its {PICKLED} and run {convert}"
         )
         raise ValueError(f"{folder}: contains no {FILE}{hint}")
     try:

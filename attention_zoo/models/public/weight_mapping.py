@@ -58,6 +58,13 @@ def map_norm(name: str, layer: Any) -> list[WeightMapping]:
     return [map_vector(f"{name}.weight", layer.gamma), map_vector(f"{name}.bias", layer.beta)]
 
 
+def get_tensor(tensors: Mapping[str, Array], name: str, folder: Path) -> Array:
+    """Return a tensor of the checkpoint in a folder; raise ValueError if it is missing."""
+    if name not in tensors:
+        raise ValueError(f"{folder}: tensor {name} is missing")
+    return tensors[name]
+
+
 def assign_weights(
     mappings: Iterable[WeightMapping],
     tensors: Mapping[str, Array],
@@ -79,9 +86,7 @@ def assign_weights(
         name for name in tensors if not any(re.fullmatch(pattern, name) for pattern in ignored)
     }
     for mapping in mappings:
-        if mapping.name not in tensors:
-            raise ValueError(f"{folder}: tensor {mapping.name} is missing")
-        array = tensors[mapping.name]
+        array = get_tensor(tensors, mapping.name, folder)
         if array.shape != mapping.shape:
             raise ValueError(
                 f"{folder}: tensor {mapping.name} has shape {array.shape}, but config.json and"

@@ -129,10 +129,10 @@ class Tagger(WordVectorsMixin, PrebuiltModel):
             starts = ops.arange(1, ops.shape(order)[1] + 1, dtype="int32")
             starts = starts + ops.zeros_like(order)
         positions = _map_positions(ops.cast(starts, "int32"), mask, order)
-        return self.tag_words(zoo_ops.zero_masked(states, mask), mask, positions)
+        return self.compute_potentials(zoo_ops.zero_masked(states, mask), mask, positions)
 
-    def tag_words(self, states: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
-        """Return the potentials of words; by default, a word has the state of its first token.
+    def compute_potentials(self, states: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
+        """Return the potentials of words, by default from the state of each word's first token.
 
         Args:
             states: states of the tokens, `(B, P, D)`, padding at the end.

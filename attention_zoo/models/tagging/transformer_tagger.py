@@ -16,17 +16,18 @@ from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
 AGGREGATIONS = ("first", "average", "max")
-LEAST = 1e-30
-"""Least probability of a tag whose logarithm is computed."""
+MIN_PROBABILITY = 1e-30
+"""Lower bound of probabilities before the logarithm."""
 
 
 @register_model
 @keras.saving.register_keras_serializable("attention_zoo")
 class TransformerTagger(BERTBackboneMixin, Tagger):
-    """A BERT that tags every word by its tokens, with a softmax or CRF output.
+    """A BERT that tags each word from its first token or from all its tokens: softmax or CRF.
 
-    `emissions_w = drop(h_{start_w}) W + b`, where h are the BERT's hidden states; or, with
-    `aggregation`, the mean of the tokens' probabilities, or those of one of its tokens
+    `emissions_w = drop(h_{start_w}) W + b`, where h are the BERT's hidden states; with
+    `aggregation="average"`, `emissions_w = log mean_t softmax(drop(h_t) W + b)` over the tokens t
+    of the word; with "max", `log softmax(drop(h_t) W + b)` at one of them
 
     Args:
         bert: a `BERT`, pretrained or new, or its arguments, with `use_pooler=False` by default.
@@ -40,7 +41,7 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
             the released models; a task adds them.
         aggregation: the probabilities of a word's tags: "first", those at its first token;
             "average", their mean over its tokens; "max", those at the token with the largest
-            probability of any tag. With "crf", "first".
+            probability of any tag. A CRF head requires "first".
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding, P at most the BERT's `max_length`.
@@ -89,7 +90,10 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         check_choice("aggregation", aggregation, AGGREGATIONS)
         kind = self.settings["head"]["kind"]
         if aggregation != "first" and kind != "softmax":
-            raise ValueError(f"aggregation must be 'first' with a {kind} head, got {aggregation!r}")
+            raise ValueError(
+                f"aggregation must be 'first' with a {kind} head, got {aggregation!r}; set it to"
+                " 'first', or use the head 'softmax'"
+            )
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
         self.build_head(bert.settings["embedding_dim"])
 
@@ -140,35 +144,37 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
             x, weights = layer(x, mask=mask, return_attention_scores=True, training=False)
             attention_weights.append(weights)
 
-    def tag_words(self, states: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
+    def compute_potentials(self, states: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
         aggregation = self.settings["aggregation"]
         if aggregation == "first":
-            return super().tag_words(states, mask, positions)
+            return super().compute_potentials(states, mask, positions)
         probabilities = ops.softmax(ops.cast(self.head.emit(states), "float32"), axis=-1)
-        members = self._find_members(mask, positions)
+        token_mask = self._mask_word_tokens(mask, positions)
         if aggregation == "max":
-            best = ops.max(probabilities, axis=-1)[:, None]
-            best = ops.argmax(ops.where(members, best, -1.0), axis=-1)
+            scores = ops.max(probabilities, axis=-1)[:, None]
+            best = ops.argmax(ops.where(token_mask, scores, -1.0), axis=-1)
             words = ops.take_along_axis(probabilities, best[..., None], axis=1)
         else:
-            members = ops.cast(members, "float32")
-            counts = ops.maximum(ops.sum(members, axis=-1, keepdims=True), 1.0)
-            words = ops.matmul(members / counts, probabilities)
-        return self.head.pack(ops.log(ops.maximum(words, LEAST)), positions > 0)
+            weights = ops.cast(token_mask, "float32")
+            counts = ops.maximum(ops.sum(weights, axis=-1, keepdims=True), 1.0)
+            words = ops.matmul(weights / counts, probabilities)
+        return self.head.pack(ops.log(ops.maximum(words, MIN_PROBABILITY)), positions > 0)
 
-    def _find_members(self, mask: Tensor, positions: Tensor) -> Tensor:
-        """Return whether each token belongs to each word, `(B, W, P)`; arguments as in `tag_words`.
+    def _mask_word_tokens(self, mask: Tensor, positions: Tensor) -> Tensor:
+        """Return the mask of each word's tokens, `(B, W, P)`; arguments as in `compute_potentials`.
 
-        A word ends before the next one; the last one before the end token, if there is one.
+        A word extends to the start of the next one; the last word, to the end token or the end of
+        the row.
         """
         tokens = ops.arange(1, ops.shape(mask)[1] + 1, dtype="int32")
-        is_start = ops.logical_and(positions[..., None] == tokens, positions[..., None] > 0)
-        number = ops.cumsum(ops.cast(ops.any(is_start, axis=1), "int32"), axis=1)  # (B, P), from 1
-        words = ops.cumsum(ops.cast(positions > 0, "int32"), axis=1)
-        members = ops.logical_and(number[:, None] == words[..., None], mask[:, None])
-        members = ops.logical_and(members, positions[..., None] > 0)
+        is_word = positions[..., None] > 0
+        is_start = ops.logical_and(positions[..., None] == tokens, is_word)
+        word_of_token = ops.cumsum(ops.cast(ops.any(is_start, axis=1), "int32"), axis=1)
+        word_numbers = ops.cumsum(ops.cast(positions > 0, "int32"), axis=1)
+        token_mask = ops.logical_and(word_of_token[:, None] == word_numbers[..., None], is_word)
+        token_mask = ops.logical_and(token_mask, mask[:, None])
         if self.settings["class_token"]:
             is_end = tokens == ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
             is_end = ops.logical_and(is_end[:, None], ops.logical_not(is_start))
-            members = ops.logical_and(members, ops.logical_not(is_end))
-        return members
+            token_mask = ops.logical_and(token_mask, ops.logical_not(is_end))
+        return token_mask

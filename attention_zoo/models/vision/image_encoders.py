@@ -15,7 +15,7 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-from attention_zoo.checkpoints import find_task_folder
+from attention_zoo.checkpoints.folder import find_task_folder
 from attention_zoo.hub import resolve_folder
 from attention_zoo.models.presets import Config, check_kind_options, from_preset
 from attention_zoo.ops import check_shape, whole_number

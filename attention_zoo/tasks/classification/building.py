@@ -9,6 +9,7 @@ from typing import Any
 
 from attention_zoo import models
 from attention_zoo.data import LabelledTexts
+from attention_zoo.hub import resolve_folder
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks.building import build_around_bert, build_model, is_bert_preset
 
@@ -67,18 +68,26 @@ def index_classes(
     return indices
 
 
+def is_roberta(init: str | None) -> bool:
+    """Return whether a recipe's `init` is a public RoBERTa."""
+    config = None if init is None else models.public.read_config(resolve_folder(init))
+    return config is not None and config["model_type"] == "roberta"
+
+
 def build_classifier(recipe: Any, classes: Sequence[str], tokens: int) -> Any:
-    """Build the classifier of a recipe; a BERT preset or a public BERT becomes its encoder.
+    """Build the classifier of a recipe; a BERT preset or a public checkpoint becomes its encoder.
 
     Args:
-        recipe: the recipe; `init`, if it has one, is a public checkpoint of a BERT.
+        recipe: the recipe; `init`, if it has one, is a public checkpoint of a BERT, DistilBERT or
+            RoBERTa.
         classes: names of the classes.
         tokens: size of the token vocabulary.
     """
     section = recipe.model
     given = {"classes": list(classes), "multi_label": recipe.data.multi_label}
     if recipe.init is not None or is_bert_preset(section.get("preset")):
-        use_pooler = section.get("pooling", "first") == "first"
+        # The pooler of a RoBERTa is not trained.
+        use_pooler = section.get("pooling", "first") == "first" and not is_roberta(recipe.init)
         cls = models.TransformerClassifier
         return build_around_bert(cls, section, recipe.init, tokens, use_pooler, **given)
     return build_model(section, vocabulary_size=tokens, **given)

@@ -19,11 +19,11 @@ CHARACTER_OPTIONS = TokenizerOptions("character", vocabulary_size=1000)
 
 
 def build_tagger(recipe: Any, tags: Sequence[str], tokens: int, characters: int | None) -> Any:
-    """Build the tagger of a recipe; a BERT preset or a public BERT becomes its encoder.
+    """Build the tagger of a recipe; a BERT preset or a public checkpoint becomes its encoder.
 
     Args:
-        recipe: the recipe. `init`, if it has one, is a public checkpoint of a BERT; `characters` in
-            its `model` section must not set `vocabulary_size`.
+        recipe: the recipe. `init`, if it has one, is a public checkpoint of a BERT, DistilBERT or
+            RoBERTa; `characters` in its `model` section must not set `vocabulary_size`.
         tags: names of the tags.
         tokens: size of the token vocabulary.
         characters: size of the character vocabulary; None for a model without characters.
@@ -33,7 +33,7 @@ def build_tagger(recipe: Any, tags: Sequence[str], tokens: int, characters: int 
         if recipe.init is not None:
             section = {"class_token": True, **section}  # as in pretraining
         cls = models.TransformerTagger
-        return build_around_bert(cls, section, recipe.init, tokens, False, tags=tags)
+        return build_around_bert(cls, section, recipe.init, tokens, use_pooler=False, tags=tags)
     if characters is None:
         return build_model(section, **given, tags=tags)
     options = section.pop("characters", None) or {}

@@ -20,6 +20,7 @@ from attention_zoo.export.graph_tokenizer import GraphTokenizer, is_first_of_row
 from attention_zoo.export.graph_words import GraphWords
 from attention_zoo.export.modules import TaskModule, pad_ragged
 from attention_zoo.tasks.tagging.result import TaggerInference
+from attention_zoo.tasks.tagging.words import make_word_tokenizer
 
 NO_SEQUENCE = (
     "no tag sequence for its words is valid in the tag scheme;"
@@ -44,12 +45,14 @@ class TaggingModule(TaskModule):
                 "a model with marks=True cannot be exported: the export takes plain sentences, "
                 "without marked words"
             )
-        self.words, self.tokens = GraphWords(), make_graph_tokenizer(task.tokenizer)
+        self.words = GraphWords()
+        self.tokens = make_graph_tokenizer(make_word_tokenizer(task.tokenizer))
         self._unknown = task.tokenizer.unknown
         self._special_ids = (
             [task.tokenizer.start, task.tokenizer.end] if task.model.has_class_token else None
         )
         self._includes_spaces = isinstance(task.tokenizer, ByteLevelTokenizer)
+        self._prefixes_first = self._includes_spaces and task.tokenizer.adds_prefix_space
         self.characters = task.characters and GraphTokenizer(task.characters)
         self.spans = GraphSpans(task.tags, task.scheme)
         self._names, self._count = tf.constant(task.tags), task.search.n_best
@@ -68,7 +71,7 @@ class TaggingModule(TaskModule):
             The outputs of `format_outputs` and `serve_valid_rows`.
         """
         words, starts, ends = self.words.split(text)
-        ragged = self.encode(self._add_spaces(words, starts, ends))
+        ragged = self.encode(self._prefix_spaces(words, starts, ends))
         offsets = words.with_values(tf.stack([starts.flat_values, ends.flat_values], axis=-1))
         lengths = words.row_lengths(), ragged["tokens"].row_lengths()
 
@@ -79,14 +82,15 @@ class TaggingModule(TaskModule):
 
         return serve_valid_rows(get_first_error(*self._make_checks(*lengths)), tag)
 
-    def _add_spaces(
+    def _prefix_spaces(
         self, words: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
     ) -> tf.RaggedTensor:
-        """Return words, for a byte-level tokenizer with the space before them; see `add_spaces`."""
+        """Prefix words with the space before them if the tokenizer is byte-level."""
         if not self._includes_spaces:
             return words
         is_first = is_first_of_row(words.value_rowids())
-        has_space = ~is_first & (starts.flat_values != shift_right(ends.flat_values))
+        has_space = starts.flat_values != shift_right(ends.flat_values)
+        has_space = tf.where(is_first, self._prefixes_first, has_space)
         spaces = tf.where(has_space, " ", "")
         return words.with_values(tf.strings.join([spaces, words.flat_values]))
 

@@ -52,7 +52,8 @@ from attention_zoo.tasks.tagging.words import (
     Source,
     WordEncoder,
     Words,
-    find_joined,
+    find_spaces,
+    get_marks,
     index_tags,
     list_marks,
     mark_words,
@@ -73,7 +74,8 @@ from attention_zoo.tasks.text_inputs import (
 class Tagging(SingleTextTask):
     """Sequence tagging: a tagger, its tokenizer and its tag scheme.
 
-    Each word is tokenized separately; its tag is predicted at its first token, or at all of them.
+    Each word is tokenized separately; its tag is predicted from its first token, or from all its
+    tokens (see `models.TransformerTagger`).
 
     Args:
         model: a `models.Tagger`.
@@ -124,7 +126,7 @@ class Tagging(SingleTextTask):
     ) -> None:
         super().__init__(model, tokenizer, search, max_length)
         self.characters, self.scheme = characters, scheme
-        self._encoder = WordEncoder(tokenizer, characters, self.model.has_class_token)
+        self._encoder = WordEncoder(tokenizer, characters)
         check_tokenizers(self.model, tokenizer, characters)
         if scheme is not None:
             read_spans(self.tags, scheme)  # raises ValueError for tags outside the scheme
@@ -181,17 +183,13 @@ class Tagging(SingleTextTask):
     @property
     def encoding_options(self) -> dict[str, Any]:
         options = {**super().encoding_options, "characters": self._encoder.character_hash}
-        options |= {"tags": self.tags, "special": self.model.has_class_token}
+        options |= {"tags": self.tags, "add_special_tokens": self.model.has_class_token}
         return {**options, "marks": self._takes_marks}
 
     def _encode_examples(self, examples: TaggedSentences) -> list[EncodedWords]:
         """Encode the sentences of a corpus; raise ValueError if required marks are missing."""
-        if self._takes_marks and examples.marks is None:
-            raise ValueError(
-                f"{examples.origin}: the model takes marked words, but the corpus has no marks; set"
-                " their column (data.marks)"
-            )
-        return self._encoder.encode(examples.words, examples.marks if self._takes_marks else None)
+        marks = get_marks(examples) if self._takes_marks else None
+        return self._encoder.encode(examples.words, marks, None, self.model.has_class_token)
 
     def _fits(self, encoded: EncodedWords) -> bool:
         """Return whether a sentence is within the length limits."""
@@ -275,8 +273,10 @@ class Tagging(SingleTextTask):
         locations = locations or name_rows(range(len(texts)))
         split = [split_source(*pair) for pair in zip(texts, locations, strict=True)]
         words = [[word.text for word in of_text] for _, of_text in split]
-        joined = [find_joined(of_text) for _, of_text in split]
-        encoded = self._encoder.encode(words, mark_words(words, marks, locations), joined)
+        has_space = [find_spaces(words_of_text) for _, words_of_text in split]
+        encoded = self._encoder.encode(
+            *(words, mark_words(words, marks, locations), has_space, self.model.has_class_token)
+        )
         self._refuse_long(encoded, locations)
         pairs = zip(split, encoded, strict=True)
         return [self._encoder.make_source(*text_and_words, one) for text_and_words, one in pairs]

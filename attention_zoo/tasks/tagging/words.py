@@ -56,17 +56,11 @@ class WordEncoder:
         tokenizer: the tokenizer of words.
         characters: the tokenizer of the characters of each token, or None. With it, `tokenizer` is
             of kind "whitespace", and a word without white space is one token.
-        add_special_tokens: whether a sentence has the tokenizer's start and end token.
     """
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        characters: Tokenizer | None = None,
-        add_special_tokens: bool = False,
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, characters: Tokenizer | None = None) -> None:
         self.tokenizer, self.characters = tokenizer, characters
-        self.add_special_tokens = add_special_tokens
+        self._word_tokenizer = make_word_tokenizer(tokenizer)
         self._cache: dict[str, WordIds] = {}
 
     @property
@@ -78,18 +72,22 @@ class WordEncoder:
         self,
         sentences: Sequence[Words],
         marks: Sequence[Sequence[bool]] | None = None,
-        joined: Sequence[Sequence[bool]] | None = None,
+        has_space: Sequence[Sequence[bool]] | None = None,
+        add_special_tokens: bool = False,
     ) -> list[EncodedWords]:
         """Encode sentences for a tagger; a word without tokens becomes the unknown token.
 
         Args:
             sentences: the words of each sentence.
             marks: for each sentence, whether each word is marked; or None.
-            joined: for each sentence, whether each word follows the previous one without white
-                space; None for no word. Byte-level tokens include the space before a word.
+            has_space: for each sentence, whether white space precedes each word; None: it precedes
+                all but the first. Only byte-level tokenizers use it: their tokens include the space
+                before a word. The tokenizer may add one before the first.
+            add_special_tokens: whether to add the tokenizer's start and end tokens.
         """
         if isinstance(self.tokenizer, ByteLevelTokenizer):
-            sentences = add_spaces(sentences, joined)
+            first = self.tokenizer.adds_prefix_space
+            sentences = prefix_spaces(sentences, has_space, first)
         ids = self._encode_words({word for words in sentences for word in words})
         encoded = []
         for row, words in enumerate(sentences):
@@ -102,7 +100,7 @@ class WordEncoder:
                 marked = np.repeat(np.array(marks[row], bool), sizes).tolist()
             tokens = list(chain.from_iterable(tokens for tokens, _ in word_ids))
             starts = list(accumulate(sizes[:-1], initial=0)) if sizes else []
-            if self.add_special_tokens:
+            if add_special_tokens:
                 tokens = [self.tokenizer.start, *tokens, self.tokenizer.end]
                 starts = [start + 1 for start in starts]
                 marked = marked and [False, *marked, False]
@@ -117,7 +115,7 @@ class WordEncoder:
             # Not `clear`, because another thread may be reading the old one.
             new, cache = list(words), {}
         unknown = [self.tokenizer.unknown]
-        tokens = [ids or unknown for ids in self.tokenizer.encode(new)]
+        tokens = [ids or unknown for ids in self._word_tokenizer.encode(new)]
         spelled = self._spell(new)
         cache.update(zip(new, zip(tokens, spelled, strict=True), strict=True))
         if len(cache) <= MAX_CACHED_WORDS:
@@ -145,24 +143,35 @@ class WordEncoder:
         return Source(text, words, encoded, labels, unknown)
 
 
-def add_spaces(
-    sentences: Sequence[Words], joined: Sequence[Sequence[bool]] | None
+def make_word_tokenizer(tokenizer: Any) -> Any:
+    """Return the tokenizer without a prefix space, for words that have the space before them."""
+    is_byte_level = isinstance(tokenizer, ByteLevelTokenizer)
+    return tokenizer.without_prefix_space() if is_byte_level else tokenizer
+
+
+def prefix_spaces(
+    sentences: Sequence[Words], has_space: Sequence[Sequence[bool]] | None, first: bool
 ) -> list[list[str]]:
-    """Return words with the space before them; arguments as in `WordEncoder.encode`."""
-    rows = joined or [[False] * len(words) for words in sentences]
+    """Prefix words with a space.
+
+    Args:
+        sentences, has_space: as in `WordEncoder.encode`.
+        first: whether to prefix the first word of a sentence.
+    """
+    if has_space is None:
+        has_space = [[True] * len(words) for words in sentences]
     return [
         [
-            word if number == 0 or is_joined else f" {word}"
-            for number, (word, is_joined) in enumerate(zip(words, row, strict=True))
+            f" {word}" if (flags[number] if number else first) else word
+            for number, word in enumerate(words)
         ]
-        for words, row in zip(sentences, rows, strict=True)
+        for words, flags in zip(sentences, has_space, strict=True)
     ]
 
 
-def find_joined(words: Sequence[Word]) -> list[bool]:
-    """Return whether each word follows the previous one without white space."""
-    ends = [None, *(word.end for word in words[:-1])]
-    return [word.start == end for word, end in zip(words, ends, strict=False)]
+def find_spaces(words: Sequence[Word]) -> list[bool]:
+    """Return whether white space precedes each word; False for the first."""
+    return [n > 0 and words[n - 1].end < word.start for n, word in enumerate(words)]
 
 
 def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
@@ -189,6 +198,16 @@ def split_source(text: str | Words, location: str) -> tuple[str, list[Word]]:
     if not words:
         raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
     return text, words
+
+
+def get_marks(examples: TaggedSentences) -> Sequence[Sequence[bool]]:
+    """Return whether each word of a corpus is marked; ValueError if the corpus has no marks."""
+    if examples.marks is None:
+        raise ValueError(
+            f"{examples.origin}: the model takes marked words, but the corpus has no marks; set"
+            " their column (data.marks)"
+        )
+    return examples.marks
 
 
 def list_marks(marks: Iterable[Iterable[int]] | None, count: int, takes_marks: bool) -> Marked:

@@ -75,15 +75,15 @@ def byte_pairs(folder: Path) -> Any:
     return transformers.GPT2Tokenizer(*names)
 
 
-def marked_byte_pairs(folder: Path) -> Any:
-    """Return a vocabulary with the special tokens of RoBERTa, and its tokenizer."""
+def roberta_byte_pairs(folder: Path) -> Any:
+    """Write a byte-level BPE vocabulary with special tokens of RoBERTa; return its tokenizer."""
     learner = tokenizers.ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     learner.train_from_iterator(TEXTS, 280, 2, False, [*special, "<mask>"])
     learner.save_model(str(folder))
     ids = json.loads((folder / "vocab.json").read_text())
-    last = [token for token in ids if token not in (*special, "<mask>")]
-    ids = {token: number for number, token in enumerate([*special, *last, "<mask>"])}
+    learned = [token for token in ids if token not in (*special, "<mask>")]
+    ids = {token: number for number, token in enumerate([*special, *learned, "<mask>"])}
     (folder / "vocab.json").write_text(json.dumps(ids))
     names = (str(folder / "vocab.json"), str(folder / "merges.txt"))
     return transformers.RobertaTokenizer(*names)
@@ -132,8 +132,8 @@ def roberta(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return encoder("Roberta", {**sizes, "layer_norm_eps": 1e-5}, given)
 
 
-def classifier(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return a BERT that classifies texts, or has the head that `head` names."""
+def bert_with_head(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a BERT with the head that `head` names, by default a text classifier."""
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
     sizes |= {"num_hidden_layers": 2, "max_position_embeddings": 12}
     return encoder("Bert", sizes, {"head": "ForSequenceClassification", **given})
@@ -145,7 +145,7 @@ LABELS = {0: "bad", 1: "neither", 2: "good"}
 def encoder(name: str, sizes: dict[str, Any], given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return an encoder with a head ("Model" for none), its hidden states and its logits."""
     head = given.pop("head", "ForMaskedLM")
-    labels = {"ForSequenceClassification": LABELS, "ForTokenClassification": LABELS_OF_WORDS}
+    labels = {"ForSequenceClassification": LABELS, "ForTokenClassification": TAGS}
     labels = {"id2label": labels[head]} if head in labels else {}
     config = getattr(transformers, f"{name}Config")(**{**sizes, **labels, **given})
     model = randomize(getattr(transformers, f"{name}{head}")(config))
@@ -164,7 +164,7 @@ def encoder(name: str, sizes: dict[str, Any], given: dict[str, Any]) -> tuple[An
 
 
 def classify(model: Any, tokenizer: Any) -> Any:
-    """Return the logits of the texts, each with special tokens and truncated, except the empty."""
+    """Return the logits of the non-empty texts, with special tokens, truncated to the positions."""
     length = model.config.max_position_embeddings - model.config.pad_token_id
     length -= model.config.pad_token_id > 0  # RoBERTa counts positions from pad_token_id + 1
     rows = [tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in TEXTS]
@@ -178,12 +178,12 @@ SENTENCES = [
     ["\u6771\u4eac", "is", "\u00c7a", "?"],
     ["seens"],
 ]
-LABELS_OF_WORDS = {0: "O", 1: "B-A", 2: "I-A", 3: "B-B", 4: "I-B"}
+TAGS = {0: "O", 1: "B-A", 2: "I-A", 3: "B-B", 4: "I-B"}
 
 
 def tag(model: Any, tokenizer: Any) -> dict[str, Any]:
     """Return the probabilities of the tags of all words, for each aggregation of the pipeline."""
-    by_word: dict[str, list[Any]] = {"first": [], "average": [], "max": []}
+    by_aggregation: dict[str, list[Any]] = {"first": [], "average": [], "max": []}
     for words in SENTENCES:
         rows = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words]
         if isinstance(tokenizer, transformers.RobertaTokenizer):
@@ -193,10 +193,10 @@ def tag(model: Any, tokenizer: Any) -> dict[str, Any]:
         with torch.no_grad():
             probabilities = model(torch.tensor([ids])).logits[0].softmax(-1)
         parts = probabilities[1:-1].split([len(row) for row in rows])
-        by_word["first"] += [part[0] for part in parts]
-        by_word["average"] += [part.mean(0) for part in parts]
-        by_word["max"] += [part[part.max(-1).values.argmax()] for part in parts]
-    return {name: torch.stack(rows).numpy() for name, rows in by_word.items()}
+        by_aggregation["first"] += [part[0] for part in parts]
+        by_aggregation["average"] += [part.mean(0) for part in parts]
+        by_aggregation["max"] += [part[part.max(-1).values.argmax()] for part in parts]
+    return {name: torch.stack(rows).numpy() for name, rows in by_aggregation.items()}
 
 
 def gpt2(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -214,10 +214,10 @@ def gpt2(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 FAMILIES: dict[str, tuple[Callable[[Path], Any], Callable[[dict[str, Any]], Any]]] = {
     "bert": (word_pieces, bert),
-    "bert_classifier": (word_pieces, classifier),
+    "bert_classifier": (word_pieces, bert_with_head),
     "distilbert": (word_pieces, distilbert),
     "gpt2": (byte_pairs, gpt2),
-    "roberta": (marked_byte_pairs, roberta),
+    "roberta": (roberta_byte_pairs, roberta),
 }
 
 if __name__ == "__main__":

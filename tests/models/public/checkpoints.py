@@ -47,8 +47,8 @@ def expected(folder: Path) -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files}
 
 
-def written_by_transformers(family: str, folder: Path, *settings: str) -> Path:
-    """Return a checkpoint written by `transformers`; skip the test if it is not installed.
+def find_transformers() -> str:
+    """Return the Python of the environment with torch and `transformers`; skip without one.
 
     `make bench-peers` installs it, or an environment variable names a Python that has it.
     """
@@ -59,8 +59,13 @@ def written_by_transformers(family: str, folder: Path, *settings: str) -> Path:
         pytest.skip(
             "no Python with transformers: run `make bench-peers`, or set TRANSFORMERS_PYTHON"
         )
+    return str(python)
+
+
+def written_by_transformers(family: str, folder: Path, *settings: str) -> Path:
+    """Return a checkpoint written by `transformers`; skip the test if it is not installed."""
     script = Path(__file__).with_name("by_transformers.py")
-    command = [str(python), str(script), family, str(folder), *settings]
+    command = [find_transformers(), str(script), family, str(folder), *settings]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder

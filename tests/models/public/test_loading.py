@@ -11,15 +11,18 @@ from attention_zoo import models
 from attention_zoo.models.public import FAMILIES, from_public, read_config
 from attention_zoo.models.public.loading import Checkpoint
 from attention_zoo.models.public.tensors import Tensors
+from tests.hub import use_cache, write_repository
 from tests.models.public.checkpoints import GOLDEN, copy_of
-from tests.test_hub import mock_hub
 
 
-def test_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    mock_hub(monkeypatch, lambda name, **_: str(GOLDEN / name.split("/")[1]))
+def test_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_cache(monkeypatch, tmp_path)
+    write_repository(tmp_path, "someone/bert", GOLDEN / "bert")
     assert type(models.from_preset("hf://someone/bert")) is models.MaskedLM
     assert type(models.BERT.from_preset("hf://someone/bert")) is models.BERT
     assert type(from_public("hf://someone/bert")) is models.MaskedLM
+    write_repository(tmp_path, "someone/tagger", GOLDEN / "distilbert_tagger", "refs/pr/4")
+    assert type(from_public("hf://someone/tagger@refs/pr/4")) is models.TransformerTagger
 
 
 def test_hub_without_its_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +45,7 @@ def test_invalid_checkpoints_are_rejected(tmp_path: Path) -> None:
 def test_missing_weights_are_rejected(tmp_path: Path) -> None:
     folder = copy_of("bert", tmp_path)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"contains no model.safetensors; pass a folder saved by"):
+    with pytest.raises(ValueError, match=r"contains no model.safetensors; use another revision"):
         models.from_preset(folder)
 
 

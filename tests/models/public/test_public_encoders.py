@@ -13,6 +13,7 @@ import attention_zoo as az
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer
 from attention_zoo.models import BERT, MaskedLM, TransformerClassifier, TransformerTagger
+from attention_zoo.models.public.encoders import PADDING_LOGIT
 from attention_zoo.models.public.tensors import FILE, Tensors
 from attention_zoo.tasks import Tagging
 from tests.layers.running import array
@@ -36,24 +37,24 @@ SENTENCES = [
 
 
 def check(folder: Path, model: Any) -> None:
-    """Outputs equal those of the checkpoint, in the order of our token ids."""
-    want, is_roberta = expected(folder), "roberta" in (folder / "config.json").read_text()
-    pad, shift = int(is_roberta), int(is_roberta)
-    mask = want["tokens"] != pad
-    tokens = np.where(mask, want["tokens"] + shift, 0)
-    logits = want.get("logits")
+    """Assert that the outputs are the golden ones, with token ids converted to the library's."""
+    golden, is_roberta = expected(folder), "roberta" in (folder / "config.json").read_text()
+    pad = shift = int(is_roberta)
+    mask = golden["tokens"] != pad
+    tokens = np.where(mask, golden["tokens"] + shift, 0)
+    logits = golden.get("logits")
     if isinstance(model, BERT):
-        got, there = array(model({"tokens": tokens})["hidden"])[mask], want["hidden"][mask]
+        got, want = array(model({"tokens": tokens})["hidden"])[mask], golden["hidden"][mask]
     elif isinstance(model, TransformerTagger):
         emissions = array(model({"tokens": tokens}))[:, : tokens.shape[1], : logits.shape[-1]]
-        got, there = emissions[mask], logits[mask]
+        got, want = emissions[mask], logits[mask]
     elif isinstance(model, TransformerClassifier):
-        got, there = array(model({"tokens": tokens})), logits
+        got, want = array(model({"tokens": tokens})), logits
     else:
-        got, there = array(model({"tokens": tokens}))[mask], logits[mask]
-        assert (got[:, :shift] == -1e4).all()  # padding has probability 0
+        got, want = array(model({"tokens": tokens}))[mask], logits[mask]
+        assert (got[:, :shift] == PADDING_LOGIT).all()  # padding has probability 0
         got = got[:, shift:]
-    np.testing.assert_allclose(got, there, atol=1e-5 * np.abs(there).max(), rtol=0)
+    np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max(), rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +110,13 @@ def test_settings_of_classifiers(tmp_path: Path) -> None:
     check(folder, models.from_preset(tmp_path / "own"))
 
 
-def change(name: str, tmp_path: Path, **changes: Any) -> Any:
+def load_with_config(name: str, tmp_path: Path, **changes: Any) -> Any:
     folder = copy_of(name, tmp_path)
     change_config(folder, **changes)
     return models.from_preset(folder)
 
 
-ID2LABEL = "id2label must name the classes 0 to 2, got 0, 1"
+ID2LABEL = "id2label must name the 3 outputs 0 to 2, got {'0': 'a', '1': 'b'}; correct id2label"
 
 
 @refuses(
@@ -126,6 +127,8 @@ ID2LABEL = "id2label must name the classes 0 to 2, got 0, 1"
     ("roberta", {"pad_token_id": 0}, "pad_token_id=0 is not supported, only 1"),
     ("roberta", {"hidden_act": "relu"}, "hidden_act='relu' is not supported, only 'gelu'"),
     ("roberta", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),
+    ("bert_classifier", {"architectures": None}, "architectures is missing, so the kind of the"),
+    ("distilbert", {"id2label": ["a", "b", "c"]}, "id2label must name the 3 outputs 0 to 2, got"),
     (
         "roberta",
         {"architectures": ["RobertaForSequenceClassification"]},
@@ -135,7 +138,7 @@ ID2LABEL = "id2label must name the classes 0 to 2, got 0, 1"
 def test_unsupported_configs_are_rejected(
     name: str, changes: dict[str, Any], tmp_path: Path
 ) -> None:
-    change(name, tmp_path, **changes)
+    load_with_config(name, tmp_path, **changes)
 
 
 def test_missing_tensors_have_the_names_of_the_checkpoint(tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ def test_an_encoder_without_a_head_has_no_task(tmp_path: Path) -> None:
     folder = copy_of("bert", tmp_path)
     tensors = {k: x for k, x in Tensors(folder).items() if not k.startswith("cls.")}
     write_safetensors(folder / FILE, tensors)
-    with pytest.raises(ValueError, match=r"the checkpoint is a BERT without a head; load it with"):
+    with pytest.raises(ValueError, match=r"the checkpoint has no head for a task \(arch"):
         az.load(folder)
 
 
@@ -176,12 +179,29 @@ def test_a_loaded_tagger_has_the_scheme_of_its_tags(tmp_path: Path) -> None:
     assert az.load(folder).scheme is None
 
 
-def test_words_without_space_between_them_are_joined_in_byte_level_tokenizers() -> None:
-    task = az.load(GOLDEN / "roberta_tagger")
-    (joined,) = task.predict(["The cat, sat"])
-    ids = task.tokenizer.encode(["The cat, sat"])[0]
-    assert list(joined.tokens) == task.tokenizer.tokens([1, *ids, 3])
-    assert joined.words == ("The", "cat", ",", "sat")
-    (apart,) = task.predict([["The", "cat", ",", "sat"]])
-    ids = task.tokenizer.encode(["The cat , sat"])[0]
-    assert list(apart.tokens) == task.tokenizer.tokens([1, *ids, 3])
+@pytest.mark.parametrize("prefix", [False, True])
+def test_byte_level_tokens_include_the_space_before_a_word(prefix: bool, tmp_path: Path) -> None:
+    folder = copy_of("roberta_tagger", tmp_path)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"add_prefix_space": prefix}))
+    task = az.load(folder)
+    tokenizer = task.tokenizer
+    assert tokenizer.adds_prefix_space is prefix
+    assert (tokenizer.encode(["cat"]) == tokenizer.encode([" cat"])) is prefix
+    for sentence, text in (("The cat, sat", "The cat, sat"), (["a", ",", "b"], "a , b")):
+        (source,) = task._encode_sources([sentence])
+        assert list(source.encoded.tokens) == [1, *tokenizer.encode([text])[0], 3]
+    tokenizer.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").adds_prefix_space is prefix
+
+
+@pytest.mark.parametrize("name", ["roberta_classifier", "distilbert_tagger"])
+def test_an_unused_pooler_is_ignored(name: str, tmp_path: Path) -> None:
+    folder, tensors = copy_of(name, tmp_path), dict(Tensors(GOLDEN / name))
+    rng = np.random.default_rng(0)
+    prefix = name.split("_", maxsplit=1)[0]
+    tensors[f"{prefix}.pooler.dense.weight"] = rng.normal(size=(16, 16)).astype("float32")
+    tensors[f"{prefix}.pooler.dense.bias"] = rng.normal(size=16).astype("float32")
+    write_safetensors(folder / FILE, tensors)
+    model = models.from_preset(folder)
+    assert model.bert.pooler is None
+    check(folder, model)

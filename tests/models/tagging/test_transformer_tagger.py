@@ -61,7 +61,7 @@ def test_states_equal_those_of_bert() -> None:
 @pytest.mark.parametrize("aggregation", ["first", "average", "max"])
 @pytest.mark.parametrize("class_token", [False, True])
 def test_probabilities_of_words_with_several_tokens(aggregation: str, class_token: bool) -> None:
-    """Word 1 has tokens 2 and 3, word 2 has token 4, and word 3 the others before the end token."""
+    """In row 0, word 1 has tokens 2 and 3, word 2 has token 4, and word 3 has the later ones."""
     model = TransformerTagger(TINY, TAGS, aggregation=aggregation, class_token=class_token)
     fill(model)
     tokens = np.array([[2, 5, 6, 7, 8, 9, 3, 0], [0, 2, 5, 6, 7, 0, 8, 3]], "int32")
@@ -76,9 +76,13 @@ def test_probabilities_of_words_with_several_tokens(aggregation: str, class_toke
     words |= {(1, 0): [2], (1, 2): [3, 4, 6] if class_token else [3, 4, 6, 7]}
     got = array(model.marginals(potentials))
     for (row, word), members in words.items():
-        of_tokens = probabilities[row, members]
-        best = of_tokens[of_tokens.max(-1).argmax()]
-        want = {"first": of_tokens[0], "average": of_tokens.mean(0), "max": best}[aggregation]
+        token_probabilities = probabilities[row, members]
+        best = token_probabilities[token_probabilities.max(-1).argmax()]
+        want = {
+            "first": token_probabilities[0],
+            "average": token_probabilities.mean(0),
+            "max": best,
+        }[aggregation]
         np.testing.assert_allclose(got[row, word], want, atol=1e-5)
     assert not got[0, 3].any()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from attention_zoo.checkpoints import CheckpointFolder
+from attention_zoo.checkpoints.folder import CheckpointFolder
 
 
 def make_writer(step: int, best: int | None = None) -> Callable[[Path], None]:

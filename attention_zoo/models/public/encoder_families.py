@@ -1,11 +1,11 @@
-"""Loaders of released BERTs, DistilBERTs and RoBERTas: their configs and tensor names."""
+"""Public BERT, DistilBERT and RoBERTa checkpoints: their configs and tensor names."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from attention_zoo.models.presets import Config
-from attention_zoo.models.public.encoders import HIDDEN, LM_DENSE, Family, build_encoder
+from attention_zoo.models.public.encoders import HIDDEN_DENSE, LM_DENSE, Family, build_encoder
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 
 
@@ -34,11 +34,11 @@ def _read_bert(checkpoint: Checkpoint) -> Config:
 
 def _read_roberta(checkpoint: Checkpoint) -> Config:
     """Return the arguments of `BERT` that the config of a RoBERTa defines."""
-    checkpoint.check_setting("hidden_act", expected="gelu")  # that of the head, in any case
-    checkpoint.check_setting("pad_token_id", expected=ROBERTA_PAD)
+    checkpoint.check_setting("hidden_act", expected="gelu")  # as the head has, always
+    checkpoint.check_setting("pad_token_id", expected=ROBERTA_PAD_ID)
     settings = _read_bert(checkpoint)
-    settings["vocabulary_size"] += ROBERTA.shift
-    settings["max_length"] -= ROBERTA.num_reserved_positions
+    settings["vocabulary_size"] += ROBERTA_FAMILY.shift
+    settings["max_length"] -= ROBERTA_FAMILY.num_reserved_positions
     return settings
 
 
@@ -61,38 +61,38 @@ def _read_distilbert(checkpoint: Checkpoint) -> Config:
     }
 
 
-BERT = Family(
+BERT_FAMILY = Family(
     prefix="bert",
-    names=(),
+    replacements=(),
     read_settings=_read_bert,
-    classifier_dropout=("classifier_dropout",),
+    classifier_dropout="classifier_dropout",
     ignored=(
         r"cls\.seq_relationship\..*",
         r"cls\.predictions\.decoder\..*",  # duplicates of the tied table and the bias
     ),
 )
 
-ROBERTA_PAD = 1
-ROBERTA = Family(
+ROBERTA_PAD_ID = 1
+ROBERTA_FAMILY = Family(
     prefix="roberta",
-    names=(
+    replacements=(
         (LM_DENSE, "lm_head.dense"),
         ("cls.predictions.transform.LayerNorm", "lm_head.layer_norm"),
         ("cls.predictions", "lm_head"),
-        (HIDDEN, "classifier.dense"),
+        (HIDDEN_DENSE, "classifier.dense"),
     ),
     read_settings=_read_roberta,
-    classifier_dropout=("classifier_dropout",),
-    text_classifier="classifier.out_proj",
+    classifier_dropout="classifier_dropout",
+    classifier="classifier.out_proj",
     hidden_activation="tanh",
     shift=1,
-    num_reserved_positions=ROBERTA_PAD + 1,  # the position of padding and those before it
+    num_reserved_positions=ROBERTA_PAD_ID + 1,  # the position of padding and those before it
     ignored=(r"lm_head\.decoder\..*",),
 )
 
-DISTILBERT = Family(
+DISTILBERT_FAMILY = Family(
     prefix="distilbert",
-    names=(
+    replacements=(
         ("encoder.layer", "transformer.layer"),
         ("attention.self.query", "attention.q_lin"),
         ("attention.self.key", "attention.k_lin"),
@@ -102,13 +102,13 @@ DISTILBERT = Family(
         ("intermediate.dense", "ffn.lin1"),
         ("output.dense", "ffn.lin2"),
         ("output.LayerNorm", "output_layer_norm"),
-        (HIDDEN, "pre_classifier"),
+        (HIDDEN_DENSE, "pre_classifier"),
         (LM_DENSE, "vocab_transform"),
         ("cls.predictions.transform.LayerNorm", "vocab_layer_norm"),
         ("cls.predictions", "vocab_projector"),
     ),
     read_settings=_read_distilbert,
-    classifier_dropout=("seq_classif_dropout",),
+    classifier_dropout="seq_classif_dropout",
     hidden_activation="relu",
     ignored=(r"vocab_projector\.weight",),  # duplicate of the tied table
 )
@@ -117,16 +117,16 @@ DISTILBERT = Family(
 @FAMILIES.register("bert")
 def build_bert(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
     """Build a model from a BERT, by default with the head that the checkpoint has."""
-    return build_encoder(BERT, checkpoint, cls, overrides)
+    return build_encoder(BERT_FAMILY, checkpoint, cls, overrides)
 
 
 @FAMILIES.register("roberta")
 def build_roberta(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
     """Build a model from a RoBERTa; token id i of the checkpoint is i + 1 in the model."""
-    return build_encoder(ROBERTA, checkpoint, cls, overrides)
+    return build_encoder(ROBERTA_FAMILY, checkpoint, cls, overrides)
 
 
 @FAMILIES.register("distilbert")
 def build_distilbert(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
     """Build a model from a DistilBERT, which has no segments."""
-    return build_encoder(DISTILBERT, checkpoint, cls, overrides)
+    return build_encoder(DISTILBERT_FAMILY, checkpoint, cls, overrides)

@@ -1,0 +1,1 @@
+"""Checkpoints of a run, and conversion of public checkpoints to safetensors."""
