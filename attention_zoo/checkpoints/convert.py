@@ -74,19 +74,28 @@ def _list_pickled(folder: Path) -> list[Path]:
     """Return the files with pickled weights; ValueError if there are none, or one is missing."""
     if (folder / PICKLED).is_file():
         return [folder / PICKLED]
-    index = folder / INDEX
-    if not index.is_file():
+    if not (folder / INDEX).is_file():
         raise ValueError(f"{folder}: contains neither {PICKLED} nor {INDEX}; download one of them")
+    return list_indexed_files(folder / INDEX)
+
+
+def list_indexed_files(index: Path) -> list[Path]:
+    """Return the files that an index of tensors names.
+
+    Raises:
+        ValueError: the index is damaged, or a file is missing or in another folder.
+    """
     try:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
         if not all(Path(name).name == name for name in names):
             raise ValueError("it names files in other folders")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{index}: is not an index of tensors ({error})") from None
-    for name in names:
-        if not (folder / name).is_file():
-            raise ValueError(f"{folder / name}: no such file, but {INDEX} names it; download it")
-    return [folder / name for name in names]
+    paths = [index.parent / name for name in names]
+    for path in paths:
+        if not path.is_file():
+            raise ValueError(f"{path}: no such file, but {index.name} names it; download it")
+    return paths
 
 
 def _read_pickled(path: Path) -> Mapping[str, Any]:

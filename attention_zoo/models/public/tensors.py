@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from attention_zoo.checkpoints.convert import PICKLED
+from attention_zoo.checkpoints.convert import PICKLED, list_indexed_files
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -78,13 +77,4 @@ def _files(folder: Path) -> list[Path]:
             f" download its {PICKLED} and run {convert}"
         )
         raise ValueError(f"{folder}: contains no {FILE}{hint}")
-    try:
-        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        if not all(Path(name).name == name for name in names):
-            raise ValueError("it names files in other folders")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{index}: is not an index of tensors ({error})") from None
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        raise ValueError(f"{folder / missing[0]}: no such file, but {INDEX} names it")
-    return [folder / name for name in names]
+    return list_indexed_files(index)

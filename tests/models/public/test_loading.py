@@ -21,6 +21,10 @@ def test_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert type(models.from_preset("hf://someone/bert")) is models.MaskedLM
     assert type(models.BERT.from_preset("hf://someone/bert")) is models.BERT
     assert type(from_public("hf://someone/bert")) is models.MaskedLM
+
+
+def test_a_revision_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_cache(monkeypatch, tmp_path)
     write_repository(tmp_path, "someone/tagger", GOLDEN / "distilbert_tagger", "refs/pr/4")
     assert type(from_public("hf://someone/tagger@refs/pr/4")) is models.TransformerTagger
 
