@@ -69,7 +69,8 @@ def built(recipe: Recipe) -> Any:
     if recipe.task == "tagging":
         characters = 20 if takes_characters(recipe.model) else None
         small = {"units": 16, "embedding_dim": 8}
-        return build_tagger({**recipe.model, **small}, TAGS, 20, characters)
+        recipe.model |= small
+        return build_tagger(recipe, TAGS, 20, characters)
     if recipe.task == "glimpses":
         size = recipe.data.image_size
         return build_model(recipe.model, image_shape=[size, size, 1], classes=10)
