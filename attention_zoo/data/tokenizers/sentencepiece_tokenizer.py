@@ -16,7 +16,14 @@ from attention_zoo.data.tokenizers.sentencepiece_model import (
     SentencePieceModel,
     parse_sentencepiece_model,
 )
-from attention_zoo.data.tokenizers.vocabulary import MARK, PAD, check_unicode
+from attention_zoo.data.tokenizers.vocabulary import (
+    END,
+    MARK,
+    PAD,
+    START,
+    UNKNOWN,
+    check_unicode,
+)
 from attention_zoo.extras import explain_missing_package
 
 MODEL_FILES = {"source": "source.spm", "target": "target.spm"}
@@ -25,7 +32,8 @@ TARGET_VOCABULARY = "target_vocab.json"
 """The vocabulary of the target language, if it is not the same."""
 UNKNOWN_PIECE, END_PIECE, PAD_PIECE = "<unk>", "</s>", "<pad>"
 MAX_ID = 1 << 24
-SPECIAL_PIECES = (UNKNOWN_PIECE, END_PIECE, PAD_PIECE)
+SPECIAL_PIECES = (UNKNOWN_PIECE, PAD_PIECE, END_PIECE)
+"""The pieces of the tokens 1, 2 and 3."""
 LANGUAGE_CODE = re.compile(r">>[\w-]+<<", re.ASCII)
 """A piece that names the target language, such as `>>fra<<`."""
 
@@ -33,8 +41,9 @@ LANGUAGE_CODE = re.compile(r">>[\w-]+<<", re.ASCII)
 class SentencePieceTokenizer(EngineTokenizer):
     """SentencePiece tokenizer with the vocabulary of Marian, loaded by `data.load_tokenizer`.
 
-    Id i of the checkpoint is i + 1 here, since 0 is padding in this library: no id of the
-    checkpoint stands for padding, not even that of `<pad>`, which is the start token.
+    The first ids are the library's special tokens: 0 is padding, which no id of the checkpoint
+    stands for, 1 `<unk>`, 2 `<pad>`, which is the start token, and 3 `</s>`, the end token. The
+    other ids of the checkpoint follow in order.
 
     A language code of the vocabulary, such as `>>fra<<`, is one token at the start of a text or
     after another special piece. Elsewhere, and if the vocabulary lacks it, it is ordinary text;
@@ -53,7 +62,7 @@ class SentencePieceTokenizer(EngineTokenizer):
     """
 
     kind = "sentencepiece"
-    pad, mask = PAD, None
+    pad, unknown, start, end, mask = PAD, UNKNOWN, START, END, None
 
     def __init__(
         self, model: SentencePieceModel, processor: Any, vocabulary: dict[str, int]
@@ -72,16 +81,17 @@ class SentencePieceTokenizer(EngineTokenizer):
                 f"there is no {missing[0]}, which Marian requires; expected the vocab.json of a"
                 " Marian checkpoint"
             )
-        self._size = max(self._pieces) + 2  # with padding
-        special = [vocabulary[piece] for piece in (UNKNOWN_PIECE, PAD_PIECE, END_PIECE)]
-        self.unknown, self.start, self.end = map(self.from_checkpoint_id, special)
+        special = [vocabulary[piece] for piece in SPECIAL_PIECES]
+        others = [number for number in range(max(self._pieces) + 1) if number not in special]
+        self._checkpoint_ids = [-1, *special, *others]
+        self._ids = {number: token_id for token_id, number in enumerate(self._checkpoint_ids)}
         self._special = re.compile("|".join(SPECIAL_PIECES))
         codes = "|".join(map(re.escape, self.language_codes))
         self._code = re.compile(codes or r"(?!)")
 
     @property
     def vocabulary_size(self) -> int:
-        return self._size
+        return len(self._checkpoint_ids)
 
     @property
     def content_hash(self) -> str:
@@ -125,14 +135,15 @@ class SentencePieceTokenizer(EngineTokenizer):
     ) -> str:
         """Return the text of the ids up to the end token, without padding and start tokens.
 
-        With `past_end`, end tokens do not stop decoding and add no text. `copied` is accepted for
-        compatibility with `Tokenizer.decode` and ignored.
+        With `past_end`, end tokens do not stop decoding and add no text. `copied` are the texts of
+        the unknown tokens, in order, with their marks.
         """
-        surfaces = []
+        surfaces, copies = [], iter(copied or ())
         for token_id in map(int, ids):
             if token_id == self.end and not past_end:
                 break
-            surfaces.append(self.decode_one(token_id))
+            surface = self.decode_one(token_id)
+            surfaces.append(next(copies, surface) if token_id == self.unknown else surface)
         return "".join(surfaces).replace(MARK, " ").strip(" ")
 
     def decode_one(self, token_id: int) -> str:
@@ -141,10 +152,25 @@ class SentencePieceTokenizer(EngineTokenizer):
             return ""
         return self._get_piece(token_id)
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Return a label for each id, for plots: the piece without its mark."""
-        pieces = [self._get_piece(self._check_id(int(token_id))) for token_id in ids]
+    def tokens(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> list[str]:
+        """Return a label for each id, for plots: the piece without its mark.
+
+        `copied` are the texts of the unknown tokens, in order.
+        """
+        copies, pieces = iter(copied or ()), list[str]()
+        for token_id in map(int, ids):
+            piece = self._get_piece(self._check_id(token_id))
+            pieces.append(next(copies, piece) if token_id == self.unknown else piece)
         return [piece.removeprefix(MARK) or MARK for piece in pieces]
+
+    def surfaces(self, text: str) -> list[str]:
+        """Return the piece of each token of `encode`, also of unknown tokens, with its mark."""
+        (pieces,) = self._list_pieces([text])
+        return pieces
+
+    def unknown_surfaces(self, text: str) -> list[str]:
+        """Return the pieces of the unknown tokens of `encode`, in order, with their marks."""
+        return [piece for piece in self.surfaces(text) if self._get_id(piece) == self.unknown]
 
     def save(self, folder: str | Path) -> None:
         """Write `source.spm` and `vocab.json` into a folder."""
@@ -156,13 +182,18 @@ class SentencePieceTokenizer(EngineTokenizer):
 
     def from_checkpoint_id(self, token_id: int) -> int:
         """Convert a token id of the checkpoint to the id in this library."""
-        return token_id + 1
+        return self._ids[token_id]
 
     def to_checkpoint_id(self, token_id: int) -> int:
         """Convert a token id of this library to the checkpoint's id, -1 for padding."""
-        return token_id - 1
+        return self._checkpoint_ids[token_id]
 
     def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
+        rows = self._list_pieces(texts)
+        return FlatIds.from_rows([[self._get_id(piece) for piece in pieces] for pieces in rows])
+
+    def _list_pieces(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the pieces of each text."""
         parts = [self._split(text) for text in texts]
         plain = [
             text[start:end]
@@ -176,8 +207,8 @@ class SentencePieceTokenizer(EngineTokenizer):
             pieces: list[str] = []
             for start, end, is_special in spans:
                 pieces += [text[start:end]] if is_special else next(encoded)
-            rows.append([self._get_id(piece) for piece in pieces])
-        return FlatIds.from_rows(rows)
+            rows.append(pieces)
+        return rows
 
     def _split(self, text: str) -> list[tuple[int, int, bool]]:
         """Return start and end of the parts of a text, and whether a part is one special piece.

@@ -46,7 +46,15 @@ def test_ids_are_those_of_the_vocabulary(tokenizer: SentencePieceTokenizer) -> N
         assert [tokenizer.to_checkpoint_id(i) for i in ids] == expected
         assert ids == [tokenizer.from_checkpoint_id(i) for i in expected]
     assert tokenizer.encode(["", " "]) == [[], []]
-    assert tokenizer.vocabulary_size == len(vocabulary) + 1
+    size = len(vocabulary) + 1
+    assert tokenizer.vocabulary_size == size
+    assert [
+        *map(tokenizer.from_checkpoint_id, map(tokenizer.to_checkpoint_id, range(1, size)))
+    ] == [*range(1, size)]
+    special = (tokenizer.pad, tokenizer.unknown, tokenizer.start, tokenizer.end)
+    assert special == (0, 1, 2, 3)
+    assert tokenizer.tokens(special) == ["<pad>", "<unk>", "<pad>", "</s>"]
+    assert [*map(tokenizer.to_checkpoint_id, range(4, size))] == [*range(2, size - 2)]
 
 
 def test_pieces_of_the_model_only_are_unknown(tokenizer: SentencePieceTokenizer) -> None:
@@ -59,10 +67,11 @@ def test_id_0_of_the_checkpoint_occurs_in_texts(tokenizer: SentencePieceTokenize
     assert tokenizer.vocabulary["</s>"] == 0
     (ids,) = tokenizer.encode(["the bell</s>to Tess<pad>"])
     assert ids.count(tokenizer.from_checkpoint_id(0)) == 1
+    assert tokenizer.from_checkpoint_id(0) == tokenizer.end
     assert tokenizer.pad not in ids
     parts = tokenizer.encode(["the bell", "to Tess"])
     assert ids == [*parts[0], tokenizer.end, *parts[1], tokenizer.start]
-    assert tokenizer.start == tokenizer.vocabulary_size - 1
+    assert tokenizer.to_checkpoint_id(tokenizer.start) == len(tokenizer.vocabulary) - 1
     assert tokenizer.decode(ids) == "the bell"
     assert tokenizer.decode(ids, past_end=True) == "the bell to Tess"
 
@@ -87,6 +96,19 @@ def test_texts_are_restored(tokenizer: SentencePieceTokenizer) -> None:
     assert "".join(map(tokenizer.decode_one, ids)) == "▁" + text.replace(" ", "▁")
     with pytest.raises(ValueError, match="outside the vocabulary"):
         tokenizer.decode([tokenizer.vocabulary_size])
+
+
+def test_texts_of_unknown_tokens(tokenizer: SentencePieceTokenizer) -> None:
+    text = "to ♞♞ </s>♞"
+    (ids,) = tokenizer.encode([text])
+    surfaces = tokenizer.surfaces(text)
+    assert len(surfaces) == len(ids)
+    assert "".join(surfaces) == "▁to▁♞♞</s>▁♞"
+    assert tokenizer.unknown_surfaces(text) == ["♞♞", "♞"]
+    assert ids.count(tokenizer.unknown) == 2
+    assert tokenizer.tokens(ids, ["a", "b"]).count("a") == 1
+    assert tokenizer.decode(ids, ["a"]) == "to a"
+    assert tokenizer.decode(ids, ["a", "b"], past_end=True) == "to a b"
 
 
 def test_offsets(tokenizer: SentencePieceTokenizer) -> None:
