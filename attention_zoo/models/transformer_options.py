@@ -18,25 +18,25 @@ from attention_zoo.typing import Tensor
 NONE, LEARNED = "none", "learned"
 
 
-def check_positions(name: Any, absolute: str) -> None:
-    """Raise ValueError unless the name is "none", `absolute` or in `layers.POSITIONS`."""
-    check_known("unknown positions", [name], (NONE, absolute, *POSITIONS.names()))
+def check_positions(name: Any, *absolute: str) -> None:
+    """Raise ValueError unless the name is "none", in `absolute` or in `layers.POSITIONS`."""
+    check_known("unknown positions", [name], (NONE, *absolute, *POSITIONS.names()))
 
 
-def check_layer_settings(settings: Config, absolute: str) -> None:
+def check_layer_settings(settings: Config, *absolute: str) -> None:
     """Check `layer`, `positions` and `num_heads` of a Transformer; replace a `layer` of None by {}.
 
     Args:
         settings: settings of the model; without `positions`, they are an option of `layer`.
-        absolute: name of the model's absolute positions.
+        *absolute: names of the model's absolute positions, the default first.
 
     Raises:
         ValueError: an unknown option, unknown positions, or heads that do not divide the width.
     """
     extra = () if "positions" in settings else ("positions",)
     settings["layer"] = check_options("layer", settings["layer"], (*LAYER_OPTIONS, *extra))
-    positions = settings.get("positions", settings["layer"].get("positions", absolute))
-    check_positions(positions, absolute)
+    positions = settings.get("positions", settings["layer"].get("positions", absolute[0]))
+    check_positions(positions, *absolute)
     width, num_heads = settings["embedding_dim"], settings["num_heads"]
     if width % num_heads:
         raise ValueError(

@@ -23,8 +23,13 @@ def angles(positions: Tensor, width: int, max_wavelength: float, dtype: str) -> 
     return ops.cast(positions, dtype)[..., None] * ops.convert_to_tensor(rates, dtype)
 
 
-def sinusoids(angles: Tensor, width: int) -> Tensor:
-    """Interleave sines and cosines of angles, `(..., ceil(width / 2))` to `(..., width)`."""
+def sinusoids(angles: Tensor, width: int, interleaved: bool = True) -> Tensor:
+    """Return sines and cosines of angles, `(..., ceil(width / 2))` to `(..., width)`.
+
+    They alternate; without `interleaved`, all sines precede all cosines.
+    """
+    if not interleaved:
+        return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)[..., :width]
     both = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(both, (*ops.shape(angles)[:-1], 2 * angles.shape[-1]))[..., :width]
 

@@ -19,12 +19,14 @@ class SinusoidalPositions(BaseLayer):
 
     `y_t = x_t + p_t`, `p_{t, 2 i} = sin(t w^(-2 i / D))`, `p_{t, 2 i + 1} = cos(t w^(-2 i / D))`
 
-    If D is odd, the last sine has no cosine.
+    If D is odd, the last sine has no cosine. Without `interleaved`, the sines come first, then the
+    cosines.
 
     Use it for absolute positions of any length, without weights.
 
     Args:
         max_wavelength: w; the slowest sine has a period of about 2 pi w positions.
+        interleaved: whether sines and cosines alternate, as in the paper.
 
     Call arguments:
         inputs: `(B, T, D)`, embeddings.
@@ -55,9 +57,12 @@ class SinusoidalPositions(BaseLayer):
         Vaswani et al. 2017, arXiv 1706.03762, section 3.5: pos is t, d_model is D, PE is p.
     """
 
-    def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
+    def __init__(
+        self, max_wavelength: float = 10000.0, interleaved: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.max_wavelength = zoo_ops.finite_number("max_wavelength", max_wavelength, above=1)
+        self.interleaved = bool(interleaved)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
@@ -67,4 +72,5 @@ class SinusoidalPositions(BaseLayer):
         dtype = backend.standardize_dtype(zoo_ops.at_least_float32(inputs).dtype)
         positions = absolute_positions(inputs, start)
         angles = zoo_ops.angles(positions, inputs.shape[-1], self.max_wavelength, dtype)
-        return inputs + ops.cast(zoo_ops.sinusoids(angles, inputs.shape[-1]), inputs.dtype)
+        sinusoids = zoo_ops.sinusoids(angles, inputs.shape[-1], self.interleaved)
+        return inputs + ops.cast(sinusoids, inputs.dtype)

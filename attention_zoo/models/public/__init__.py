@@ -3,6 +3,7 @@
 from attention_zoo.models.public import (  # noqa: F401  (they register their families)
     encoder_families,
     gpt2,
+    marian,
 )
 from attention_zoo.models.public.loading import FAMILIES, from_public, read_config
 

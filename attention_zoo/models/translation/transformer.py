@@ -29,6 +29,7 @@ from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import (
     Config,
     add_presets,
+    check_options,
     collect_arguments,
     register_model,
 )
@@ -38,7 +39,7 @@ from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
 TIES = ("none", "target", "all")
-SINUSOIDAL = "sinusoidal"
+SINUSOIDAL, SINUSOIDAL_HALVES = "sinusoidal", "sinusoidal_halves"
 
 
 class TransformerOutput(NamedTuple):
@@ -56,7 +57,7 @@ class TransformerOutput(NamedTuple):
 class Transformer(GenerationMixin, PrebuiltModel):
     """An encoder and a decoder of self-attention and feed-forward layers.
 
-    `memory = encode(sqrt(D) E_s[x] + p)`, `logits = decode(sqrt(D) E_t[y] + p, memory) W`
+    `memory = encode(sqrt(D) E_s[x] + p)`, `logits = decode(sqrt(D) E_t[y] + p, memory) W + b`
 
     Args:
         source_vocabulary_size: source tokens, including the 4 special ones.
@@ -69,8 +70,11 @@ class Transformer(GenerationMixin, PrebuiltModel):
             "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
             with a norm after the last layer), "epsilon" and "stochastic_depth".
         tie: "target": W is E_t transposed; "all": E_s is E_t too, with one vocabulary; or "none".
+            Or a dict of "kind", one of these, and "bias": whether b is a weight, as in the
+            checkpoints of Marian and BART; otherwise, it is 0.
         dropout: dropout rate on embeddings and sublayers.
-        positions: "sinusoidal": p is added to embeddings, as in the paper; or a name of
+        positions: "sinusoidal": p is added to embeddings, as in the paper; "sinusoidal_halves": all
+            sines precede all cosines, as in Marian; or a name of
             `layers.POSITIONS` ("rotary", "alibi", "t5", "shaw"): relative positions in the
             self-attention, p is 0; or "none": only the causal mask encodes the order.
 
@@ -101,7 +105,7 @@ class Transformer(GenerationMixin, PrebuiltModel):
         num_heads: int = 8,
         num_layers: int = 6,
         layer: Config | None = None,
-        tie: str = "target",
+        tie: str | Config = "target",
         dropout: float = 0.1,
         positions: str = "sinusoidal",
         **kwargs: Any,
@@ -117,9 +121,13 @@ class Transformer(GenerationMixin, PrebuiltModel):
             layers.Embedding(size, embedding_dim, initializer, **common)
             for size in (target_vocabulary_size, source_vocabulary_size)
         )
-        self.source_embedding = self.target_embedding if tie == "all" else source_embedding
+        kind, self.use_output_bias = self._read_tie()
+        self.source_embedding = self.target_embedding if kind == "all" else source_embedding
         self.scale = embedding_dim**0.5
-        self.positions = SinusoidalPositions(**common) if positions == SINUSOIDAL else None
+        self.positions: Any = None
+        if positions in (SINUSOIDAL, SINUSOIDAL_HALVES):
+            is_interleaved = positions == SINUSOIDAL
+            self.positions = SinusoidalPositions(interleaved=is_interleaved, **common)
         self.drop = Dropout(dropout, **common)
         sizes = {"units": units, "num_heads": num_heads, "dropout": dropout}
         layer_options = {**sizes, **self.settings["layer"], **common}
@@ -133,7 +141,7 @@ class Transformer(GenerationMixin, PrebuiltModel):
         ]
         self.norms = [make_final_norm(**self.settings["layer"], **common) for _ in range(2)]
         untied = layers.Dense(target_vocabulary_size, use_bias=False, **common)
-        self.vocabulary = untied if tie == "none" else None
+        self.vocabulary = untied if kind == "none" else None
         self.build()
 
     def _check_settings(self) -> None:
@@ -141,14 +149,21 @@ class Transformer(GenerationMixin, PrebuiltModel):
         source_size, target_size = self.source_vocabulary_size, self.target_vocabulary_size
         check_vocabulary_size("source_vocabulary_size", source_size)
         check_vocabulary_size("target_vocabulary_size", target_size)
-        check_layer_settings(self.settings, SINUSOIDAL)
-        tie = self.settings["tie"]
+        check_layer_settings(self.settings, SINUSOIDAL, SINUSOIDAL_HALVES)
+        tie, _ = self._read_tie()
         check_choice("tie", tie, TIES)
         if tie == "all" and source_size != target_size:
             raise ValueError(
                 f"tie='all' requires one vocabulary, got {source_size} source and {target_size} "
                 "target tokens; use tie='target' for two"
             )
+
+    def _read_tie(self) -> tuple[str, bool]:
+        """Return how the output layer is tied, and whether it has a bias."""
+        tie = self.settings["tie"]
+        options = tie if isinstance(tie, dict) else {"kind": tie}
+        check_options("tie", options, ("kind", "bias"))
+        return options.get("kind", "target"), bool(options.get("bias", False))
 
     def build_layers(self) -> None:
         shape = (None, None, self.settings["embedding_dim"])
@@ -161,6 +176,10 @@ class Transformer(GenerationMixin, PrebuiltModel):
             layer.build(shape, shape)
         if self.vocabulary is not None:
             self.vocabulary.build(shape)
+        self.output_bias = None
+        if self.use_output_bias:
+            words = (self.target_vocabulary_size,)
+            self.output_bias = self.add_weight(shape=words, initializer="zeros", name="output_bias")
 
     # computation
 
@@ -209,8 +228,9 @@ class Transformer(GenerationMixin, PrebuiltModel):
     def projection(self, hidden: Tensor) -> Projection:
         """Return the output projection of the decoder output; its logits are `(..., V)`."""
         if self.vocabulary is not None:
-            return Projection(hidden, get_float_kernel(self.vocabulary))
-        return Projection(hidden, ops.transpose(get_float_embeddings(self.target_embedding)))
+            return Projection(hidden, get_float_kernel(self.vocabulary), self.output_bias)
+        table = ops.transpose(get_float_embeddings(self.target_embedding))
+        return Projection(hidden, table, self.output_bias)
 
     def _embed(self, embedding: Any, tokens: Tensor) -> Tensor:
         return self._add_positions(embedding(tokens) * self.scale, 0)

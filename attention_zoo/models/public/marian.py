@@ -1,0 +1,136 @@
+"""Loader of Marian checkpoints, translators of OPUS-MT and its kin.
+
+Token ids are those of `data.SentencePieceTokenizer`:
+
+| row here | row of the checkpoint |
+|---|---|
+| 0 padding | none: 0, and its logit is `PADDING_LOGIT` |
+| 1 unknown, 2 start, 3 end | those of `<unk>`, `<pad>` and `</s>` |
+| 4, 5, ... | the others, in order |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from attention_zoo.models.presets import Config, merge
+from attention_zoo.models.public.encoders import PADDING_LOGIT
+from attention_zoo.models.public.loading import FAMILIES, Checkpoint
+from attention_zoo.models.public.weight_mapping import (
+    Array,
+    WeightMapping,
+    assign_weights,
+    map_dense,
+    map_kernel,
+    map_norm,
+    map_vector,
+)
+from attention_zoo.models.translation.transformer import SINUSOIDAL_HALVES, Transformer
+
+SIZES = ("layers", "attention_heads", "ffn_dim")
+FIXED = {
+    "scale_embedding": True,
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "add_bias_logits": False,
+    "static_position_embeddings": True,
+    "tie_word_embeddings": True,
+}
+IGNORED = (
+    r"(encoder|decoder)\.embed_positions\.weight",  # computed
+    r"(encoder|decoder)\.embed_tokens\.weight",  # duplicates of the shared table
+    r"lm_head\.weight",
+)
+
+
+@FAMILIES.register("marian")
+def build_marian(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
+    """Build a `Transformer` with the weights of a Marian checkpoint."""
+    if cls not in (None, Transformer):
+        raise ValueError(
+            f"{checkpoint.folder}: the checkpoint cannot be loaded as {cls.__name__}; use Transformer"
+        )
+    settings, rows = _read_settings(checkpoint), _list_rows(checkpoint)
+    model = Transformer(**merge(Transformer, settings, overrides))
+    tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("model."))
+    assign_weights(map_marian(model, rows), tensors, checkpoint.folder, IGNORED)
+    return model
+
+
+def _read_settings(checkpoint: Checkpoint) -> Config:
+    """Return the constructor arguments that a config defines."""
+    for name, expected in FIXED.items():
+        checkpoint.check_setting(name, expected=expected)
+    config = checkpoint.config
+    sizes = []
+    for name in SIZES:
+        encoder, decoder = (config.get(f"{side}_{name}") for side in ("encoder", "decoder"))
+        checkpoint.check_setting(f"decoder_{name}", expected=encoder)
+        sizes.append(encoder)
+    numbers = checkpoint.get_numbers({"size": "vocab_size", "embedding_dim": "d_model"})
+    size = numbers.pop("size") + 1
+    checkpoint.check_setting("decoder_start_token_id", expected=config.get("pad_token_id"))
+    activation = checkpoint.get_activation("activation_function", "gelu")
+    return {
+        **numbers,
+        "source_vocabulary_size": size,
+        "target_vocabulary_size": size,
+        "num_layers": sizes[0],
+        "num_heads": sizes[1],
+        "units": sizes[2],
+        "dropout": config.get("dropout", 0.1),
+        "tie": {"kind": "all", "bias": True},
+        "positions": SINUSOIDAL_HALVES,
+        "layer": {"norm_first": False, "activation": activation, "epsilon": 1e-5},
+    }
+
+
+def _list_rows(checkpoint: Checkpoint) -> list[int]:
+    """Return the row of the checkpoint for each token id from 1 on."""
+    path = checkpoint.folder / "vocab.json"
+    try:
+        unknown = json.loads(path.read_text("utf-8"))["<unk>"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: has no id of <unk> ({error}); copy it again") from None
+    config = checkpoint.config
+    special = [unknown, config["pad_token_id"], config["eos_token_id"]]
+    return [*special, *(n for n in range(config["vocab_size"]) if n not in special)]
+
+
+def map_marian(model: Transformer, rows: list[int]) -> Iterator[WeightMapping]:
+    """Yield the mappings of a checkpoint's tensors; `rows` is that of `_list_rows`."""
+    table, bias = model.target_embedding.embeddings, model.output_bias
+
+    def reorder(x: Array) -> list[Array]:
+        return [np.concatenate([np.zeros_like(x[:1]), x[rows]])]
+
+    def reorder_bias(x: Array) -> list[Array]:
+        return [np.concatenate([np.full(1, PADDING_LOGIT, x.dtype), x[0, rows]])]
+
+    yield WeightMapping("shared.weight", (len(rows), table.shape[1]), [table], reorder)
+    yield WeightMapping("final_logits_bias", (1, len(rows)), [bias], reorder_bias)
+    for side in ("encoder", "decoder"):
+        for number, layer in enumerate(getattr(model, side)):
+            yield from map_layer(f"{side}.layers.{number}", layer, side == "decoder")
+
+
+def map_layer(prefix: str, layer: Any, is_decoder: bool) -> Iterator[WeightMapping]:
+    """Yield the mappings of a layer's tensors."""
+    attentions = [("self_attn", layer.attention, layer.attention_residual)]
+    if is_decoder:
+        attentions.append(("encoder_attn", layer.memory_attention, layer.memory_residual))
+    for name, heads, residual in attentions:
+        for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
+            yield map_kernel(f"{prefix}.{name}.{theirs}.weight", getattr(heads, f"{ours}_projection"))
+            yield map_vector(f"{prefix}.{name}.{theirs}.bias", getattr(heads, f"{ours}_bias"))
+        yield map_kernel(f"{prefix}.{name}.out_proj.weight", heads.output_projection, inputs=2)
+        yield map_vector(f"{prefix}.{name}.out_proj.bias", heads.output_bias)
+        yield from map_norm(f"{prefix}.{name}_layer_norm", residual.norm)
+    yield from map_dense(f"{prefix}.fc1", layer.feed_forward.first)
+    yield from map_dense(f"{prefix}.fc2", layer.feed_forward.second)
+    yield from map_norm(f"{prefix}.final_layer_norm", layer.feed_forward_residual.norm)
