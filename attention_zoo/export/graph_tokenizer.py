@@ -68,6 +68,10 @@ class GraphTokens(tf.Module):
         """Return the text and the label of each id."""
         return self.surfaces(ids), self.labels(ids)
 
+    def bare(self, pieces: tf.Tensor) -> tf.Tensor:
+        """Return the labels of pieces: the pieces without a leading mark, unless it is all."""
+        return tf.strings.regex_replace(pieces, rf"\A{MARK}(.)", r"\1")
+
 
 class GraphTokenizer(GraphTokens):
     """Conversion of strings to ids and back, as a tokenizer does it.
@@ -164,10 +168,6 @@ class GraphTokenizer(GraphTokens):
         """Join surfaces `(..., L)` to texts."""
         joined = tf.strings.regex_replace(tf.strings.reduce_join(surfaces, axis=-1), MARK, " ")
         return tf.strings.regex_replace(joined, r"\A ", "") if self._marks_start else joined
-
-    def bare(self, pieces: tf.Tensor) -> tf.Tensor:
-        """Return the labels of pieces: the pieces without a leading mark, unless it is all."""
-        return tf.strings.regex_replace(pieces, rf"\A{MARK}(.)", r"\1")
 
 
 def match_longest_tokens(

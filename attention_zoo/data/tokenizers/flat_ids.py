@@ -37,6 +37,11 @@ class FlatIds(NamedTuple):
         starts = (ends - self.lengths).tolist()
         return [values[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
 
+    def append(self, token_id: int) -> Self:
+        """Return the texts with a token added at the end of each."""
+        ids = np.insert(self.ids, np.cumsum(self.lengths), token_id)
+        return type(self)(ids, self.lengths + 1)
+
     def select(self, is_selected: NDArray[np.bool_]) -> Self:
         """Return the texts for which `is_selected`, one value per text, is true."""
         ids = self.ids[np.repeat(is_selected, self.lengths)]

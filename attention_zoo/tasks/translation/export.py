@@ -18,7 +18,7 @@ from attention_zoo.export.checks import (
     get_first_error,
     serve_valid_rows,
 )
-from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.modules import SearchModule, pad_ragged, require_one_per_source
 
 
@@ -26,8 +26,10 @@ class TranslationModule(SearchModule):
     """`task.predict` of translation in core TensorFlow operations, with the same results."""
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
-        self.source, self._longest = GraphTokenizer(task.source_tokenizer), task.max_source_length
-        super().__init__(task, rules, GraphTokenizer(task.target_tokenizer))
+        self.source = make_graph_tokenizer(task.source_tokenizer)
+        self._longest = task.max_source_length
+        self._source_end = task.source_tokenizer.end if task.add_source_end else None
+        super().__init__(task, rules, make_graph_tokenizer(task.target_tokenizer))
 
     def _make_defaults(self, task: Any) -> dict[str, Any]:
         return {**super()._make_defaults(task), "prefixes": np.array([], str)}
@@ -40,7 +42,7 @@ class TranslationModule(SearchModule):
             strings.
         """
         options = self._make_options(values)
-        ids, pieces = self.source.encode(text)
+        ids, pieces = self._encode_sources(text)
         prefixes, prefix_pieces = self.tokenizer.encode(
             _fill_prefixes(values["prefixes"], tf.size(text))
         )
@@ -61,7 +63,7 @@ class TranslationModule(SearchModule):
         return serve_valid_rows(errors, translate)
 
     def _score(self, text: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-        ids, _ = self.source.encode(text)
+        ids, _ = self._encode_sources(text)
         targets, _ = self.tokenizer.encode(target)
         return serve_valid_rows(
             get_first_error(*self._check_lengths(ids)),
@@ -69,6 +71,17 @@ class TranslationModule(SearchModule):
                 pad_ragged(tf.gather(ids, rows)), tf.gather(targets, rows)
             ),
         )
+
+    def _encode_sources(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Return the token ids of sources `(B,)` and their pieces; empty texts get no end token."""
+        ids, pieces = self.source.encode(texts)
+        if self._source_end is None:
+            return ids, pieces
+        has_end = tf.cast(ids.row_lengths() > 0, "int64")
+        count = tf.reduce_sum(has_end)
+        ends = tf.RaggedTensor.from_row_lengths(tf.fill([count], self._source_end), has_end)
+        marks = tf.RaggedTensor.from_row_lengths(tf.fill([count], ""), has_end)
+        return tf.concat([ids, ends], axis=1), tf.concat([pieces, marks], axis=1)
 
     def _check_lengths(self, ids: tf.RaggedTensor) -> tuple[Check, ...]:
         lengths = ids.row_lengths()

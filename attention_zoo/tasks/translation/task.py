@@ -66,6 +66,8 @@ class Translation(TextPairTask):
         search: default search options of `predict`.
         max_source_length, max_target_length: maximum number of tokens of a source, and of a target
             with its end token. Training drops longer pairs; `predict` rejects a longer source.
+        add_source_end: whether to add the end token to a source, as Marian does; it counts as one
+            of its tokens.
     """
 
     name: ClassVar[str] = "translation"
@@ -91,6 +93,7 @@ class Translation(TextPairTask):
         search: SearchOptions | None = None,
         max_source_length: int = 256,
         max_target_length: int = 256,
+        add_source_end: bool = False,
     ) -> None:
         self.model = model
         self.source_tokenizer = source_tokenizer
@@ -98,6 +101,7 @@ class Translation(TextPairTask):
         self.search = search or SearchOptions()
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
+        self.add_source_end = bool(add_source_end)
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextPairs) -> Self:
@@ -118,7 +122,13 @@ class Translation(TextPairTask):
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return the token ids of both sides."""
         sources = self.source_tokenizer.encode_flat(examples.sources)
+        if self.add_source_end:
+            sources = sources.append(self.source_tokenizer.end)
         return sources, self.target_tokenizer.encode_flat(examples.targets)
+
+    @property
+    def encoding_options(self) -> dict[str, Any]:
+        return {**super().encoding_options, "add_source_end": self.add_source_end}
 
     # Prediction.
 
@@ -247,6 +257,8 @@ class Translation(TextPairTask):
         for location, ids in add_locations(encoded, locations):
             if not ids:
                 raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
+            if self.add_source_end:
+                ids.append(self.source_tokenizer.end)
             if len(ids) > self.max_source_length:
                 raise self._limit_error(location, f"{len(ids)} tokens", "max_source_length")
         return encoded
@@ -295,7 +307,16 @@ class Translation(TextPairTask):
         report = score_translations(texts, examples.targets, lengths)
         return {**report, "truncated": sum(result.truncated for result in results)}
 
-    # Export.
+    # Saving and export.
+
+    def get_saved_fields(self) -> dict[str, Any]:
+        """Return whether sources get an end token."""
+        return {"add_source_end": self.add_source_end}
+
+    @classmethod
+    def load_fields(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Return whether sources get an end token."""
+        return {"add_source_end": content.get("add_source_end", False)}
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the translator as a `tf.Module` that takes strings."""
