@@ -49,9 +49,9 @@ def load(folder: str | Path) -> Any:
     model = models.from_public(path)
     if type(model) not in PUBLIC_TASKS:
         raise ValueError(
-            f"{folder}: the checkpoint has no head for a task (architectures:"
-            f" {public.get('architectures')}); load its encoder with models.from_public, or name it"
-            " as init of a recipe for classification or tagging"
+            f"{folder}: no task loads a {type(model).__name__} from a public checkpoint"
+            f" (architectures: {public.get('architectures')}); load it with models.from_public, or"
+            " name an encoder as init of a recipe for classification or tagging"
         )
     max_length = model.get_backbone().settings["max_length"]
     task_class = TASKS.get(PUBLIC_TASKS[type(model)])

@@ -8,13 +8,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from attention_zoo import models
 from attention_zoo.data import load_tokenizer
+from attention_zoo.decoding import SearchOptions
+from attention_zoo.export import export
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
+from attention_zoo.tasks import Translation
 from tests.data.tokenizers.sentencepiece_models import train_model, write_checkpoint
 from tests.data.tokenizers.text_lines import make_lines
+from tests.export.alone import predict_in_tensorflow_process
 from tests.export.test_graph_tokenizer import lines
 
 TEXTS = [
@@ -102,6 +108,26 @@ def test_loaded_graph(tmp_path: Path) -> None:
 def test_no_texts_and_no_characters() -> None:
     assert_same("default", [])
     assert_same("default", ["", " "])
+
+
+@pytest.mark.full
+def test_a_translator_is_exported(tmp_path: Path) -> None:
+    tokenizer, _ = make_tokenizers("default")
+    sizes = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 1}
+    tie = {"kind": "all", "bias": True}
+    model = models.Transformer(*[tokenizer.vocabulary_size] * 2, **sizes, tie=tie)
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    search = SearchOptions(beam_width=2, max_length=9, replace_unknown=True)
+    task = Translation(model, tokenizer, tokenizer, search, add_source_end=True)
+    texts = ["Ulla gave the green bell to Tess.", "ŧ ♞♞ >>fra<<", ">>fra<< bell", ""]
+    ((answers, _),) = predict_in_tensorflow_process([export(task, tmp_path / "served")], [texts])[0]
+    assert answers["ok"] == [True, True, True, False]
+    for row, want in enumerate(task.predict(texts[:3])):
+        assert answers["text"][row][0] == want.text
+        assert [x for x in answers["source_tokens"][row] if x] == list(want.source_tokens)
+        np.testing.assert_allclose(answers["scores"][row][0], want.score, rtol=1e-4)
 
 
 @pytest.mark.full

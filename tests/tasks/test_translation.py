@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,24 @@ def test_predictions_begin_with_the_prefixes() -> None:
         assert answer.text.startswith(prefix)
     (free,) = translator().predict(SOURCES[1:2], max_length=4, beam_width=2)
     assert answers[1].text == free.text
+
+
+def test_sources_with_an_end_token(tmp_path: Path) -> None:
+    plain = translator()
+    model, tokenizers = plain.model, (plain.source_tokenizer, plain.target_tokenizer)
+    task = Translation(model, *tokenizers, max_source_length=20, add_source_end=True)
+    (ids,) = task.encode_sources(["a cat"])
+    assert ids == [*plain.encode_sources(["a cat"])[0], 3]
+    result = model.search(np.array([ids], "int32"), max_length=5)
+    (predicted,) = task.predict(["a cat"], max_length=5)
+    assert predicted.score == pytest.approx(float(result.scores[0, 0]), abs=1e-5)
+    assert predicted.source_tokens == ("a", "cat", "</s>")
+    sources, _ = task.encode_pairs(pairs())
+    assert sources.to_rows() == task.encode_sources(SOURCES)
+    task.save(tmp_path)
+    assert Translation.load(tmp_path).encode_sources(["a cat"]) == [ids]
+    with pytest.raises(ValueError, match="source 0: the text is empty"):
+        task.predict([""])
 
 
 def test_invalid_prefixes_raise() -> None:

@@ -1,4 +1,4 @@
-"""Loader of Marian checkpoints, translators of OPUS-MT and its kin.
+"""Loader of Marian checkpoints, such as the translators of OPUS-MT.
 
 Token ids are those of `data.SentencePieceTokenizer`:
 
@@ -32,13 +32,15 @@ from attention_zoo.models.public.weight_mapping import (
 from attention_zoo.models.translation.transformer import SINUSOIDAL_HALVES, Transformer
 
 SIZES = ("layers", "attention_heads", "ffn_dim")
-FIXED = {
+"""Sizes that the encoder and the decoder must share."""
+REQUIRED = {
     "scale_embedding": True,
     "normalize_before": False,
     "normalize_embedding": False,
     "add_final_layer_norm": False,
     "add_bias_logits": False,
     "static_position_embeddings": True,
+    "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
 IGNORED = (
@@ -53,7 +55,8 @@ def build_marian(checkpoint: Checkpoint, cls: type | None, overrides: Config) ->
     """Build a `Transformer` with the weights of a Marian checkpoint."""
     if cls not in (None, Transformer):
         raise ValueError(
-            f"{checkpoint.folder}: the checkpoint cannot be loaded as {cls.__name__}; use Transformer"
+            f"{checkpoint.folder}: the checkpoint cannot be loaded as {cls.__name__}; use"
+            " Transformer"
         )
     settings, rows = _read_settings(checkpoint), _list_rows(checkpoint)
     model = Transformer(**merge(Transformer, settings, overrides))
@@ -64,25 +67,24 @@ def build_marian(checkpoint: Checkpoint, cls: type | None, overrides: Config) ->
 
 def _read_settings(checkpoint: Checkpoint) -> Config:
     """Return the constructor arguments that a config defines."""
-    for name, expected in FIXED.items():
+    for name, expected in REQUIRED.items():
         checkpoint.check_setting(name, expected=expected)
     config = checkpoint.config
-    sizes = []
-    for name in SIZES:
-        encoder, decoder = (config.get(f"{side}_{name}") for side in ("encoder", "decoder"))
-        checkpoint.check_setting(f"decoder_{name}", expected=encoder)
-        sizes.append(encoder)
-    numbers = checkpoint.get_numbers({"size": "vocab_size", "embedding_dim": "d_model"})
-    size = numbers.pop("size") + 1
-    checkpoint.check_setting("decoder_start_token_id", expected=config.get("pad_token_id"))
+    sizes = checkpoint.get_numbers({name: f"encoder_{name}" for name in SIZES})
+    for name, size in sizes.items():
+        checkpoint.check_setting(f"decoder_{name}", expected=size)
+    embedding_dim, words, *_ = checkpoint.get_numbers(
+        {name: name for name in ("d_model", "vocab_size", "pad_token_id", "eos_token_id")}
+    ).values()
+    checkpoint.check_setting("decoder_start_token_id", expected=config["pad_token_id"])
     activation = checkpoint.get_activation("activation_function", "gelu")
     return {
-        **numbers,
-        "source_vocabulary_size": size,
-        "target_vocabulary_size": size,
-        "num_layers": sizes[0],
-        "num_heads": sizes[1],
-        "units": sizes[2],
+        "embedding_dim": embedding_dim,
+        "source_vocabulary_size": words + 1,  # with padding
+        "target_vocabulary_size": words + 1,
+        "num_layers": sizes["layers"],
+        "num_heads": sizes["attention_heads"],
+        "units": sizes["ffn_dim"],
         "dropout": config.get("dropout", 0.1),
         "tie": {"kind": "all", "bias": True},
         "positions": SINUSOIDAL_HALVES,
@@ -126,7 +128,9 @@ def map_layer(prefix: str, layer: Any, is_decoder: bool) -> Iterator[WeightMappi
         attentions.append(("encoder_attn", layer.memory_attention, layer.memory_residual))
     for name, heads, residual in attentions:
         for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
-            yield map_kernel(f"{prefix}.{name}.{theirs}.weight", getattr(heads, f"{ours}_projection"))
+            yield map_kernel(
+                f"{prefix}.{name}.{theirs}.weight", getattr(heads, f"{ours}_projection")
+            )
             yield map_vector(f"{prefix}.{name}.{theirs}.bias", getattr(heads, f"{ours}_bias"))
         yield map_kernel(f"{prefix}.{name}.out_proj.weight", heads.output_projection, inputs=2)
         yield map_vector(f"{prefix}.{name}.out_proj.bias", heads.output_bias)

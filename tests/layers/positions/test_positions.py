@@ -112,7 +112,7 @@ class AbsoluteCase(LayerConformance):
 class TestSinusoidalPositions(AbsoluteCase):
     covers = SinusoidalPositions
     options = {"max_wavelength": 100.0}
-    changed = {"max_wavelength": 1000.0}
+    changed = {"max_wavelength": 1000.0, "interleaved": False}
 
     def table(self, weights: Weights, positions: Array, width: int) -> Array:
         rows = [
@@ -129,6 +129,16 @@ class TestSinusoidalPositions(AbsoluteCase):
         y = array(SinusoidalPositions()(np.zeros((1, 2, 4), "float32")))
         expected = [[0, 1, 0, 1], [0.84147098, 0.54030231, 0.00999983, 0.99995]]
         np.testing.assert_allclose(y[0], expected, atol=1e-6)
+
+    @pytest.mark.parametrize("width", [1, 4, 7])
+    def test_sines_before_cosines(self, width: int) -> None:
+        (x,) = self.tensors(width=width)
+        order = [*range(0, width, 2), *range(1, width, 2)]
+        np.testing.assert_allclose(
+            array(SinusoidalPositions(interleaved=False)(x)) - x,
+            (array(SinusoidalPositions()(x)) - x)[..., order],
+            atol=1e-6,
+        )
 
     def test_any_length(self) -> None:
         y = array(self.make()(np.zeros((1, 5000, 2), "float32"), start=-7))

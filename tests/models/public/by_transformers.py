@@ -31,6 +31,11 @@ def main(family: str, folder: str, *settings: str) -> None:
     there.mkdir(parents=True, exist_ok=True)
     texts, build = FAMILIES[family]
     tokenizer = texts(there)
+    if isinstance(tokenizer, dict):  # a vocabulary
+        model, outputs = build({"vocab_size": len(tokenizer), **given})
+        model.save_pretrained(folder)
+        np.savez_compressed(there / "expected.npz", **outputs)
+        return
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in TEXTS]
     back = [tokenizer.decode(row, clean_up_tokenization_spaces=False) for row in ids]
     content = {"size": len(tokenizer), "texts": TEXTS, "ids": ids, "back": back}
@@ -199,6 +204,38 @@ def tag(model: Any, tokenizer: Any) -> dict[str, Any]:
     return {name: torch.stack(rows).numpy() for name, rows in by_aggregation.items()}
 
 
+def marian_pieces(folder: Path) -> Any:
+    """Write the vocabulary of a Marian checkpoint without its SentencePiece models; return it."""
+    pieces = ["</s>", "<unk>", *(f"\u2581{word}" for word in WORDS.split()), "<pad>"]
+    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    return vocabulary
+
+
+def marian(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a Marian translator, for right padding; id 0 is the end token."""
+    size = given["vocab_size"]
+    sizes = {"d_model": 16, "max_position_embeddings": 40, "activation_function": "swish"}
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_layers": 2, f"{side}_attention_heads": 2, f"{side}_ffn_dim": 24}
+    special = {"pad_token_id": size - 1, "eos_token_id": 0, "decoder_start_token_id": size - 1}
+    config = transformers.MarianConfig(**{**sizes, **special, "scale_embedding": True, **given})
+    model = transformers.MarianMTModel(config)
+    with torch.no_grad():
+        for name, weight in [*model.named_parameters(), ("bias", model.final_logits_bias)]:
+            if "embed_positions" not in name:
+                weight.add_(0.2 * torch.randn_like(weight))
+    source = torch.randint(0, size - 1, (ROWS, LENGTH))
+    source[1, 5:], source[2, 2:] = size - 1, size - 1
+    target = torch.randint(0, size - 1, (ROWS, LENGTH - 2))
+    target[:, 0] = size - 1
+    with torch.no_grad():
+        inputs = {"attention_mask": (source != size - 1).long(), "decoder_input_ids": target}
+        logits = model.eval()(source, **inputs).logits
+    outputs = {"source": source, "target": target, "logits": logits}
+    return model, {name: x.numpy() for name, x in outputs.items()}
+
+
 def gpt2(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return a GPT-2 with its head; the last token of its vocabulary is the end token."""
     sizes = {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 12, **given}
@@ -217,6 +254,7 @@ FAMILIES: dict[str, tuple[Callable[[Path], Any], Callable[[dict[str, Any]], Any]
     "bert_classifier": (word_pieces, bert_with_head),
     "distilbert": (word_pieces, distilbert),
     "gpt2": (byte_pairs, gpt2),
+    "marian": (marian_pieces, marian),
     "roberta": (roberta_byte_pairs, roberta),
 }
 

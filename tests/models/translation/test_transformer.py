@@ -37,7 +37,7 @@ class TestTransformer(GenerationConformance):
         **OTHER_STACK,
         "source_vocabulary_size": 14,
         "target_vocabulary_size": 14,
-        "tie": "none",
+        "tie": {"kind": "none", "bias": True},
         "positions": "rotary",
     }
     rate = 0.01
@@ -65,6 +65,18 @@ def test_ties(tie: str) -> None:
     assert (model.source_embedding is model.target_embedding) is (tie == "all")
     model.target_embedding.embeddings.assign(np.zeros((12, 8)))
     assert forward(model, SOURCE, TARGET).any() == (tie == "none"), "the vocabulary is that table"
+
+
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+def test_output_bias_is_added_to_the_logits(tie: str) -> None:
+    words = {"source_vocabulary_size": 12, "target_vocabulary_size": 12}
+    model = Transformer(**words, **STACK | {"num_layers": 1}, tie={"kind": tie, "bias": True})
+    before = forward(model, SOURCE, TARGET)
+    bias = np.arange(12, dtype="float32")
+    model.output_bias.assign(bias)
+    np.testing.assert_allclose(forward(model, SOURCE, TARGET), before + bias, atol=1e-5)
+    model.output_bias.assign(100 * (bias == 7))
+    assert (array(model.search(SOURCE, max_length=3).tokens) == 7).all()
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "t5"])
@@ -199,6 +211,8 @@ def test_encoder_without_positions_ignores_order() -> None:
     ({"num_heads": 3}, "num_heads must divide embedding_dim, got num_heads=3, embedding_dim=8"),
     ({"layer": {"nrm": "rms"}}, "layer has no option 'nrm'; did you mean 'norm'"),
     ({"tie": "both"}, "tie must be one of none, target, all, got 'both'"),
+    ({"tie": {"kind": "both"}}, "tie must be one of none, target, all, got 'both'"),
+    ({"tie": {"bais": True}}, "tie has no option 'bais'; did you mean 'bias'"),
     ({"tie": "all"}, "tie='all' requires one vocabulary, got 11 source and 12 target tokens"),
 )
 def test_invalid_sizes_are_rejected(options: dict) -> None:
