@@ -127,11 +127,10 @@ def map_layer(prefix: str, layer: Any, is_decoder: bool) -> Iterator[WeightMappi
     if is_decoder:
         attentions.append(("encoder_attn", layer.memory_attention, layer.memory_residual))
     for name, heads, residual in attentions:
-        for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
-            yield map_kernel(
-                f"{prefix}.{name}.{theirs}.weight", getattr(heads, f"{ours}_projection")
-            )
-            yield map_vector(f"{prefix}.{name}.{theirs}.bias", getattr(heads, f"{ours}_bias"))
+        for part in ("query", "key", "value"):
+            projection = f"{prefix}.{name}.{part[0]}_proj"
+            yield map_kernel(f"{projection}.weight", getattr(heads, f"{part}_projection"))
+            yield map_vector(f"{projection}.bias", getattr(heads, f"{part}_bias"))
         yield map_kernel(f"{prefix}.{name}.out_proj.weight", heads.output_projection, inputs=2)
         yield map_vector(f"{prefix}.{name}.out_proj.bias", heads.output_bias)
         yield from map_norm(f"{prefix}.{name}_layer_norm", residual.norm)
