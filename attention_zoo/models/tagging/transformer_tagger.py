@@ -11,7 +11,7 @@ from keras import ops
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
 from attention_zoo.models.presets import Config, collect_arguments, register_model
-from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList
+from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, gather_one_based
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
@@ -151,9 +151,12 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         probabilities = ops.softmax(ops.cast(self.head.emit(states), "float32"), axis=-1)
         token_mask = self._mask_word_tokens(mask, positions)
         if aggregation == "max":
-            scores = ops.max(probabilities, axis=-1)[:, None]
-            best = ops.argmax(ops.where(token_mask, scores, -1.0), axis=-1)
-            words = ops.take_along_axis(probabilities, best[..., None], axis=1)
+            # `ops.max` rejects empty tensors. NaN counts as the largest, so that it is returned.
+            tags = ops.argmax(probabilities, axis=-1)[..., None]
+            scores = ops.take_along_axis(probabilities, tags, axis=-1)[:, None, :, 0]
+            scores = ops.where(ops.isnan(scores), float("inf"), scores)
+            scores = ops.pad(ops.where(token_mask, scores, 0.0), ((0, 0), (0, 0), (1, 0)))
+            words = gather_one_based(probabilities, ops.argmax(scores, axis=-1))
         else:
             weights = ops.cast(token_mask, "float32")
             counts = ops.maximum(ops.sum(weights, axis=-1, keepdims=True), 1.0)

@@ -87,6 +87,18 @@ def test_probabilities_of_words_with_several_tokens(aggregation: str, class_toke
     assert not got[0, 3].any()
 
 
+@pytest.mark.parametrize("aggregation", ["average", "max"])
+def test_empty_inputs_and_nan(aggregation: str) -> None:
+    model = TransformerTagger(TINY, TAGS, aggregation=aggregation)
+    tokens, starts = np.array([[2, 5, 6], [0, 0, 0]], "int32"), np.array([[1, 3], [0, 0]], "int32")
+    for inputs in ((tokens[:0], starts[:0]), (tokens[:, :0], starts), (tokens, starts[:, :0])):
+        potentials = model(dict(zip(("tokens", "starts"), inputs, strict=True)))
+        assert not array(model.marginals(potentials))[1:].any()
+        assert potentials.shape[0] == len(inputs[0])
+    model.head.emit.bias.assign(np.full(len(TAGS), np.nan))
+    assert np.isnan(array(model({"tokens": tokens, "starts": starts})[0])).any()
+
+
 def test_aggregation_needs_a_softmax() -> None:
     with pytest.raises(ValueError, match="aggregation must be 'first' with a crf head, got 'max'"):
         TransformerTagger(TINY, TAGS, head={"kind": "crf"}, aggregation="max")
