@@ -65,6 +65,14 @@ def make_signature_function(
 STRINGS = tf.TensorSpec([None], tf.string)
 
 
+def add_special_tokens(ids: tf.RaggedTensor, special_ids: Sequence[int] | None) -> tf.RaggedTensor:
+    """Return token ids, ragged `(B, P)`, between a start and an end token; unchanged for None."""
+    if special_ids is None:
+        return ids
+    start, end = (tf.fill([ids.nrows(), 1], token) for token in special_ids)
+    return tf.concat([start, ids, end], axis=1)
+
+
 def pad_ragged(ids: tf.RaggedTensor) -> tf.Tensor:
     """Pad ids to a dense tensor with at least one position in each axis but the batch.
 

@@ -15,7 +15,7 @@ from attention_zoo.export.checks import (
 )
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.graph_sentences import GraphSentences
-from attention_zoo.export.modules import TaskModule, pad_ragged, slice_to
+from attention_zoo.export.modules import TaskModule, add_special_tokens, pad_ragged, slice_to
 from attention_zoo.tasks.classification.inference import ClassifierInference
 from attention_zoo.tasks.classification.result import SEPARATOR, THRESHOLD
 
@@ -53,7 +53,7 @@ class ClassificationModule(TaskModule):
 
         def classify(rows: tf.Tensor) -> dict[str, tf.Tensor]:
             tokens = tf.gather(truncated, rows)
-            inputs = {"tokens": pad_ragged(self._add_special_tokens(tokens))}
+            inputs = {"tokens": pad_ragged(add_special_tokens(tokens, self._special_ids))}
             return self.format_outputs(tokens, self._inference(inputs, training=False))
 
         return serve_valid_rows(get_first_error(*self._make_checks(ids, truncated)), classify)
@@ -72,13 +72,6 @@ class ClassificationModule(TaskModule):
         if self.splitter is None:
             return ids[:, : limits.max_length]
         return truncate_documents(ids, limits.max_sentences, limits.max_length)
-
-    def _add_special_tokens(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Return the token ids with the class token before and the end token after each text."""
-        if self._special_ids is None:
-            return ids
-        start, end = (tf.fill([ids.nrows(), 1], token) for token in self._special_ids)
-        return tf.concat([start, ids, end], axis=1)
 
     def format_outputs(
         self, tokens: tf.RaggedTensor, outputs: dict[str, tf.Tensor]

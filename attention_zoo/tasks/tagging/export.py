@@ -18,7 +18,7 @@ from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.graph_spans import GraphSpans
 from attention_zoo.export.graph_tokenizer import GraphTokenizer, is_first_of_row, shift_right
 from attention_zoo.export.graph_words import GraphWords
-from attention_zoo.export.modules import TaskModule, pad_ragged
+from attention_zoo.export.modules import TaskModule, add_special_tokens, pad_ragged
 from attention_zoo.tasks.tagging.result import TaggerInference
 from attention_zoo.tasks.tagging.words import make_word_tokenizer
 
@@ -104,8 +104,7 @@ class TaggingModule(TaskModule):
         starts = tf.cumsum(ids.row_lengths(), exclusive=True)
         starts -= tf.gather(tokens.row_starts(), words.value_rowids())
         if self._special_ids is not None:
-            start, end = (tf.fill([tokens.nrows(), 1], token) for token in self._special_ids)
-            tokens, starts = tf.concat([start, tokens, end], axis=1), starts + 1
+            tokens, starts = add_special_tokens(tokens, self._special_ids), starts + 1
         inputs = {"tokens": tokens, "starts": words.with_values(tf.cast(starts + 1, "int32"))}
         if self.characters is not None:  # then tokens are whole words
             characters, _ = self.characters.encode(words.flat_values)
