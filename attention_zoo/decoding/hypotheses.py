@@ -19,6 +19,11 @@ def take_hypotheses(x: Any, index: Any) -> Any:
     return ops.reshape(taken, (*ops.shape(index), *rest))  # JAX drops the shape of an empty batch
 
 
+def take_first(x: Any, count: int) -> Any:
+    """Return the first `count` of `x (B, N, ...)` along axis 1; all if there are no more."""
+    return x if x.shape[1] <= count else x[:, :count]
+
+
 class Choice(NamedTuple):
     """The continuations that a search method selects at a step.
 
@@ -31,6 +36,10 @@ class Choice(NamedTuple):
     tokens: Any
     parents: Any
     log_probs: Any
+
+    def first(self, count: int) -> Choice:
+        """Return the first `count` continuations of each source."""
+        return Choice(*(take_first(x, count) for x in self))
 
 
 class History(NamedTuple):
@@ -144,6 +153,10 @@ class NBestList(NamedTuple):
             scores=ops.where(is_nan, float("nan"), best.scores),
             lengths=ops.where(is_nan, 0, best.lengths),
         )
+
+    def first(self, count: int) -> NBestList:
+        """Return the `count` best."""
+        return NBestList(*(take_first(x, count) for x in self))
 
     def take(self, index: Any) -> NBestList:
         """Return the hypotheses at indices `(B, m)`."""

@@ -23,6 +23,7 @@ METHODS = Registry("search method")
 """Search methods by name: `run(problem) -> SearchResult`."""
 
 METHOD_OPTIONS = {
+    "beam": ("early_stopping", "fill_beam"),
     "sampling": ("temperature", "top_k", "top_p", "min_p", "seed"),
     "diverse_beam": ("groups", "diversity_penalty"),
     "contrastive": ("candidates", "degeneration_penalty"),
@@ -42,6 +43,9 @@ SCALAR_INTEGERS = {
 }
 """Minimum and maximum values of integer options that may be tensors."""
 
+BOOLEANS = ("renormalize", "fill_beam", "force_end", "replace_unknown", "jit")
+"""Boolean options."""
+
 NUMBER_RANGES = {
     "length_penalty_weight": (0, math.inf),
     "coverage_penalty": (0, math.inf),
@@ -54,6 +58,9 @@ NUMBER_RANGES = {
     "max_length_ratio": (1e-6, 1000),
 }
 """Minimum and maximum values of numeric options, which may be tensors."""
+
+EARLY_STOPPING = ("never", False, True)
+"""Values of `early_stopping`."""
 
 FLOAT32_ROUNDING = 1e-7
 """Upper bound of the relative error of a number in float32."""
@@ -97,6 +104,16 @@ class SearchOptions:
         length_penalty: divisor of the log probability of a hypothesis of n tokens: "none" (1),
             "average" (`n ** w`) or "gnmt" (`((5 + n) / 6) ** w`).
         length_penalty_weight: w, at least 0.
+        renormalize: renormalize the probabilities of the tokens that the rules allow; otherwise a
+            ban does not change the probabilities of other tokens.
+        early_stopping: when to stop the search for a source. "never": when no running hypothesis
+            can still enter the n best. False: when none of them, ended now with probability 1,
+            would be among the `beam_width` best; with a length penalty, a longer one could be.
+            True: when `beam_width` hypotheses are complete. False and True are heuristics that
+            `transformers` has under this name.
+        fill_beam: let `beam_width` hypotheses run at every step, as `transformers` does, by
+            selecting from twice as many continuations. Otherwise, each complete hypothesis leaves
+            one fewer. Without effect in greedy search.
         coverage_penalty: weight of `sum_i log min(sum_t a_ti, 1)` in the score, where a_ti is the
             attention weight of target position t for source position i; the term penalizes a
             hypothesis that does not attend to the whole source (Wu et al. 2016, equation 14).
@@ -106,6 +123,8 @@ class SearchOptions:
         max_length_ratio: maximum number of tokens per source token; the limit is rounded down and
             at least 1, or more if `min_length` or forced tokens need it. If both are set, the
             smaller limit applies.
+        force_end: generate the end token, with probability 1, as the last token that the maximum
+            length allows; otherwise such a hypothesis is truncated.
         no_repeat_ngram: no n-gram of this size may occur twice; 0 allows all.
         repetition_penalty: positive logits of tokens that were already generated are divided by
             this value, negative ones multiplied by it (Keskar et al. 2019, section 4.1); 1 has no
@@ -141,10 +160,14 @@ class SearchOptions:
     n_best: int = 1
     length_penalty: str = "none"
     length_penalty_weight: float = 1.0
+    renormalize: bool = False
+    early_stopping: bool | str = "never"
+    fill_beam: bool = False
     coverage_penalty: float = 0.0
     min_length: int = 0
     max_length: int | None = None
     max_length_ratio: float | None = None
+    force_end: bool = False
     no_repeat_ngram: int = 0
     repetition_penalty: float = 1.0
     banned_tokens: tuple[int, ...] = ()
@@ -166,6 +189,11 @@ class SearchOptions:
     def __post_init__(self) -> None:
         METHODS.get(self.method)
         LENGTH_PENALTIES.get(self.length_penalty)
+        if not isinstance(self.early_stopping, (bool, str)) or (
+            self.early_stopping not in EARLY_STOPPING
+        ):
+            value = format_value(self.early_stopping)
+            raise ValueError(f"early_stopping must be 'never', False or True, got {value}")
         for name, value in self._normalize_fields():
             object.__setattr__(self, name, value)
         if get_static_value(self.top_p) == 0:
@@ -181,7 +209,7 @@ class SearchOptions:
             value = getattr(self, name)
             if value is not None or name != "max_length_ratio":
                 yield name, _check_scalar(name, value, check_number, least, high)
-        for name in ("replace_unknown", "jit"):
+        for name in BOOLEANS:
             yield name, _check_bool(name, getattr(self, name))
         for name in ("banned_tokens", "prefix_tokens"):
             yield name, _check_token_ids(name, getattr(self, name))
@@ -244,7 +272,7 @@ class SearchOptions:
     @property
     def min_target_length(self) -> Any:
         """Number of tokens that every output must be able to have, an integer or a tensor."""
-        needed = max(self.plan, default=0) + 1
+        needed = max(max(self.plan, default=-1) + 1 + self.force_end, 1)
         if ops.is_tensor(self.min_length):
             return ops.maximum(self.min_length, needed)
         return max(self.min_length, needed)

@@ -40,9 +40,10 @@ def check_plan(name: str, plan: Plan, options: Any) -> None:
             f"{name} forces token {banned[0]} but banned_tokens bans it: remove it from one of them"
         )
     last, max_length = max(plan, default=-1), get_static_value(options.max_length)
-    if max_length is not None and last >= max_length:
+    if max_length is not None and last >= max_length - options.force_end:
+        at_end = " and force_end needs the last position" if options.force_end else ""
         raise ValueError(
-            f"{name} has a token at position {last} but max_length is {max_length}: "
+            f"{name} has a token at position {last} but max_length is {max_length}{at_end}: "
             "raise max_length or force fewer tokens"
         )
     for ngram in find_repeated_ngrams(plan, options.no_repeat_ngram):
@@ -60,6 +61,11 @@ def check_tokens(options: Any, vocabulary: Vocabulary) -> None:
     _check_ids("prefix_tokens", options.prefix_tokens, vocabulary)
     _check_ids("forced_tokens", options.forced_tokens.values(), vocabulary)
     _check_end(_get_plan_name(options), options.plan, options, vocabulary)
+    if options.force_end and vocabulary.end_token in options.banned_tokens:
+        raise ValueError(
+            f"force_end generates the end token {vocabulary.end_token}, but banned_tokens bans it:"
+            " remove one of them"
+        )
 
 
 def check_prefix(

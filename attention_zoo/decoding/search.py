@@ -10,7 +10,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from attention_zoo.decoding.hypotheses import Choice, History, NBestList, take_hypotheses
+from attention_zoo.decoding.hypotheses import (
+    Choice,
+    History,
+    NBestList,
+    take_first,
+    take_hypotheses,
+)
 from attention_zoo.decoding.options import METHODS, SearchOptions
 from attention_zoo.decoding.plan import Vocabulary
 from attention_zoo.decoding.problem import (
@@ -132,9 +138,9 @@ def search(
 
     Every step selects continuations of the running hypotheses. Finished hypotheses are collected
     for the final comparison by score and are not continued. The search for a source stops when no
-    running hypothesis can still enter its n best. A hypothesis that reaches the maximum length is
-    truncated and compared as it is. The result of a source does not depend on the rest of the
-    batch.
+    running hypothesis can still enter its n best, unless `early_stopping` is set. A hypothesis that
+    reaches the maximum length is truncated and compared as it is. The result of a source does not
+    depend on the rest of the batch.
 
     Args:
         step: `step(tokens (B, N) int32, state) -> StepOutput`, a closure over the memory. N is 1 at
@@ -176,7 +182,7 @@ def search(
     limits = compute_length_limits(options, batch_size, source_mask, length_limits)
     if source_keys is None:
         source_keys = ops.arange(batch_size, dtype="int32")
-    all_rules = (*make_rules(options, end_token, pad_token, prefix), *rules)
+    all_rules = (*make_rules(options, vocabulary, prefix, limits[1]), *rules)
     growing_axes = find_growing_axes(state, first.state)
     sources = batch_size, vocabulary, *limits, source_mask, source_keys
     problem = Problem(step, options, *sources, all_rules, first, growing_axes)
@@ -202,12 +208,12 @@ def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchRes
         return mark_invalid_sources(choose(continuations), continuations)
 
     choice = choose_next(problem.first.logits, initial)
-    width = choice.tokens.shape[1]
-    n_best = min(problem.options.n_best, width // groups)
+    width, options = choice.tokens.shape[1], problem.options
+    size = options.n_best if options.early_stopping == "never" else options.beam_width
     attention = gather_parents(problem.first.attention, choice.parents)
     initial = initial._replace(
         history=History.empty(problem.max_length, choice, attention),
-        best=NBestList.empty(problem.batch_size * groups, n_best),
+        best=NBestList.empty(problem.batch_size * groups, min(size, width // groups)),
     )
 
     def is_running(progress: Progress) -> Any:
@@ -221,9 +227,9 @@ def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchRes
 
     start = record_step(problem, initial, problem.first, choice, groups)
     (final,) = ops.while_loop(is_running, advance, (start,))
-    best = final.best.join_groups(groups, width // groups)
+    best = final.best.first(options.n_best).join_groups(groups, width // groups)
     if groups > 1:
-        best = select_distinct(final, best, problem.options.n_best)
+        best = select_distinct(final, best, options.n_best)
     return make_result(problem, final, best)
 
 
@@ -238,6 +244,9 @@ def compute_continuations(problem: Problem, logits: Any, progress: Progress) -> 
         mask = rule.compute_allowed_mask(ops.shape(logits), state, progress.length)
         if mask is not None:
             logits = ops.where(mask, logits, NEG_INF)
+    if problem.options.renormalize:
+        allowed = ops.logsumexp(logits, axis=-1, keepdims=True)
+        normaliser = ops.where(ops.isfinite(normaliser), allowed, normaliser)
     log_probs, prefix_ids = progress.log_probs, progress.prefix_ids
     return Continuations(logits, normaliser, log_probs, progress.length, prefix_ids)
 
@@ -260,9 +269,9 @@ def record_step(
 ) -> Progress:
     """Record a step, collect completed hypotheses, and stop sources that are done.
 
-    A source is done if even its best running hypothesis cannot enter the n best, assuming
-    probability 1 for all remaining tokens. Its results are then frozen, so that they do not depend
-    on how long other sources keep the loop running.
+    Of the chosen hypotheses, only the first `options.width` can go on. The results of a source
+    that is done (see `can_improve`) are frozen, so that they do not depend on how long other
+    sources keep the loop running.
     """
     length = progress.length + 1
     attention = gather_parents(output.attention, choice.parents)
@@ -278,20 +287,43 @@ def record_step(
     scores = split_groups(ops.where(is_scored, scores, NEG_INF), groups)
     best = progress.best.merge(scores, length, split_groups(finished, groups))
     running = split_groups(ops.where(is_complete, NEG_INF, choice.log_probs), groups)
-    best_log_prob = ops.max(running, axis=1, keepdims=True, initial=NEG_INF)
     limits = ops.repeat(problem.limits, groups, axis=0)
-    bound = problem.options.score(best_log_prob, limits)
-    running = ops.where(bound > best.scores[:, -1:], running, NEG_INF)
+    is_open = can_improve(problem.options, running, best, length, limits)
+    running = ops.where(is_open, running, NEG_INF)
+    history = progress.history.record(progress.length, choice, attention)
     log_probs = ops.reshape(running, ops.shape(choice.tokens))
+    choice = choice._replace(log_probs=log_probs).first(problem.options.width)
+    if problem.options.is_set("coverage_penalty"):
+        coverage = take_first(coverage, problem.options.width)
     state = gather_state(output.state, choice.parents)
     rule_states = tuple(
         rule.update_state(gather_parents(state, choice.parents), choice.tokens, progress.length)
         for rule, state in zip(problem.rules, progress.rule_states, strict=True)
     )
-    history = progress.history.record(progress.length, choice, attention)
     ids = progress.prefix_ids if groups == 1 else number_prefixes(progress.prefix_ids, choice)
-    tokens = choice.tokens
-    return Progress(length, tokens, log_probs, state, rule_states, coverage, ids, history, best)
+    running = choice.tokens, choice.log_probs, state, rule_states, coverage, ids
+    return Progress(length, *running, history, best)
+
+
+def can_improve(
+    options: SearchOptions, running: Any, best: NBestList, length: Any, limits: Any
+) -> Any:
+    """Return `(B, 1)`, whether the search for a source goes on; see `early_stopping`.
+
+    Args:
+        options: search options.
+        running: `(B, N)`, log probabilities of running hypotheses, -inf for others.
+        best: the best completed hypotheses.
+        length: scalar, number of tokens of the running hypotheses.
+        limits: `(B, 1)`, maximum number of tokens.
+    """
+    worst = best.scores[:, -1:]  # -inf if there are fewer
+    if options.early_stopping is True:
+        return worst == NEG_INF
+    best_log_prob = ops.max(running, axis=1, keepdims=True, initial=NEG_INF)
+    # The remaining tokens, up to the length of the comparison, have at most probability 1.
+    bound = options.score(best_log_prob, limits if options.early_stopping == "never" else length)
+    return bound > worst
 
 
 def number_prefixes(prefix_ids: Any, choice: Choice) -> Any:

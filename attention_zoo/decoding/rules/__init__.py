@@ -5,21 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from attention_zoo.decoding.options import SearchOptions
+from attention_zoo.decoding.plan import Vocabulary
 from attention_zoo.decoding.rules.allowed import AllowedTokens, BannedTokens
 from attention_zoo.decoding.rules.automaton import Automaton
 from attention_zoo.decoding.rules.base import Rule, as_rules
 from attention_zoo.decoding.rules.ngrams import NoRepeatNgram
-from attention_zoo.decoding.rules.positions import ForcedTokens, MinLength, Prefix
+from attention_zoo.decoding.rules.positions import ForcedEnd, ForcedTokens, MinLength, Prefix
 from attention_zoo.decoding.rules.repetition import RepetitionPenalty
 
 
-def make_rules(options: SearchOptions, end_token: int, pad_token: int, prefix: Any) -> list[Rule]:
-    """Return the rules that the options define."""
+def make_rules(
+    options: SearchOptions, vocabulary: Vocabulary, prefix: Any, limits: Any
+) -> list[Rule]:
+    """Return the rules that the options define, for prefixes and length limits of sources."""
+    end_token, pad_token = vocabulary.end_token, vocabulary.pad_token
     penalty, ngram = options.repetition_penalty, options.no_repeat_ngram
     rules: list[Rule | None] = [
         RepetitionPenalty(penalty) if options.is_set("repetition_penalty") else None,
         BannedTokens(options.banned_tokens) if options.banned_tokens else None,
         MinLength(options.min_length, end_token) if options.is_set("min_length") else None,
+        ForcedEnd(limits, end_token) if options.force_end else None,
         NoRepeatNgram(ngram) if ngram else None,
         ForcedTokens(options.plan) if options.plan else None,
         Prefix(prefix, pad_token) if prefix is not None else None,
@@ -31,6 +36,7 @@ __all__ = [
     "AllowedTokens",
     "Automaton",
     "BannedTokens",
+    "ForcedEnd",
     "ForcedTokens",
     "MinLength",
     "NoRepeatNgram",

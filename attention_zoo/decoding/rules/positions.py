@@ -1,4 +1,4 @@
-"""Rules that depend on the position: minimum length, forced tokens and a prefix."""
+"""Rules that depend on the position: minimum length, forced tokens and end, and a prefix."""
 
 from __future__ import annotations
 
@@ -42,6 +42,26 @@ class ForcedTokens(Rule):
         token = ops.sum(ops.where(is_forced, ops.convert_to_tensor(self.tokens), 0))
         is_token = ops.arange(shape[-1], dtype="int32") == token
         return ops.logical_or(is_token, ops.logical_not(ops.any(is_forced)))[None, None]
+
+
+class ForcedEnd(Rule):
+    """A rule that gives the end token probability 1 at the last position.
+
+    Args:
+        limits: `(B, 1)` int32, maximum number of tokens for each source.
+        end_token: the id that ends an output.
+    """
+
+    is_per_source = True
+
+    def __init__(self, limits: Any, end_token: int) -> None:
+        self.limits, self.end_token = limits, end_token
+
+    def adjust_logits(self, logits: Any, state: Any, step: Any) -> Any:
+        is_last = (self.limits == step + 1)[..., None]
+        is_other = ops.arange(logits.shape[-1], dtype="int32") != self.end_token
+        penalty = ops.where(ops.logical_and(is_last, is_other), float("-inf"), 0.0)
+        return logits + penalty  # the sum keeps NaN and turns inf into NaN
 
 
 class Prefix(Rule):
