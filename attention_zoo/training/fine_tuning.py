@@ -85,7 +85,7 @@ def _merge_settings(
     if section:
         backbone = model.get_backbone()
         section = _add_vocabulary_sizes(section, backbone.settings)
-        if name is None or "preset" in section:
+        if "preset" in section:
             requested = _read_settings(location, section, backbone, model.backbone_fixed)
         else:
             check_option_types(section, type(backbone))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
 import tempfile
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import attention_zoo as az
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer
 from attention_zoo.decoding import SearchOptions
@@ -22,6 +24,7 @@ from tests.data.tokenizers.sentencepiece_models import train_model, write_checkp
 from tests.data.tokenizers.text_lines import make_lines
 from tests.export.alone import predict_in_tensorflow_process
 from tests.export.test_graph_tokenizer import lines
+from tests.models.public.checkpoints import GOLDEN
 
 TEXTS = [
     "Ulla gave the green bell to Tess.",
@@ -128,6 +131,34 @@ def test_a_translator_is_exported(tmp_path: Path) -> None:
         assert answers["text"][row][0] == want.text
         assert [x for x in answers["source_tokens"][row] if x] == list(want.source_tokens)
         np.testing.assert_allclose(answers["scores"][row][0], want.score, rtol=1e-4)
+
+
+def test_unknown_language_codes_are_found() -> None:
+    tokenizer, graph = make_tokenizers("default")
+    texts = [">>fra<< a", ">>xyz<< a", ">>xyz<<", "a >>xyz<<", ">>deu_Latn<<\nb", "", ">> <<", ">>"]
+    found = graph.find_unknown_codes(tf.constant([*texts, b">>a-b<<\xff\n"])).numpy().tolist()
+    assert found == [b"", b">>xyz<<", b">>xyz<<", b"", b"", b"", b"", b"", b">>a-b<<"]
+    codes = map(tokenizer.find_language_code, texts)
+    known = tokenizer.language_codes
+    assert [x.decode() for x in found[:-1]] == ["" if x in known else x for x in codes]
+
+
+@pytest.mark.full
+def test_exported_checkpoint_equals_predict(tmp_path: Path) -> None:
+    """A translator of Marian with the generation config of its checkpoint, and its errors."""
+    folder = GOLDEN / "marian_translator"
+    task = az.load(folder)
+    expected = json.loads((folder / "expected.json").read_text("utf-8"))["sources"][:40]
+    texts = [*expected, ">>zzz<< ba", "", ">>aaa<< " + "ba " * 50]
+    ((answers, _),) = predict_in_tensorflow_process([export(task, tmp_path / "served")], [texts])[0]
+    assert answers["ok"] == [True] * 40 + [False] * 3
+    errors = answers["error"][-3:]
+    assert errors[0] == "unknown language code >>zzz<<"
+    assert errors[1].startswith("the text is empty")
+    assert errors[2].startswith("52 tokens, the limit is 40")
+    for row, result in enumerate(task.predict(expected)):
+        assert answers["text"][row][0] == result.text
+        np.testing.assert_allclose(answers["scores"][row][0], result.score, rtol=1e-4)
 
 
 @pytest.mark.full

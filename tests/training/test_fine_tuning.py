@@ -103,7 +103,8 @@ def test_only_frozen_parts_do_not_change(page: Path, tmp_path: Path) -> None:
         "model={preset: rnnsearch_small, units: 17, embedding_dim: 8}",
         r"init=.*: it has model\.units=16, but the recipe has 17; use another init",
     ),
-    ("model.units=16", r"model\.preset is missing"),
+    ("model.units=17", r"init=.*: it has model\.units=16, but the recipe has 17; use another"),
+    ("model.unit=16", "RNNSearch has no argument .unit.; did you mean"),
     (
         "tokenizer.kind=subword",
         r"its source tokenizer has kind word, but the recipe has tokenizer\.kind=subword",

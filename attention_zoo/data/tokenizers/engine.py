@@ -20,6 +20,8 @@ class EngineTokenizer:
     """Base class of tokenizers; by default, `_engine` encodes the texts."""
 
     _engine: tokenizers.Tokenizer
+    language_codes: Sequence[str] = ()
+    """Tokens that name the target language at the start of a text, if there are any."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -48,6 +50,10 @@ class EngineTokenizer:
         check_all_unicode(texts)
         chunks = log_batches(texts, CHUNK, "encoding", "texts")
         return concatenate_ids([*map(self._encode_chunk, chunks)])
+
+    def find_language_code(self, text: str) -> str:
+        """Return the language code at the start of a text, which may be unknown; "" for none."""
+        return ""
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return the start and end of each token of `encode` in the text, in characters.

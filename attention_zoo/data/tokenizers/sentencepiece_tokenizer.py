@@ -56,6 +56,7 @@ class SentencePieceTokenizer(EngineTokenizer):
 
     Attributes:
         pad, unknown, start, end, mask: token ids; mask is None.
+        language_codes: the language codes of the vocabulary.
 
     Raises:
         ValueError: the vocabulary lacks a special piece, or two pieces have the same id.
@@ -86,6 +87,7 @@ class SentencePieceTokenizer(EngineTokenizer):
         self._checkpoint_ids = [-1, *special, *others]
         self._ids = {number: token_id for token_id, number in enumerate(self._checkpoint_ids)}
         self._special = re.compile("|".join(SPECIAL_PIECES))
+        self.language_codes = [piece for piece in vocabulary if LANGUAGE_CODE.fullmatch(piece)]
         codes = "|".join(map(re.escape, self.language_codes))
         self._code = re.compile(codes or r"(?!)")
 
@@ -99,10 +101,9 @@ class SentencePieceTokenizer(EngineTokenizer):
         content = self.model.content + json.dumps(self.vocabulary, sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()
 
-    @property
-    def language_codes(self) -> list[str]:
-        """The language codes of the vocabulary."""
-        return [piece for piece in self.vocabulary if LANGUAGE_CODE.fullmatch(piece)]
+    def find_language_code(self, text: str) -> str:
+        match = LANGUAGE_CODE.match(text)
+        return match[0] if match else ""
 
     @cached_property
     def lowercase(self) -> bool:

@@ -47,7 +47,7 @@ class TranslationModule(SearchModule):
             _fill_prefixes(values["prefixes"], tf.size(text))
         )
         errors = get_first_error(
-            *self._check_lengths(ids),
+            *self._check_sources(text, ids),
             check_unknown(prefixes, prefix_pieces, "the prefix"),
             _check_prefix_lengths(prefixes, options, ids),
         )
@@ -66,7 +66,7 @@ class TranslationModule(SearchModule):
         ids, _ = self._encode_sources(text)
         targets, _ = self.tokenizer.encode(target)
         return serve_valid_rows(
-            get_first_error(*self._check_lengths(ids)),
+            get_first_error(*self._check_sources(text, ids)),
             lambda rows: self.score_targets(
                 pad_ragged(tf.gather(ids, rows)), tf.gather(targets, rows)
             ),
@@ -83,9 +83,11 @@ class TranslationModule(SearchModule):
         marks = tf.RaggedTensor.from_row_lengths(tf.fill([count], ""), has_end)
         return tf.concat([ids, ends], axis=1), tf.concat([pieces, marks], axis=1)
 
-    def _check_lengths(self, ids: tf.RaggedTensor) -> tuple[Check, ...]:
+    def _check_sources(self, texts: tf.Tensor, ids: tf.RaggedTensor) -> tuple[Check, ...]:
         lengths = ids.row_lengths()
-        return check_empty(lengths), check_long(lengths, self._longest)
+        codes = self.source.find_unknown_codes(texts)
+        unknown_code = codes != "", tf.strings.join(["unknown language code ", codes])
+        return unknown_code, check_empty(lengths), check_long(lengths, self._longest)
 
 
 def _fill_prefixes(prefixes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
@@ -100,7 +102,7 @@ def _check_prefix_lengths(
 ) -> Check:
     """Return a check that fails for a prefix longer than the output may be."""
     lengths = tf.cast(prefixes.row_lengths(), "int32")
-    limits = options.limit(tf.cast(ids.row_lengths(), "int32"))
+    limits = options.limit(tf.cast(ids.row_lengths(), "int32")) - int(options.force_end)
     message = tf.strings.join(
         ["the prefix has ", tf.strings.as_string(lengths), " tokens, but the length limit is "]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import keras
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attention_zoo.data import TextPairs, Tokenizer
+from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
 from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
@@ -27,7 +28,6 @@ from attention_zoo.tasks.inputs import (
     name_rows,
     predict_rows,
 )
-from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.scoring import score_translations
 from attention_zoo.tasks.text_inputs import (
     find_unknown,
@@ -37,23 +37,8 @@ from attention_zoo.tasks.text_inputs import (
     round_up,
 )
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslationResult(Result):
-    """A translation with its attention weights.
-
-    Args:
-        text: the translation.
-        score: the score of the hypothesis: log probability with length and coverage penalty.
-        tokens: readable labels of the translation's tokens (T), without the end token.
-        token_scores: log probability of each token (T), and of the end token if there is one.
-        source_tokens: readable labels of the source's tokens (S).
-        attention: attention weights (T, S), or None for a model without attention.
-        unknown, truncated, alternatives: see `Result`.
-    """
-
-    token_scores: tuple[float, ...] = ()
+from attention_zoo.tasks.translation.result import TranslationResult
+from attention_zoo.tasks.translation.sentences import Parts, join_results, split_source
 
 
 @TASKS.register("translation")
@@ -62,12 +47,16 @@ class Translation(TextPairTask):
 
     Args:
         model: a translator of `attention_zoo.models`.
-        source_tokenizer, target_tokenizer: `data.Tokenizer` of each side.
+        source_tokenizer, target_tokenizer: tokenizer of each side, from `data.load_tokenizer` or
+            `data.train_tokenizer`.
         search: default search options of `predict`.
         max_source_length, max_target_length: maximum number of tokens of a source, and of a target
-            with its end token. Training drops longer pairs; `predict` rejects a longer source.
+            with its end token. Training drops longer pairs; `predict` rejects a longer source, or
+            splits it.
         add_source_end: whether to add the end token to a source, as Marian does; it counts as one
             of its tokens.
+        split_long_texts: whether `predict` splits a longer source into sentences
+            (`data.split_sentences`), translates each of them and joins the translations.
     """
 
     name: ClassVar[str] = "translation"
@@ -88,12 +77,13 @@ class Translation(TextPairTask):
     def __init__(
         self,
         model: keras.Model,
-        source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer,
+        source_tokenizer: Tokenizer | SentencePieceTokenizer,
+        target_tokenizer: Tokenizer | SentencePieceTokenizer,
         search: SearchOptions | None = None,
         max_source_length: int = 256,
         max_target_length: int = 256,
         add_source_end: bool = False,
+        split_long_texts: bool = False,
     ) -> None:
         self.model = model
         self.source_tokenizer = source_tokenizer
@@ -102,6 +92,7 @@ class Translation(TextPairTask):
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
         self.add_source_end = bool(add_source_end)
+        self.split_long_texts = bool(split_long_texts)
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextPairs) -> Self:
@@ -151,7 +142,8 @@ class Translation(TextPairTask):
             **search_overrides: fields of `SearchOptions` to override in this call.
 
         Raises:
-            ValueError: if a text is empty or longer than `max_source_length` tokens; the number of
+            ValueError: if a text is empty, longer than `max_source_length` tokens (or a sentence of
+                it, with `split_long_texts`) or starts with an unknown language code; the number of
                 prefixes differs from the number of texts; a prefix has unknown words or conflicts
                 with the options; an option is unknown or conflicts with another; or the search
                 finds no translation.
@@ -160,22 +152,32 @@ class Translation(TextPairTask):
         options = self.search_options(**search_overrides)
         starts = self._list_prefixes(prefixes, len(texts))
 
-        def prepare(rows: list[int]) -> tuple[list[list[int]], list[list[int]]]:
-            sources = self.encode_sources([texts[row] for row in rows], name_rows(rows))
-            return sources, self._encode_prefixes(starts, rows, sources, options)
+        def prepare(rows: list[int]) -> tuple[list[Parts], list[list[int]]]:
+            parts = self.encode_parts([texts[row] for row in rows], name_rows(rows))
+            return parts, self._encode_prefixes(
+                starts, rows, [part.ids[0] for part in parts], options
+            )
 
-        def translate(rows: list[int], encoded: Any) -> list[TranslationResult]:
-            sources, prefix_ids = encoded
+        def translate(rows: list[int], encoded: Any) -> Iterator[TranslationResult]:
+            parts, prefix_ids = encoded
+            sentences = [text for part in parts for text in part.texts]
+            sources = [ids for part in parts for ids in part.ids]
+            prefixes = [
+                prefix if first else []
+                for part, prefix in zip(parts, prefix_ids, strict=True)
+                for first in (True, *[False] * (len(part.texts) - 1))
+            ]
 
             def translate_batch(part: list[int], source: np.ndarray) -> Iterator[TranslationResult]:
-                prefix = _pad_prefixes([prefix_ids[row] for row in part], len(source))
+                prefix = _pad_prefixes([prefixes[row] for row in part], len(source))
                 result = self._run_search(source, options, rules, prefix)
                 for index, row in enumerate(part):
                     found = read_hypotheses(result, index)
-                    results = self._make_results(texts[rows[row]], sources[row], found, options)
+                    results = self._make_results(sentences[row], sources[row], found, options)
                     yield self._rank(results, result.scores[index])
 
-            return predict_by_width(sources, options.batch_size, translate_batch)
+            results = iter(predict_by_width(sources, options.batch_size, translate_batch))
+            return (join_results([*islice(results, len(part.texts))]) for part in parts)
 
         return predict_rows(len(texts), on_error, self.result_class, prepare, translate)
 
@@ -209,7 +211,8 @@ class Translation(TextPairTask):
         for row, prefix, source in zip(rows, encoded, sources, strict=True):
             if not prefix:
                 continue
-            name, limit = f"source {row}: the prefix", options.limit(len(source))
+            name = f"source {row}: the prefix"
+            limit = options.limit(len(source)) - options.force_end
             if UNKNOWN in prefix:
                 surfaces = self.target_tokenizer.surfaces(prefixes[row])
                 words = [surfaces[at].removeprefix(MARK) for at in find_unknown(prefix)]
@@ -240,7 +243,7 @@ class Translation(TextPairTask):
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `encode_sources`."""
-        self.encode_sources(sources, locations)
+        self.encode_parts(sources, locations)
 
     def encode_sources(self, texts: Sequence[str], locations: Locations = None) -> list[list[int]]:
         """Return the token ids of each text.
@@ -250,22 +253,53 @@ class Translation(TextPairTask):
             locations: location of each text for error messages; by default "source 0" and so on.
 
         Raises:
-            ValueError: if a text is empty or too long.
+            ValueError: if a text is empty or too long, or starts with an unknown language code.
         """
+        encoded = self._encode(texts, locations)
+        for location, ids in add_locations(encoded, locations):
+            if len(ids) > self.max_source_length:
+                raise self._limit_error(location, f"{len(ids)} tokens", "max_source_length")
+        return encoded
+
+    def encode_parts(self, texts: Sequence[str], locations: Locations = None) -> list[Parts]:
+        """Return the token ids of each text, or of its sentences if `predict` splits it.
+
+        Arguments and errors as in `encode_sources`.
+        """
+        if not self.split_long_texts:
+            encoded = self.encode_sources(texts, locations)
+            return [Parts([text], [ids]) for text, ids in zip(texts, encoded, strict=True)]
+        parts, encoded = list[Parts](), self._encode(texts, locations)
+        for text, (location, ids) in zip(texts, add_locations(encoded, locations), strict=True):
+            sentences, rows = [text], [ids]
+            if len(ids) > self.max_source_length:
+                sentences = split_source(text, self.source_tokenizer.find_language_code(text))
+                names = [f"{location}, sentence {n}" for n in range(1, len(sentences) + 1)]
+                rows = self.encode_sources(sentences, names)
+            parts.append(Parts(sentences, rows))
+        return parts
+
+    def _encode(self, texts: Sequence[str], locations: Locations) -> list[list[int]]:
+        """Return the token ids of each text, of any length; errors as in `encode_sources`."""
         texts = [check_text(*pair) for pair in add_locations(texts, locations)]
+        known = self.source_tokenizer.language_codes
+        for location, text in add_locations(texts, locations):
+            code = self.source_tokenizer.find_language_code(text)
+            if code and code not in known:
+                codes = ", ".join(known) or "none"
+                raise ValueError(f"{location}: unknown language code {code} (known: {codes})")
         encoded = self.source_tokenizer.encode(texts)
         for location, ids in add_locations(encoded, locations):
             if not ids:
                 raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
             if self.add_source_end:
                 ids.append(self.source_tokenizer.end)
-            if len(ids) > self.max_source_length:
-                raise self._limit_error(location, f"{len(ids)} tokens", "max_source_length")
         return encoded
 
     def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters of a text that no token of the source vocabulary contains."""
-        return find_unknown_characters(self.source_tokenizer, text)
+        code = self.source_tokenizer.find_language_code(text)
+        return find_unknown_characters(self.source_tokenizer, text.removeprefix(code))
 
     def _make_results(
         self, text: str, source: list[int], hypotheses: Iterable[Hypothesis], options: SearchOptions
@@ -301,7 +335,8 @@ class Translation(TextPairTask):
             end token.
         """
         locations = [f"{examples.origin}, pair {row}" for row in range(1, len(examples) + 1)]
-        lengths = [len(ids) for ids in self.encode_sources(examples.sources, locations)]
+        parts = self.encode_parts(examples.sources, locations)
+        lengths = [sum(map(len, part.ids)) for part in parts]
         results = self.predict(examples.sources, **search_overrides)
         texts = [result.text for result in results]
         report = score_translations(texts, examples.targets, lengths)
@@ -310,13 +345,14 @@ class Translation(TextPairTask):
     # Saving and export.
 
     def get_saved_fields(self) -> dict[str, Any]:
-        """Return whether sources get an end token."""
-        return {"add_source_end": self.add_source_end}
+        """Return whether sources get an end token, and whether long ones are split."""
+        return {"add_source_end": self.add_source_end, "split_long_texts": self.split_long_texts}
 
     @classmethod
     def load_fields(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Return whether sources get an end token."""
-        return {"add_source_end": content.get("add_source_end", False)}
+        """Return whether sources get an end token, and whether long ones are split."""
+        names = ("add_source_end", "split_long_texts")
+        return {name: content.get(name, False) for name in names}
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the translator as a `tf.Module` that takes strings."""

@@ -1,0 +1,259 @@
+"""A Marian checkpoint loads as a task that generates what `transformers` generates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attention_zoo as az
+from attention_zoo.tasks.generation_config import read_search_options
+from attention_zoo.tasks.text_inputs import pad_batch
+from attention_zoo.tasks.translation.sentences import join_results, split_source
+from tests.hub import use_cache, write_repository
+from tests.models.public.checkpoints import GOLDEN, copy_of
+from tests.refusals import refuses
+from tests.tiers import mark_full
+
+FOLDER = GOLDEN / "marian_translator"
+EXPECTED = json.loads((FOLDER / "expected.json").read_text("utf-8"))
+CASES = EXPECTED["cases"]
+
+
+def name_case(number: int) -> str:
+    return ",".join(f"{name}={value}" for name, value in CASES[number]["options"].items())
+
+
+@pytest.fixture(scope="module")
+def task() -> Any:
+    return az.load(FOLDER)
+
+
+def read_options(folder: Path, **changes: Any) -> Any:
+    """Return the search options of the golden checkpoint with another generation config."""
+    path = folder / "generation_config.json"
+    config = json.loads((FOLDER / path.name).read_text()) | changes
+    path.write_text(json.dumps(config))
+    size = json.loads((FOLDER / "config.json").read_text())["vocab_size"]
+    ids = (
+        dict.fromkeys(range(size), 0) | {size - 1: 2, 0: 3} | {n: n + 2 for n in range(2, size - 1)}
+    )
+    config = json.loads((FOLDER / "config.json").read_text())
+    return read_search_options(folder, config, ids.__getitem__, 40)
+
+
+def assert_equals_transformers(task: Any, number: int, count: int, folder: Path) -> None:
+    """Check texts, tokens and scores of the first inputs of a case."""
+    case = CASES[number]
+    options = read_options(folder, **case["options"])
+    results = task.predict(EXPECTED["sources"][:count], **options.as_dict() | {"batch_size": 200})
+    assert [result.text for result in results] == case["texts"][:count]
+    tokenizer = task.target_tokenizer
+    for result, ids in zip(results, case["ids"], strict=False):
+        token_ids = [tokenizer.from_checkpoint_id(one) for one in ids if one != 0]
+        assert list(result.tokens) == tokenizer.tokens(token_ids)
+        assert result.truncated == (ids[-1] != 0)
+    if case["scores"] and options.renormalize:
+        scores = [result.score for result in results]
+        np.testing.assert_allclose(scores, case["scores"][:count], atol=5e-6, rtol=0)
+
+
+def test_tokens_equal_those_of_transformers(task: Any, tmp_path: Path) -> None:
+    """The shortest outputs of greedy search, without compilation; the full tier has all."""
+    case = CASES[0]
+    rows = sorted(range(200), key=lambda row: len(case["ids"][row]))[:3]
+    source = pad_batch(task.encode_sources([EXPECTED["sources"][row] for row in rows]), 3, 8)
+    result = task.model.search(source, read_options(tmp_path, num_beams=1))
+    for index, row in enumerate(rows):
+        length = int(result.lengths[index, 0])
+        tokens = [int(one) for one in result.tokens[index, 0, :length]]
+        ids = [*map(task.target_tokenizer.to_checkpoint_id, tokens)]
+        assert ids == case["ids"][row]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", range(len(CASES)), ids=name_case)
+def test_all_texts_equal_those_of_transformers(number: int, task: Any, tmp_path: Path) -> None:
+    """Without `renormalize_logits`, scores differ: padding and start have probability 0 here."""
+    assert_equals_transformers(task, number, len(CASES[number]["ids"]), tmp_path)
+
+
+def test_the_expected_texts_differ_and_each_option_has_an_effect() -> None:
+    greedy, beam = CASES[:2]
+    for case in (greedy, beam):
+        assert len(case["ids"]) == 200
+        assert len(set(case["texts"])) > 150
+        assert sum(ids[-1] == 0 for ids in case["ids"]) > 150
+        assert len({len(ids) for ids in case["ids"]}) > 8
+    for case in CASES[2:]:
+        base = greedy if case["options"]["num_beams"] == 1 else beam
+        if "renormalize_logits" not in case["options"]:
+            assert case["ids"] != base["ids"][: len(case["ids"])], case["options"]
+    renormalized, other = CASES[-2:]
+    assert renormalized["scores"] != other["scores"]
+
+
+def test_a_generation_config_becomes_search_options(tmp_path: Path) -> None:
+    options = read_options(tmp_path)
+    assert (options.beam_width, options.max_length, options.banned_tokens) == (4, 23, (2,))
+    assert options.force_end
+    assert options.renormalize
+    assert options.fill_beam
+    assert options.early_stopping is False
+    assert (options.length_penalty, options.length_penalty_weight) == ("average", 1.0)
+    changes = {"num_beams": None, "length_penalty": 0, "forced_eos_token_id": None}
+    options = read_options(tmp_path, **changes, bad_words_ids=None, suppress_tokens=[7, 5, 7])
+    assert (options.beam_width, options.length_penalty, options.force_end) == (1, "none", False)
+    assert options.banned_tokens == (7, 9)
+    options = read_options(tmp_path, max_length=None, min_length=3, eos_token_id=[0])
+    assert (options.max_length, options.min_length) == (40, 3)
+    options = read_options(tmp_path, max_new_tokens=7, min_new_tokens=4, temperature=0.5)
+    assert (options.max_length, options.min_length) == (7, 5)
+
+
+def test_without_a_generation_config_that_of_the_model_applies(tmp_path: Path) -> None:
+    config = {"eos_token_id": 0, "num_beams": 6, "max_length": 12, "d_model": 32}
+    options = read_search_options(tmp_path, config, int, 40)
+    assert (options.beam_width, options.max_length) == (6, 11)
+
+
+@refuses(
+    ({"do_sample": True}, r"generation_config.json: do_sample=True is not supported, only False"),
+    ({"encoder_no_repeat_ngram_size": 3}, "encoder_no_repeat_ngram_size=3 is not supported, only"),
+    ({"forced_bos_token_id": 4}, "forced_bos_token_id=4 is not supported; remove it"),
+    ({"num_beam_groups": 2}, "num_beam_groups=2 is not supported, only 1"),
+    ({"brand_new": 1}, "brand_new=1 is not supported; remove it"),
+    ({"eos_token_id": [0, 5]}, r"eos_token_id=\[0, 5\] is not supported, only 0"),
+    ({"forced_eos_token_id": 5}, "forced_eos_token_id=5 is not supported, only 0"),
+    (
+        {"bad_words_ids": [[3, 4]]},
+        r"bad_words_ids=\[\[3, 4\]\] is not supported, only words of one",
+    ),
+    ({"suppress_tokens": [999]}, "the vocabulary has no id 999, which is banned"),
+    ({"repetition_penalty": 1.2}, "repetition_penalty=1.2 is not supported with num_beams=4"),
+    ({"length_penalty": -1.0}, "length_penalty_weight must be a finite number of at least 0"),
+    ({"num_beams": "four"}, "beam_width must be"),
+    ({"min_length": 30}, "min_length must be at most max_length"),
+    ({"max_length": "long"}, "generation_config.json: "),
+)
+def test_unsupported_generation_configs_are_rejected(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    read_options(tmp_path, **changes)
+
+
+def test_damaged_files_are_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "generation_config.json"
+    for content, message in (("[1]", "expected an object"), ("{", "Expecting")):
+        path.write_text(content)
+        with pytest.raises(
+            ValueError, match=rf"generation_config.json: {message}.*; copy it again"
+        ):
+            read_search_options(tmp_path, {}, int, 40)
+    folder = copy_of("marian_translator", tmp_path)
+    (folder / "target.spm").unlink()
+    with pytest.raises(
+        ValueError, match=r"target.spm: No such file .* copy it from the checkpoint"
+    ):
+        az.load(folder)
+
+
+def test_a_vocabulary_of_another_size_is_rejected(tmp_path: Path) -> None:
+    folder = copy_of("marian_translator", tmp_path)
+    pieces = json.loads((folder / "vocab.json").read_text("utf-8"))
+    (folder / "target_vocab.json").write_text(json.dumps(pieces | {"more": len(pieces)}))
+    with pytest.raises(ValueError, match="the vocabularies have 86 and 87 pieces, but vocab_size"):
+        az.load(folder)
+
+
+def test_language_codes_are_checked(task: Any) -> None:
+    assert task.source_tokenizer.language_codes == [">>aaa<<", ">>bbb<<"]
+    with pytest.raises(ValueError, match=r"source 1: unknown language code >>fra<< .known: >>aaa"):
+        task.check_sources([">>bbb<< ba", ">>fra<< ba"])
+    task.check_sources(["ba >>fra<< de", ">> ba", ">>a b<< de"])
+    assert task.find_unknown_characters(">>aaa<< ba 京") == ["京"]
+    assert task.find_unknown_characters("ba >>aaa<<") == [">", "<"]
+
+
+def test_long_texts_are_split_into_sentences(task: Any) -> None:
+    sentences = [text for text in EXPECTED["sources"] if text.startswith(">>bbb<<")][:4]
+    code, plain = ">>bbb<<", [text.removeprefix(">>bbb<< ") for text in sentences]
+    text = f"{code} " + "\n".join(plain)
+    assert split_source(text, code) == sentences
+    assert split_source("\n".join(plain), "") == plain
+    (whole,) = task.encode_parts([text])
+    assert whole.texts == [text]  # it is not too long
+    task = az.tasks.Translation(**{**vars(task), "max_source_length": 16})
+    (parts,) = task.encode_parts([text])
+    assert parts.texts == sentences
+    assert parts.ids == task.encode_sources(sentences)
+    with pytest.raises(ValueError, match="source 0, sentence 2: 32 tokens, the limit is 16"):
+        task.check_sources([plain[0] + "\n" + plain[1] * 4])
+    task.split_long_texts = False
+    with pytest.raises(ValueError, match=r"source 0: \d+ tokens, the limit is 16; shorten it"):
+        task.check_sources([text])
+
+
+@pytest.mark.full
+def test_a_long_text_is_translated_sentence_by_sentence(task: Any) -> None:
+    sentences = [text for text in EXPECTED["sources"] if text.startswith(">>bbb<<")][:4]
+    long = "\n".join([sentences[0], *(text.removeprefix(">>bbb<< ") for text in sentences[1:])])
+    task = az.tasks.Translation(**{**vars(task), "max_source_length": 16})
+    results = task.predict(sentences, n_best=2)
+    short, joined = task.predict([sentences[1], long], n_best=2, prefixes=["", results[0].text])
+    assert (short.text, short.tokens) == (results[1].text, results[1].tokens)
+    assert joined.text == " ".join(result.text for result in results)
+    expected = join_results(results)
+    assert joined.tokens == expected.tokens
+    np.testing.assert_allclose(joined.attention, expected.attention, atol=1e-6)
+    with pytest.raises(ValueError, match=r"source 0: sentence 1: the search found no translation"):
+        task.predict([long], banned_tokens=range(4, 80), max_length=2, min_length=2)
+
+
+def test_results_of_sentences_are_joined() -> None:
+    def result(words: str, unknown: tuple[int, ...], finished: bool) -> Any:
+        tokens = (*words.split(),)
+        return az.tasks.TranslationResult(
+            text=words,
+            score=-1.5,
+            tokens=tokens,
+            source_tokens=("x", *tokens),
+            attention=np.full((len(tokens), len(tokens) + 1), len(tokens), "float32"),
+            unknown=unknown,
+            truncated=not finished,
+            token_scores=(-0.5,) * (len(tokens) + finished),
+        )
+
+    one, two = result("a b", (2,), True), result("c", (0, 1), False)
+    assert join_results([one]) is one
+    joined = join_results([one, two])
+    assert (joined.text, joined.score, joined.truncated) == ("a b c", -3.0, True)
+    assert joined.tokens == ("a", "b", "c")
+    assert joined.source_tokens == ("x", "a", "b", "x", "c")
+    assert joined.unknown == (2, 3, 4)
+    assert joined.token_scores == (-0.5,) * 3
+    assert joined.attention.tolist() == [[2, 2, 2, 0, 0], [2, 2, 2, 0, 0], [0, 0, 0, 1, 1]]
+    failed = join_results([one, az.tasks.TranslationResult.failed("no")])
+    assert (failed.ok, failed.error) == (False, "sentence 2: no")
+
+
+@pytest.mark.parametrize("kind", ["hub", mark_full("saved")])
+def test_a_checkpoint_of_the_hub_is_a_task(
+    kind: str, task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "hub":
+        use_cache(monkeypatch, tmp_path)
+        write_repository(tmp_path, "Org/opus-mt-aa-bb", FOLDER, "refs/pr/4")
+        loaded = az.load("hf://Org/opus-mt-aa-bb@refs/pr/4")
+    else:
+        task.save(tmp_path)
+        loaded = az.load(tmp_path)
+        texts = EXPECTED["sources"][:4]
+        assert [one.text for one in loaded.predict(texts)] == CASES[1]["texts"][:4]
+    assert loaded.search == task.search
+    assert (loaded.add_source_end, loaded.split_long_texts) == (True, True)
+    for name in ("source_tokenizer", "target_tokenizer"):
+        assert vars(loaded)[name].content_hash == vars(task)[name].content_hash
