@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,13 @@ import sentencepiece
 from attention_zoo.data import SentencePieceTokenizer, load_tokenizer
 from attention_zoo.data.tokenizers.sentencepiece_tokenizer import load_sentencepiece_tokenizer
 from tests.data.tokenizers.sentencepiece_models import (
+    CODES,
     change_model,
     train_model,
     write_checkpoint,
 )
+from tests.data.tokenizers.text_lines import make_lines
+from tests.models.public.checkpoints import find_transformers
 
 TEXTS = [
     "Ulla gave the green bell to Tess.",
@@ -212,3 +218,24 @@ def test_lone_surrogates_raise(tokenizer: SentencePieceTokenizer) -> None:
         tokenizer.offsets("\ud800")
     with pytest.raises(ValueError, match="text 0 is not valid Unicode"):
         tokenizer.encode(["\ud800"])
+
+
+@pytest.mark.zoo
+def test_ids_equal_those_of_the_marian_tokenizer(tmp_path: Path) -> None:
+    """Also with special pieces inside of texts, and a language code at the start."""
+    write_checkpoint(tmp_path)
+    shutil.copy(tmp_path / "source.spm", tmp_path / "target.spm")
+    rng, special = random.Random(0), [*CODES[:1], "</s>", "<unk>", "<pad>"]
+    lines = make_lines(10_000)
+    for row in range(0, len(lines), 10):
+        words = lines[row].split(" ")
+        words.insert(rng.randrange(len(words) + 1), rng.choice(special[1:]))
+        lines[row] = " ".join([special[0]] * (row % 20 == 0) + words)
+    (tmp_path / "texts.json").write_text(json.dumps(lines))
+    script = Path(__file__).with_name("marian_by_transformers.py")
+    subprocess.run([find_transformers(), str(script), str(tmp_path)], check=True, timeout=600)
+    expected = json.loads((tmp_path / "ids.json").read_text())
+    tokenizer = load_tokenizer(tmp_path)
+    for line, ids, want in zip(lines, tokenizer.encode(lines), expected, strict=True):
+        assert [*map(tokenizer.to_checkpoint_id, ids)] == want[:-1], line
+        assert want[-1] == tokenizer.to_checkpoint_id(tokenizer.end)
