@@ -23,7 +23,10 @@ PUBLIC_TASKS: dict[type, str] = {
     models.TransformerClassifier: "classification",
     models.TransformerTagger: "tagging",
 }
-"""Task name by the class of the model that a public checkpoint loads as."""
+"""Task name by the class of the model that a public checkpoint loads as, except for translation."""
+
+MAX_WORDS = 10_000
+"""Maximum number of words of a sentence for a public tagger, which reads it in windows."""
 
 
 def load(folder: str | Path) -> Any:
@@ -61,6 +64,7 @@ def load(folder: str | Path) -> Any:
     options = {}
     if isinstance(model, models.Tagger):
         options["scheme"] = _find_scheme(model.settings["tags"])
+        max_length = MAX_WORDS
     return task_class(model, load_tokenizer(path), max_length=max_length, **options)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import attention_zoo as az
 from attention_zoo import models
 from attention_zoo.data import Tokenizer, train_tokenizer
 from attention_zoo.decoding import SearchOptions
@@ -21,6 +22,7 @@ from attention_zoo.metrics import count_invalid_sequences
 from attention_zoo.tasks import Tagging, TaggingResult
 from attention_zoo.tasks.tagging.export import TaggingModule
 from tests.export.alone import ExportedOutputs, run_exported_eagerly
+from tests.models.public.checkpoints import GOLDEN
 from tests.tiers import mark_others_full
 
 TEXTS = [
@@ -183,6 +185,22 @@ def test_more_tokens_than_positions_are_an_error() -> None:
         b"",
         b"41 tokens, the limit is 40. Shorten the text.",
     ]
+
+
+@pytest.mark.full
+def test_windows_of_a_public_tagger_are_exported(tmp_path: Path) -> None:
+    task = az.load(GOLDEN / "distilbert_tagger")
+    texts = ["The unseen cat sat on mats. " * 12, "The cat sat."]
+    export(task, tmp_path / "served")
+    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+    answers = {name: x.numpy() for name, x in served(text=tf.constant(texts)).items()}
+    assert answers["ok"].tolist() == [True, True]
+    for row, result in enumerate(task.predict(texts)):
+        size = len(result.tags)
+        assert [tag.decode() for tag in answers["tags"][row, :size]] == list(result.tags)
+        np.testing.assert_allclose(
+            answers["probabilities"][row, :size], result.probabilities, atol=1e-5
+        )
 
 
 @pytest.mark.full

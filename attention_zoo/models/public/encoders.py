@@ -246,6 +246,7 @@ def _build_tagger(
         "tags": _read_labels(checkpoint, tensors, TAG_CLASSIFIER),
         "dropout": _read_dropout(checkpoint, "classifier_dropout", settings["dropout"]),
         "class_token": True,
+        "window": settings["max_length"],
     }
     model = TransformerTagger(settings, **{**head, **own})
     return model, map_dense(TAG_CLASSIFIER, model.head.emit)

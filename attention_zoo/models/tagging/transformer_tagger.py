@@ -8,10 +8,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from attention_zoo.layers.attention.expected_lengths import expect_long_sequences
+from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.language.bert import BERT, BERTBackboneMixin
 from attention_zoo.models.presets import Config, collect_arguments, register_model
-from attention_zoo.models.tagging.tagger import Inputs, Tagger, WeightList, gather_one_based
+from attention_zoo.models.tagging.tagger import PAD, Inputs, Tagger, WeightList, gather_one_based
+from attention_zoo.models.tagging.windows import make_windows
+from attention_zoo.ops import whole_number
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
@@ -42,11 +46,15 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         aggregation: the probabilities of a word's tags: "first", those at its first token;
             "average", their mean over its tokens; "max", those at the token with the largest
             probability of any tag. A CRF head requires "first".
+        window: maximum number of tokens of a window, at most the BERT's `max_length`; longer
+            sentences are read in windows that overlap by half, each with the class token and the
+            end token, if there are any. The state of a token is that of the window in whose middle
+            it is. None: longer sentences raise an error.
 
     Call arguments:
-        inputs: integers. `"tokens" (B, P)`, 0 is padding, P at most the BERT's `max_length`.
-            `"starts" (B, W)`, the position of each word's first token, counted from 1, or 0
-            for padding; if absent, every token is a word. `"marks" (B, P)`, 1 at the
+        inputs: integers. `"tokens" (B, P)`, 0 is padding, P at most the BERT's `max_length`
+            without `window`. `"starts" (B, W)`, the position of each word's first token, counted
+            from 1, or 0 for padding; if absent, every token is a word. `"marks" (B, P)`, 1 at the
             predicate and else 0, with `marks`.
         training: enables dropout.
 
@@ -63,7 +71,7 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         those of the token classification pipeline of `transformers`.
     """
 
-    head_options = ("head", "dropout", "marks", "class_token", "aggregation")
+    head_options = ("head", "dropout", "marks", "class_token", "aggregation", "window")
     own_arguments = ("tags", *head_options, "name", "dtype")
 
     # layers
@@ -77,6 +85,7 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         marks: bool = False,
         class_token: bool = False,
         aggregation: str = "first",
+        window: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -88,6 +97,8 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
             )
         self.init_settings({**collect_arguments(locals()), "bert": dict(bert.settings)})
         check_choice("aggregation", aggregation, AGGREGATIONS)
+        if window is not None:
+            whole_number("window", window, 4, bert.settings["max_length"])
         kind = self.settings["head"]["kind"]
         if aggregation != "first" and kind != "softmax":
             raise ValueError(
@@ -105,9 +116,9 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
         return int(self.bert.settings["vocabulary_size"])
 
     @property
-    def max_length(self) -> int:
-        """Maximum number of tokens of a sentence."""
-        return int(self.bert.settings["max_length"])
+    def max_length(self) -> int | None:
+        """Maximum number of tokens of a sentence; None for no limit."""
+        return None if self.settings["window"] else int(self.bert.settings["max_length"])
 
     @property
     def token_embedding(self) -> keras.layers.Embedding:
@@ -124,6 +135,22 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
     def encode(
         self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList = None
     ) -> Tensor:
+        window = self.settings["window"]
+        if window is None:
+            return self._encode_rows(inputs, mask, training, attention_weights)
+        windows = make_windows(mask, window, self.has_class_token)
+        rows = {name: windows.split(x) for name, x in inputs.items()}
+        weights: WeightList = None if attention_weights is None else []
+        with expect_long_sequences(is_long_sequence(window)):  # the sentence may be longer
+            states = self._encode_rows(rows, rows["tokens"] != PAD, training, weights)
+        if attention_weights is not None:
+            attention_weights += map(windows.join_weights, weights or [])
+        return windows.join(states)
+
+    def _encode_rows(
+        self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList
+    ) -> Tensor:
+        """Return the states of sentences or windows that the BERT can read; see `encode`."""
         bert_inputs = {"tokens": inputs["tokens"]}
         if self.settings["marks"]:
             bert_inputs["segments"] = inputs["marks"]

@@ -14,6 +14,7 @@ from attention_zoo.layers.attention.expected_lengths import (
     expect_long_sequences,
     expects_long_sequences,
 )
+from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.metrics import read_spans
 from attention_zoo.ops.linear_chain import log_partition, unpack
 from attention_zoo.tasks.inference import Inference
@@ -108,6 +109,18 @@ class TaggerInference(Inference):
             predicted["marginals"] = self.model.marginals(potentials)
         weights = self.model.attention(inputs) if self.use_attention else None
         return predicted if weights is None else {**predicted, "attention": weights}
+
+
+def limit_options(model: keras.Model, length: int, **options: Any) -> dict[str, Any]:
+    """Return the options of a `TaggerInference` for sentences of `length` tokens.
+
+    There are no attention weights of sentences that the model reads in several windows: their
+    number is quadratic in the length.
+    """
+    window = model.settings.get("window")
+    if window is not None and length > window:
+        options["attention"] = False
+    return {"expect_long": is_long_sequence(length), **options}
 
 
 def make_result(

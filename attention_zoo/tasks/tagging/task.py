@@ -19,7 +19,6 @@ from attention_zoo.data import (
     load_tokenizer,
 )
 from attention_zoo.decoding import Rule, SearchOptions
-from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.base import TASKS
@@ -45,7 +44,12 @@ from attention_zoo.tasks.tagging.building import (
     takes_characters,
 )
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
-from attention_zoo.tasks.tagging.result import TaggerInference, TaggingResult, make_result
+from attention_zoo.tasks.tagging.result import (
+    TaggerInference,
+    TaggingResult,
+    limit_options,
+    make_result,
+)
 from attention_zoo.tasks.tagging.scoring import score_tags
 from attention_zoo.tasks.tagging.words import (
     Marked,
@@ -312,12 +316,8 @@ class Tagging(SingleTextTask):
             size = round_batch_size(len(rows), options.batch_size)
             padded = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
             inputs, _ = batches.make_batch(np.array(padded))
-            inference = self._inferences.get(
-                self.model,
-                count=options.n_best,
-                expect_long=is_long_sequence(inputs["tokens"].shape[1]),
-                **wanted,
-            )
+            limited = limit_options(self.model, inputs["tokens"].shape[1], **wanted)
+            inference = self._inferences.get(self.model, count=options.n_best, **limited)
             outputs = inference.run(inputs, compiled or len(sentences) > MAX_EAGER_INPUTS)
             for index, row in enumerate(rows):
                 yield row, {name: output[index] for name, output in outputs.items()}

@@ -173,10 +173,27 @@ def test_tags_of_words_equal_those_of_transformers(name: str, aggregation: str) 
 
 def test_a_loaded_tagger_has_the_scheme_of_its_tags(tmp_path: Path) -> None:
     task = az.load(GOLDEN / "distilbert_tagger")
-    assert (task.name, task.scheme, task.tags, task.max_length) == ("tagging", "BIO", TAGS, 40)
+    assert (task.name, task.scheme, task.tags) == ("tagging", "BIO", TAGS)
+    assert (task.max_length, task.max_positions, task.model.settings["window"]) == (
+        10_000,
+        None,
+        40,
+    )
     folder = copy_of("distilbert_tagger", tmp_path)
     change_config(folder, id2label={str(n): f"L{n}" for n in range(5)})
     assert az.load(folder).scheme is None
+
+
+def test_long_sentences_are_tagged_in_windows() -> None:
+    task = az.load(GOLDEN / "distilbert_tagger")
+    words = ["The", "unseen", "cat", "sat", "on", "mats", "."] * 12
+    long, short = task.predict([words, words[:7]])
+    assert len(long.tags) == len(long.words) == 84
+    assert len(long.tokens) > 2 * 40
+    assert long.attention is None
+    assert short.attention is not None
+    (alone,) = task.predict([words[:7]])
+    assert (short.tags, short.probabilities) == (alone.tags, pytest.approx(alone.probabilities))
 
 
 @pytest.mark.parametrize("prefix", [False, True])

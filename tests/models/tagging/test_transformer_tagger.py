@@ -11,6 +11,7 @@ from tests.layers.running import array
 from tests.models.encoder_conformance import fill
 from tests.models.language.test_bert import TINY as BERT_TINY
 from tests.models.tagger_conformance import TAGS, TOKENS, TaggerConformance, fit_and_evaluate, run
+from tests.tiers import FULL, mark_others_full
 
 TINY = {**BERT_TINY, "use_pooler": False, "max_length": 60}
 
@@ -28,11 +29,13 @@ class TestTransformerTagger(TaggerConformance):
         "marks": False,
         "class_token": True,
         "aggregation": "max",
+        "window": 8,
     }
 
     def behaviour(self, model: Any, training: bool) -> list[np.ndarray]:
-        """Return outputs, and whether the task adds a class token."""
-        return [*super().behaviour(model, training), np.array(model.has_class_token)]
+        """Return outputs, whether the task adds a class token, and the limit of the length."""
+        facts = model.has_class_token, model.max_length or 0
+        return [*super().behaviour(model, training), np.array(facts)]
 
 
 @pytest.mark.full
@@ -129,3 +132,69 @@ def test_presets_equal_those_of_bert(tmp_path: Path) -> None:
     assert repeated.settings == {**model.settings, "dropout": 0.0}
     with pytest.raises(ValueError, match="Transformer has no argument"):
         TransformerTagger.from_preset("transformer_tiny", vocabulary_size=7, tags=TAGS)
+
+
+def list_window(token: int, length: int, window: int, class_token: bool) -> list[int]:
+    """Return the positions of the window that represents a token of a sentence."""
+    first = int(class_token)
+    size = window - 2 * first
+    stride = size // 2
+    start = first + stride * max((token - first - stride // 2) // stride, 0)
+    inside = list(range(start, min(start + size, length)))
+    if class_token:
+        inside = [0, *inside] if inside[-1] == length - 1 else [0, *inside, length - 1]
+    return inside
+
+
+WINDOWS: list[tuple[int, bool, list[int]]] = [
+    (8, True, [11, 8]),
+    (8, True, [17, 8, 3]),
+    (8, True, [8, 7, 2]),
+    (8, True, [60, 33, 16]),
+    (5, True, [21, 6, 5]),
+    (8, False, [17, 9, 8, 1]),
+    (8, False, [8, 1]),
+    (4, False, [23, 12, 4]),
+]
+
+
+@pytest.mark.parametrize("case", mark_others_full(WINDOWS), ids=str)
+def test_long_sentences_are_read_in_windows(case: tuple[int, bool, list[int]]) -> None:
+    """The potentials and weights of a token are those of its window, read as a sentence."""
+    window, class_token, lengths = case
+    options = {"bert": {**TINY, "num_layers": 1}, "tags": TAGS, "class_token": class_token}
+    plain, model = TransformerTagger(**options), TransformerTagger(**options, window=window)
+    fill(plain)
+    model.set_weights(plain.get_weights())
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(4, 9, size=(len(lengths), max(lengths))).astype("int32")
+    tokens *= np.arange(max(lengths)) < np.array(lengths)[:, None]
+    potentials, weights = run(model, {"tokens": tokens}), array(model.attention({"tokens": tokens}))
+    for row, length in enumerate(lengths):
+        for token in range(length) if FULL else [length // 2]:
+            inside = list(range(length))
+            if length > window:
+                inside = list_window(token, length, window, class_token)
+            alone, at = {"tokens": tokens[row, inside][None]}, inside.index(token)
+            want = run(plain, alone)[0, at, : len(TAGS)]
+            np.testing.assert_allclose(potentials[row, token, : len(TAGS)], want, atol=1e-5)
+            expected = np.zeros((1, 2, max(lengths)), "float32")
+            expected[..., inside] = array(plain.attention(alone))[0, :, :, at]
+            np.testing.assert_allclose(weights[row, :, :, token], expected, atol=1e-5)
+
+
+def test_windows_of_empty_inputs_and_padding_anywhere() -> None:
+    model = TransformerTagger({**TINY, "num_layers": 1}, TAGS, class_token=True, window=6)
+    for shape in ((0, 9), (2, 0), (2, 1)):
+        assert run(model, {"tokens": np.zeros(shape, "int32")}).shape[0] == shape[0]
+    tokens = np.random.default_rng(0).integers(4, 9, size=(2, 14)).astype("int32")
+    moved = np.insert(np.insert(tokens, 0, 0, axis=1), 7, 0, axis=1)
+    expected = run(model, {"tokens": tokens})[:, :14, : len(TAGS)]
+    got = run(model, {"tokens": moved})[:, :16, : len(TAGS)]
+    np.testing.assert_allclose(np.delete(got, [0, 7], axis=1), expected, atol=1e-5)
+
+
+def test_a_window_fits_into_the_bert() -> None:
+    for window, limit in ((3, "at least 4"), (61, "at most 60")):
+        with pytest.raises(ValueError, match=f"window must be {limit}, got {window}"):
+            TransformerTagger(TINY, TAGS, window=window)
