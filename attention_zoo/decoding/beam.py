@@ -40,18 +40,17 @@ def select_best_continuations(continuations: Continuations, width: int) -> Choic
     return Choice(take_hypotheses(tokens, index), index // num_tokens, best)
 
 
-def fill_beam(continuations: Continuations, width: int, end_token: int) -> Choice:
-    """Return the `width` best continuations that go on, then those of the best that end.
+def select_full_beam(continuations: Continuations, width: int, end_token: int) -> Choice:
+    """Return the `width` best unfinished continuations, then the finished ones of the `width` best.
 
-    Of 2 `width` continuations, at most `width` end. An ended one counts only if it is among the
-    `width` best of all; the others have log probability -inf.
+    Other slots have log probability -inf. Of 2 `width` continuations, at most `width` end.
     """
     best = select_best_continuations(continuations, 2 * width)
     is_end = best.tokens == end_token
     log_probs, index = ops.top_k(ops.where(is_end, NEG_INF, best.log_probs), width)
     index = ops.cast(index, "int32")
     parts = take_hypotheses(best.tokens, index), take_hypotheses(best.parents, index), log_probs
-    ended = best._replace(log_probs=ops.where(is_end, best.log_probs, NEG_INF)).first(width)
+    ended = best._replace(log_probs=ops.where(is_end, best.log_probs, NEG_INF)).take_first(width)
     return Choice(*(ops.concatenate(pair, axis=1) for pair in zip(parts, ended, strict=True)))
 
 
@@ -94,5 +93,5 @@ def beam(problem: Problem) -> SearchResult:
         return grow(problem, select_most_likely)
     if problem.options.fill_beam:
         end_token = problem.vocabulary.end_token
-        return grow(problem, functools.partial(fill_beam, width=width, end_token=end_token))
+        return grow(problem, functools.partial(select_full_beam, width=width, end_token=end_token))
     return grow(problem, functools.partial(select_best_continuations, width=width))

@@ -37,7 +37,7 @@ class Choice(NamedTuple):
     parents: Any
     log_probs: Any
 
-    def first(self, count: int) -> Choice:
+    def take_first(self, count: int) -> Choice:
         """Return the first `count` continuations of each source."""
         return Choice(*(take_first(x, count) for x in self))
 
@@ -154,7 +154,7 @@ class NBestList(NamedTuple):
             lengths=ops.where(is_nan, 0, best.lengths),
         )
 
-    def first(self, count: int) -> NBestList:
+    def take_first(self, count: int) -> NBestList:
         """Return the `count` best."""
         return NBestList(*(take_first(x, count) for x in self))
 

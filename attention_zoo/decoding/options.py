@@ -97,23 +97,25 @@ class SearchOptions:
         method: "beam" (greedy search if `beam_width` is 1), "diverse_beam", "sampling" or
             "contrastive".
         beam_width: number of running hypotheses per source; in sampling, the number of samples.
-        n_best: number of hypotheses returned, best first; at most `beam_width`. A lower value lets
-            the search stop sooner. Except in diverse beam search, it does not change the best
-            hypotheses. In diverse beam search, two groups may return the same hypothesis; if
-            `n_best` exceeds the group size, only if the rules allow no alternative.
+        n_best: number of hypotheses returned, best first; at most `beam_width`. With
+            `early_stopping="never"`, a lower value lets the search stop sooner. Except in diverse
+            beam search, it does not change the best hypotheses. In diverse beam search, two groups
+            may return the same hypothesis; if `n_best` exceeds the group size, only if the rules
+            allow no alternative.
         length_penalty: divisor of the log probability of a hypothesis of n tokens: "none" (1),
             "average" (`n ** w`) or "gnmt" (`((5 + n) / 6) ** w`).
         length_penalty_weight: w, at least 0.
-        renormalize: renormalize the probabilities of the tokens that the rules allow; otherwise a
-            ban does not change the probabilities of other tokens.
-        early_stopping: when to stop the search for a source. "never": when no running hypothesis
-            can still enter the n best. False: when none of them, ended now with probability 1,
-            would be among the `beam_width` best; with a length penalty, a longer one could be.
-            True: when `beam_width` hypotheses are complete. False and True are heuristics that
-            `transformers` has under this name.
-        fill_beam: let `beam_width` hypotheses run at every step, as `transformers` does, by
-            selecting from twice as many continuations. Otherwise, each complete hypothesis leaves
-            one fewer. Without effect in greedy search.
+        renormalize: renormalize the probabilities over the tokens that the rules allow
+            (`renormalize_logits` of `transformers`); by default, a ban does not change the
+            probabilities of other tokens.
+        early_stopping: stopping condition of beam search, with the values of `transformers`:
+            "never" stops when no running hypothesis can still enter the n best; True, as soon as
+            `beam_width` hypotheses are complete; False, when the best running hypothesis, scored at
+            its current length, is no better than the worst of `beam_width` complete ones (a
+            heuristic: with a length penalty, its score may still rise).
+        fill_beam: select the `beam_width` best unfinished hypotheses at every step from the
+            `2 * beam_width` best continuations, as `transformers` does; by default, a hypothesis
+            that ends takes one of the `beam_width` slots of that step. No effect in greedy search.
         coverage_penalty: weight of `sum_i log min(sum_t a_ti, 1)` in the score, where a_ti is the
             attention weight of target position t for source position i; the term penalizes a
             hypothesis that does not attend to the whole source (Wu et al. 2016, equation 14).
@@ -123,8 +125,8 @@ class SearchOptions:
         max_length_ratio: maximum number of tokens per source token; the limit is rounded down and
             at least 1, or more if `min_length` or forced tokens need it. If both are set, the
             smaller limit applies.
-        force_end: generate the end token, with probability 1, as the last token that the maximum
-            length allows; otherwise such a hypothesis is truncated.
+        force_end: force the end token, with probability 1, at the maximum length
+            (`forced_eos_token_id` of `transformers`); by default, such a hypothesis is truncated.
         no_repeat_ngram: no n-gram of this size may occur twice; 0 allows all.
         repetition_penalty: positive logits of tokens that were already generated are divided by
             this value, negative ones multiplied by it (Keskar et al. 2019, section 4.1); 1 has no
@@ -189,9 +191,8 @@ class SearchOptions:
     def __post_init__(self) -> None:
         METHODS.get(self.method)
         LENGTH_PENALTIES.get(self.length_penalty)
-        if not isinstance(self.early_stopping, (bool, str)) or (
-            self.early_stopping not in EARLY_STOPPING
-        ):
+        is_known = self.early_stopping in EARLY_STOPPING
+        if not is_known or not isinstance(self.early_stopping, (bool, str)):  # 1 == True
             value = format_value(self.early_stopping)
             raise ValueError(f"early_stopping must be 'never', False or True, got {value}")
         for name, value in self._normalize_fields():
@@ -272,7 +273,8 @@ class SearchOptions:
     @property
     def min_target_length(self) -> Any:
         """Number of tokens that every output must be able to have, an integer or a tensor."""
-        needed = max(max(self.plan, default=-1) + 1 + self.force_end, 1)
+        num_forced = max(self.plan, default=-1) + 1
+        needed = max(num_forced + self.force_end, 1)
         if ops.is_tensor(self.min_length):
             return ops.maximum(self.min_length, needed)
         return max(self.min_length, needed)
@@ -286,8 +288,14 @@ class SearchOptions:
         return self.candidates if self.method == "contrastive" else self.beam_width
 
     def override(self, **changes: Any) -> SearchOptions:
-        """Return a copy with some options changed; raise ValueError for an unknown name."""
+        """Return a copy with some options changed; raise ValueError for an unknown name.
+
+        With another method, the options that only the old one uses get their defaults.
+        """
         check_known("unknown search option", changes, [one.name for one in fields(self)])
+        if changes.get("method", self.method) != self.method:
+            names = METHOD_OPTIONS[self.method]
+            changes = {name: getattr(SearchOptions, name) for name in names} | changes
         return replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:

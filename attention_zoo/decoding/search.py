@@ -82,7 +82,8 @@ class Continuations(NamedTuple):
 ChoiceFunction = Callable[[Continuations], Choice]
 """The function that selects continuations; each search method supplies its own.
 
-M is 1 at the first step, and N, the number of continuations selected, at later steps.
+M is 1 at the first step, and `options.width` at later steps. With `fill_beam`, more continuations
+are selected.
 """
 
 
@@ -191,7 +192,7 @@ def search(
 
 
 def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchResult:
-    """Extend hypotheses token by token until no running one can still enter the n best.
+    """Extend hypotheses token by token until the search has stopped for every source.
 
     The first step runs before the loop. It determines the shapes of state and attention. The loop
     starts from the state repeated for N hypotheses.
@@ -227,7 +228,7 @@ def grow(problem: Problem, choose: ChoiceFunction, groups: int = 1) -> SearchRes
 
     start = record_step(problem, initial, problem.first, choice, groups)
     (final,) = ops.while_loop(is_running, advance, (start,))
-    best = final.best.first(options.n_best).join_groups(groups, width // groups)
+    best = final.best.take_first(options.n_best).join_groups(groups, width // groups)
     if groups > 1:
         best = select_distinct(final, best, options.n_best)
     return make_result(problem, final, best)
@@ -269,8 +270,8 @@ def record_step(
 ) -> Progress:
     """Record a step, collect completed hypotheses, and stop sources that are done.
 
-    Of the chosen hypotheses, only the first `options.width` can go on. The results of a source
-    that is done (see `can_improve`) are frozen, so that they do not depend on how long other
+    Of the chosen hypotheses, only the first `options.width` can continue. The results of a source
+    that is done (see `should_continue`) are frozen, so that they do not depend on how long other
     sources keep the loop running.
     """
     length = progress.length + 1
@@ -288,11 +289,11 @@ def record_step(
     best = progress.best.merge(scores, length, split_groups(finished, groups))
     running = split_groups(ops.where(is_complete, NEG_INF, choice.log_probs), groups)
     limits = ops.repeat(problem.limits, groups, axis=0)
-    is_open = can_improve(problem.options, running, best, length, limits)
+    is_open = should_continue(problem.options, running, best, length, limits)
     running = ops.where(is_open, running, NEG_INF)
     history = progress.history.record(progress.length, choice, attention)
     log_probs = ops.reshape(running, ops.shape(choice.tokens))
-    choice = choice._replace(log_probs=log_probs).first(problem.options.width)
+    choice = choice._replace(log_probs=log_probs).take_first(problem.options.width)
     if problem.options.is_set("coverage_penalty"):
         coverage = take_first(coverage, problem.options.width)
     state = gather_state(output.state, choice.parents)
@@ -301,14 +302,14 @@ def record_step(
         for rule, state in zip(problem.rules, progress.rule_states, strict=True)
     )
     ids = progress.prefix_ids if groups == 1 else number_prefixes(progress.prefix_ids, choice)
-    running = choice.tokens, choice.log_probs, state, rule_states, coverage, ids
-    return Progress(length, *running, history, best)
+    tokens, log_probs = choice.tokens, choice.log_probs
+    return Progress(length, tokens, log_probs, state, rule_states, coverage, ids, history, best)
 
 
-def can_improve(
+def should_continue(
     options: SearchOptions, running: Any, best: NBestList, length: Any, limits: Any
 ) -> Any:
-    """Return `(B, 1)`, whether the search for a source goes on; see `early_stopping`.
+    """Return `(B, 1)` bool, whether the search for a source continues; see `early_stopping`.
 
     Args:
         options: search options.
@@ -317,11 +318,11 @@ def can_improve(
         length: scalar, number of tokens of the running hypotheses.
         limits: `(B, 1)`, maximum number of tokens.
     """
-    worst = best.scores[:, -1:]  # -inf if there are fewer
+    worst = best.scores[:, -1:]  # -inf until the list is full
     if options.early_stopping is True:
         return worst == NEG_INF
     best_log_prob = ops.max(running, axis=1, keepdims=True, initial=NEG_INF)
-    # The remaining tokens, up to the length of the comparison, have at most probability 1.
+    # An upper bound with "never": all remaining tokens have probability 1.
     bound = options.score(best_log_prob, limits if options.early_stopping == "never" else length)
     return bound > worst
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from attention_zoo.decoding import SearchOptions
 
 GENERATION_CONFIG = "generation_config.json"
 
-NEUTRAL: dict[str, tuple[Any, ...]] = {
+WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "begin_suppress_tokens": (),
     "constraints": (),
     "diversity_penalty": (0,),
@@ -24,29 +25,37 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "forced_bos_token_id": (),
     "forced_decoder_ids": (),
     "guidance_scale": (1,),
+    "is_assistant": (False,),
     "max_time": (),
     "num_beam_groups": (1,),
     "penalty_alpha": (0,),
     "sequence_bias": (),
     "stop_strings": (),
     "token_healing": (False,),
+    "use_mtp": (False,),
     "watermarking_config": (),
 }
-"""Values, beside null and an empty list, of fields that are not supported."""
+"""Values without effect of unsupported fields, besides null and an empty list."""
 
 IGNORED = {
+    "_commit_hash",
     "_from_model_config",
+    "assistant_confidence_threshold",
+    "assistant_ensemble_weight",
+    "assistant_lookbehind",
     "bos_token_id",
     "cache_config",
     "cache_implementation",
     "compile_config",
-    "decoder_start_token_id",  # checked with the weights
     "disable_compile",
-    "epsilon_cutoff",  # with this one, those that have an effect on sampling only
+    "epsilon_cutoff",
     "eta_cutoff",
     "low_memory",
     "max_cache_len",
+    "max_matching_ngram_size",
     "min_p",
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
     "num_return_sequences",
     "output_attentions",
     "output_hidden_states",
@@ -56,6 +65,8 @@ IGNORED = {
     "prefill_chunk_size",
     "remove_invalid_values",
     "return_dict_in_generate",
+    "speculation_type",
+    "target_lookbehind",
     "temperature",
     "top_h",
     "top_k",
@@ -64,24 +75,27 @@ IGNORED = {
     "typical_p",
     "use_cache",
 }
-"""Fields without an effect on the tokens of greedy search and beam search."""
+"""Fields without effect on the tokens of greedy search and beam search: options of sampling, of
+assistant models and of caches, and output formats."""
 
-SUPPORTED = {
-    "bad_words_ids",
-    "early_stopping",
-    "eos_token_id",
-    "forced_eos_token_id",
-    "length_penalty",
-    "max_length",
-    "max_new_tokens",
-    "min_length",
-    "min_new_tokens",
-    "no_repeat_ngram_size",
-    "num_beams",
-    "renormalize_logits",
-    "repetition_penalty",
-    "suppress_tokens",
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "bad_words_ids": list,
+    "decoder_start_token_id": int,
+    "early_stopping": (bool, str),
+    "eos_token_id": (int, list),
+    "forced_eos_token_id": (int, list),
+    "length_penalty": (int, float),
+    "max_length": int,
+    "max_new_tokens": int,
+    "min_length": int,
+    "min_new_tokens": int,
+    "no_repeat_ngram_size": int,
+    "num_beams": int,
+    "renormalize_logits": bool,
+    "repetition_penalty": (int, float),
+    "suppress_tokens": list,
 }
+"""Types of the supported fields."""
 
 
 def read_search_options(
@@ -92,14 +106,14 @@ def read_search_options(
     Args:
         folder: the checkpoint. Without `generation_config.json`, the fields of `config.json` apply.
         config: contents of `config.json`.
-        to_token_id: converts an id of the checkpoint to the library's; KeyError for an unknown one.
-        max_length: maximum number of tokens if the checkpoint sets none. (`transformers` then
-            generates 20.)
+        to_token_id: converts an id of the checkpoint to the library's.
+        max_length: maximum number of tokens if the checkpoint sets none. (The default of
+            `transformers` is 20.)
 
     Raises:
         ValueError: the file is damaged, or a field is not supported or has an invalid value.
     """
-    path, known = folder / GENERATION_CONFIG, SUPPORTED | NEUTRAL.keys()
+    path, known = folder / GENERATION_CONFIG, TYPES.keys() | WITHOUT_EFFECT.keys()
     try:
         fields = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -111,51 +125,73 @@ def read_search_options(
         if not isinstance(fields, dict):
             raise ValueError("expected an object; copy it again")
         fields = {name: value for name, value in fields.items() if value not in (None, [])}
-        _check_fields(fields, config["eos_token_id"])
+        _check_fields(fields, config)
         return SearchOptions(
             **_convert_lengths(fields, max_length),
-            **_convert_scores(fields),
-            banned_tokens=tuple(sorted(set(_list_banned(fields, to_token_id)))),
+            **_convert_beam_options(fields),
+            banned_tokens=_list_banned(fields, config, to_token_id),
             no_repeat_ngram=fields.get("no_repeat_ngram_size", 0),
             repetition_penalty=fields.get("repetition_penalty", 1.0),
         )
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _check_fields(fields: dict[str, Any], end: int) -> None:
-    """Raise ValueError for a field with an effect that is not supported."""
+def _check_fields(fields: dict[str, Any], config: dict[str, Any]) -> None:
+    """Raise ValueError for an unsupported field, or a supported one with an invalid value."""
+    end, start = config["eos_token_id"], config["decoder_start_token_id"]
     for name, value in fields.items():
-        allowed = NEUTRAL.get(name, () if name not in SUPPORTED | IGNORED else (value,))
-        if value not in allowed:
-            only = f", only {allowed[0]!r}" if allowed else "; remove it, and set search options"
-            raise ValueError(f"{name}={value!r} is not supported{only}")
-    for name in ("eos_token_id", "forced_eos_token_id"):
-        if fields.get(name, end) not in (end, [end]):
-            raise ValueError(
-                f"{name}={fields[name]!r} is not supported, only {end}, that of config.json"
-            )
+        if name in WITHOUT_EFFECT and value not in WITHOUT_EFFECT[name]:
+            fix = "; remove it"
+            if WITHOUT_EFFECT[name]:
+                fix = f", only {WITHOUT_EFFECT[name][0]!r}{fix}, or set it to that"
+            raise ValueError(f"{name}={value!r} is not supported{fix}")
+        if name not in TYPES.keys() | WITHOUT_EFFECT.keys() | IGNORED:
+            raise ValueError(f"{name}={value!r} is not supported; remove it")
+        if name in TYPES and not _has_type(value, TYPES[name]):
+            raise ValueError(f"{name}={value!r} has the wrong type; copy the file again")
+    expected = {"eos_token_id": end, "forced_eos_token_id": end, "decoder_start_token_id": start}
+    for name, token in expected.items():
+        if fields.get(name, token) not in (token, [token]):
+            raise ValueError(f"{name} must be {token}, as in config.json, got {fields[name]!r}")
+    if fields.get("length_penalty", 0) < 0:
+        raise ValueError(f"length_penalty must be at least 0, got {fields['length_penalty']!r}")
     if fields.get("num_beams", 1) != 1 and fields.get("repetition_penalty", 1) != 1:
         raise ValueError(
             f"repetition_penalty={fields['repetition_penalty']!r} is not supported with"
-            f" num_beams={fields['num_beams']!r}, where it applies to log probabilities"
+            f" num_beams={fields['num_beams']!r}, where it applies to log probabilities; remove it,"
+            " or set num_beams to 1"
         )
 
 
+def _has_type(value: Any, types: type | tuple[type, ...]) -> bool:
+    """Return whether a value has one of the types; a bool is no number."""
+    types = types if isinstance(types, tuple) else (types,)
+    return isinstance(value, types) and (bool in types or not isinstance(value, bool))
+
+
 def _convert_lengths(fields: dict[str, Any], max_length: int) -> dict[str, Any]:
-    """Return the options of lengths, which include the end token but no start token."""
+    """Return the length options.
+
+    Of the start and the end token, `max_length` and `min_length` of `transformers` count the start
+    token (`min_length` is that of an output without its end token), `max_new_tokens` counts the end
+    token and `min_new_tokens` none. The library's lengths count the end token. The limits of new
+    tokens win.
+    """
     longest = fields["max_length"] - 1 if "max_length" in fields else max_length
     longest = fields.get("max_new_tokens", longest)
-    shortest = fields["min_new_tokens"] + 1 if "min_new_tokens" in fields else 0
+    shortest = fields.get("min_length", 0)
+    if "min_new_tokens" in fields:
+        shortest = fields["min_new_tokens"] + 1
     return {
         "max_length": longest,
-        "min_length": max(fields.get("min_length", 0), shortest),
+        "min_length": shortest,
         "force_end": "forced_eos_token_id" in fields,
     }
 
 
-def _convert_scores(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of beams and their scores."""
+def _convert_beam_options(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of beam search."""
     weight = fields.get("length_penalty", 1.0)
     penalty = {"length_penalty": "average", "length_penalty_weight": weight} if weight else {}
     return {
@@ -167,17 +203,26 @@ def _convert_scores(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _list_banned(fields: dict[str, Any], to_token_id: Callable[[int], int]) -> Iterator[int]:
-    """Yield the tokens that are never generated; the end token may not be a bad word."""
+def _list_banned(
+    fields: dict[str, Any], config: dict[str, Any], to_token_id: Callable[[int], int]
+) -> tuple[int, ...]:
+    """Return the banned tokens; the end token in `bad_words_ids` is ignored, as in `transformers`.
+
+    Raises:
+        ValueError: a bad word has several tokens, or an id is not in the vocabulary.
+    """
     words = fields.get("bad_words_ids", [])
     for word in words:
         if not isinstance(word, list) or len(word) != 1:
             raise ValueError(
                 f"bad_words_ids={words!r} is not supported, only words of one token: [[id], ...]"
             )
-    ids = [word[0] for word in words if word[0] != fields.get("eos_token_id")]
-    for token in [*ids, *fields.get("suppress_tokens", [])]:
-        try:
-            yield to_token_id(token)
-        except (KeyError, TypeError):
-            raise ValueError(f"the vocabulary has no id {token!r}, which is banned") from None
+    banned = {"bad_words_ids": [word[0] for word in words if word[0] != config["eos_token_id"]]}
+    banned["suppress_tokens"] = fields.get("suppress_tokens", [])
+    for name, ids in banned.items():
+        for token in ids:
+            if type(token) is not int or not 0 <= token < config["vocab_size"]:
+                raise ValueError(
+                    f"{name} has id {token!r}, which is not in the vocabulary; remove it"
+                )
+    return tuple(sorted(to_token_id(token) for token in {*chain.from_iterable(banned.values())}))

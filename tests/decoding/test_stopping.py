@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attention_zoo.decoding import SearchOptions
 from tests.decoding.toy_decoders import (
-    DEFAULT_MODE,
     END,
     MODES,
     PENALTIES,
@@ -16,6 +16,7 @@ from tests.decoding.toy_decoders import (
     Hypothesis,
     Tables,
     assert_hypotheses,
+    run_search,
 )
 from tests.refusals import refuses
 from tests.tiers import mark_full
@@ -73,17 +74,17 @@ def reference_search(
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "stop_at_this_length": {"early_stopping": False, "length_penalty": "average"},
-    "stop_at_the_first": {"early_stopping": True, "length_penalty": "average"},
-    "filled": {"fill_beam": True, "length_penalty": "average"},
-    "filled_stop_at_this_length": {
+    "early_stopping_false": {"early_stopping": False, "length_penalty": "average"},
+    "early_stopping_true": {"early_stopping": True, "length_penalty": "average"},
+    "fill_beam": {"fill_beam": True, "length_penalty": "average"},
+    "fill_beam_early_stopping_false": {
         "fill_beam": True,
         "early_stopping": False,
         "length_penalty": "average",
     },
-    "filled_stop_at_the_first": {"fill_beam": True, "early_stopping": True},
-    "forced_end": {"force_end": True, "length_penalty": "gnmt"},
-    "renormalized": {"renormalize": True, "banned_tokens": (1, 5)},
+    "fill_beam_early_stopping_true": {"fill_beam": True, "early_stopping": True},
+    "force_end": {"force_end": True, "length_penalty": "gnmt"},
+    "renormalize": {"renormalize": True, "banned_tokens": (1, 5)},
     "all": {
         "fill_beam": True,
         "early_stopping": False,
@@ -95,7 +96,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-FAST = ("all", "filled", "stop_at_the_first")
+FAST = ("all", "fill_beam", "early_stopping_true")
 
 
 @pytest.fixture(scope="module")
@@ -125,36 +126,45 @@ def test_search_equals_reference(name: str, mode: str, tables: Tables) -> None:
 
 def test_smaller_n_best_does_not_change_a_heuristic_search(tables: Tables) -> None:
     """The search stops by the `beam_width` best hypotheses, also if it returns fewer."""
-    options = OPTIONS["filled_stop_at_this_length"] | {"beam_width": 3, "max_length": LIMIT}
+    options = OPTIONS["fill_beam_early_stopping_false"] | {"beam_width": 3, "max_length": LIMIT}
     best = tables.search(n_best=1, **options)
     assert best.tokens.shape[1] == 1
     np.testing.assert_array_equal(best.scores, tables.search(**options).scores[:, :1])
 
 
-def test_greedy_search_ignores_the_options_of_wider_beams(tables: Tables) -> None:
+def test_greedy_search_ignores_beam_options(tables: Tables) -> None:
     expected = tables.search(max_length=4)
     result = tables.search(fill_beam=True, early_stopping=False, max_length=4)
     np.testing.assert_array_equal(result.tokens, expected.tokens)
+    np.testing.assert_array_equal(result.scores, expected.scores)
 
 
-@pytest.mark.parametrize("mode", [DEFAULT_MODE])
-@pytest.mark.parametrize("name", ["all", mark_full("filled")])
-def test_a_source_with_nan_gets_no_hypothesis(name: str, mode: str, tables: Tables) -> None:
+@pytest.mark.parametrize("name", ["all", mark_full("fill_beam")])
+def test_a_source_with_nan_gets_no_hypothesis(name: str, tables: Tables) -> None:
     first = tables.first.copy()
     first[1, :, 7] = np.nan
     broken = Tables(first, tables.second)
-    result = broken.search(mode, beam_width=3, max_length=LIMIT, **OPTIONS[name])
+    result = broken.search(beam_width=3, max_length=LIMIT, **OPTIONS[name])
     assert np.isnan(result.scores[1]).all()
-    expected = tables.search(mode, beam_width=3, max_length=LIMIT, **OPTIONS[name])
+    expected = tables.search(beam_width=3, max_length=LIMIT, **OPTIONS[name])
     np.testing.assert_array_equal(np.delete(result.scores, 1, 0), np.delete(expected.scores, 1, 0))
 
 
-def test_nan_at_the_forced_end_is_found(tables: Tables) -> None:
+def test_nan_at_the_forced_end_is_detected(tables: Tables) -> None:
     first = tables.first.copy()
     first[:, :, 7] = np.nan
     broken = Tables(first, tables.second)
     result = broken.search(max_length=1, force_end=True, banned_tokens=(7,))
     assert np.isnan(result.scores).all()
+
+
+def test_another_method_resets_options_of_beam_search() -> None:
+    options = SearchOptions(beam_width=2, fill_beam=True, early_stopping=False)
+    sampling = options.override(method="sampling", top_k=3)
+    assert (sampling.fill_beam, sampling.early_stopping, sampling.top_k) == (False, "never", 3)
+    assert sampling.override(method="beam") == SearchOptions(beam_width=2)
+    with pytest.raises(ValueError, match="fill_beam applies to method 'beam' only"):
+        options.override(method="sampling", fill_beam=True)
 
 
 def test_forced_end_follows_the_limit_of_each_source(tables: Tables) -> None:
@@ -167,6 +177,16 @@ def test_forced_end_follows_the_limit_of_each_source(tables: Tables) -> None:
     result = two.search(
         step=step, source_mask=mask, max_length_ratio=1.0, max_length=6, force_end=True
     )
+    shorter = run_search(
+        step,
+        two.state(),
+        batch_size=2,
+        max_length=6,
+        min_length=4,
+        force_end=True,
+        length_limits=np.array([2, 5]),
+    )
+    assert np.asarray(shorter.lengths)[:, 0].tolist() == [2, 5]
     assert result.lengths[:, 0].tolist() == [2, 6]
     assert result.finished.all()
     assert result.token_scores[0, 0, 1] == result.token_scores[1, 0, 5] == 0

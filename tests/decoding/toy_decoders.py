@@ -40,6 +40,7 @@ SEARCH_ARGUMENTS = (
     "source_keys",
     "prefix",
     "rules",
+    "length_limits",
 )
 
 

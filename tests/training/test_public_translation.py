@@ -20,7 +20,7 @@ from tests.training.small import write_recipe
 FOLDER = GOLDEN / "marian_translator"
 
 
-def write_page(folder: Path) -> Path:
+def write_fine_tuning_recipe(folder: Path) -> Path:
     """Write a recipe that fine-tunes the golden translator on its own greedy translations."""
     golden = json.loads((FOLDER / "expected.json").read_text("utf-8"))
     pairs = zip(golden["sources"], golden["cases"][0]["texts"], strict=True)
@@ -42,7 +42,9 @@ def build(path: Path, *overrides: str) -> Any:
 
 
 def test_the_task_has_the_weights_and_tokenizers_of_the_checkpoint(tmp_path: Path) -> None:
-    task = build(write_page(tmp_path), "model.dropout=0.3", "data.max_source_length=9")
+    task = build(
+        write_fine_tuning_recipe(tmp_path), "model.dropout=0.3", "data.max_source_length=9"
+    )
     assert (task.add_source_end, task.split_long_texts) == (True, True)
     assert (task.max_source_length, task.model.settings["dropout"]) == (9, 0.3)
     assert (task.search.early_stopping, task.search.beam_width) == (False, 2)
@@ -55,14 +57,14 @@ def test_the_task_has_the_weights_and_tokenizers_of_the_checkpoint(tmp_path: Pat
 
 
 @pytest.mark.parametrize("value", ["never", "false", "true"])
-def test_early_stopping_is_a_word_or_a_boolean(value: str, tmp_path: Path) -> None:
-    recipe = read_recipe(write_page(tmp_path), [f"search.early_stopping={value}"])
+def test_early_stopping_is_a_string_or_a_boolean(value: str, tmp_path: Path) -> None:
+    recipe = read_recipe(write_fine_tuning_recipe(tmp_path), [f"search.early_stopping={value}"])
     assert recipe.search.early_stopping == {"never": "never", "false": False, "true": True}[value]
 
 
 @pytest.mark.full
 def test_training_changes_the_weights_and_the_run_loads(tmp_path: Path) -> None:
-    training.fit(write_page(tmp_path), [f"run={tmp_path / 'run'}"])
+    training.fit(write_fine_tuning_recipe(tmp_path), [f"run={tmp_path / 'run'}"])
     task = az.load(tmp_path / "run")
     before = models.from_public(FOLDER).weights
     changes = [
@@ -70,9 +72,6 @@ def test_training_changes_the_weights_and_the_run_loads(tmp_path: Path) -> None:
         for weight, want in zip(task.model.weights, before, strict=True)
     ]
     assert max(changes) > 1e-4
-    assert task.evaluate(task_examples(tmp_path))["bleu"] > 20
+    examples = read_recipe(tmp_path / "small.yaml").data.read("validation").take(range(20))
+    assert task.evaluate(examples)["bleu"] > 20
     assert task.source_tokenizer.content_hash == az.load(FOLDER).source_tokenizer.content_hash
-
-
-def task_examples(folder: Path) -> Any:
-    return read_recipe(folder / "small.yaml").data.read("validation").take(range(20))

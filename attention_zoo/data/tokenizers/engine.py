@@ -21,7 +21,7 @@ class EngineTokenizer:
 
     _engine: tokenizers.Tokenizer
     language_codes: Sequence[str] = ()
-    """Tokens that name the target language at the start of a text, if there are any."""
+    """Tokens that select the target language at the start of a source."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -52,7 +52,7 @@ class EngineTokenizer:
         return concatenate_ids([*map(self._encode_chunk, chunks)])
 
     def find_language_code(self, text: str) -> str:
-        """Return the language code at the start of a text, which may be unknown; "" for none."""
+        """Return the language code at the start of a text, known or not; "" if there is none."""
         return ""
 
     def offsets(self, text: str) -> list[tuple[int, int]]:

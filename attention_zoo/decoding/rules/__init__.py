@@ -20,10 +20,11 @@ def make_rules(
     """Return the rules that the options define, for prefixes and length limits of sources."""
     end_token, pad_token = vocabulary.end_token, vocabulary.pad_token
     penalty, ngram = options.repetition_penalty, options.no_repeat_ngram
+    ends = limits if options.force_end else None
     rules: list[Rule | None] = [
         RepetitionPenalty(penalty) if options.is_set("repetition_penalty") else None,
         BannedTokens(options.banned_tokens) if options.banned_tokens else None,
-        MinLength(options.min_length, end_token) if options.is_set("min_length") else None,
+        MinLength(options.min_length, end_token, ends) if options.is_set("min_length") else None,
         ForcedEnd(limits, end_token) if options.force_end else None,
         NoRepeatNgram(ngram) if ngram else None,
         ForcedTokens(options.plan) if options.plan else None,

@@ -39,7 +39,7 @@ class Rule:
     def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
         """Return which tokens are allowed, `(B | 1, M | 1, V)` bool, or None for all.
 
-        The log probabilities of allowed tokens do not change: they are not renormalized.
+        They are renormalized over the allowed tokens only with `SearchOptions.renormalize`.
 
         Args:
             shape: `(B, M, V)`.

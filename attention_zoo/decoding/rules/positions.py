@@ -1,4 +1,4 @@
-"""Rules that depend on the position: minimum length, forced tokens and end, and a prefix."""
+"""Rules that depend on the position: minimum length, forced tokens, forced end token and prefix."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ class MinLength(Rule):
     Args:
         length: minimum number of tokens.
         end_token: the id that ends an output.
+        limits: `(B, 1)` int32, lengths at which the end token is allowed in any case; None for
+            none.
     """
 
-    def __init__(self, length: int, end_token: int) -> None:
-        self.length, self.end_token = length, end_token
+    def __init__(self, length: int, end_token: int, limits: Any = None) -> None:
+        self.length, self.end_token, self.limits = length, end_token, limits
 
     def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
         others = ops.convert_to_tensor(np.arange(shape[-1]) != self.end_token)
-        return ops.logical_or(others, step + 1 >= self.length)[None, None]
+        allowed = ops.logical_or(others, step + 1 >= self.length)[None, None]
+        if self.limits is None:
+            return allowed
+        return ops.logical_or(allowed, (self.limits == step + 1)[..., None])
 
 
 class ForcedTokens(Rule):
@@ -45,7 +50,7 @@ class ForcedTokens(Rule):
 
 
 class ForcedEnd(Rule):
-    """A rule that gives the end token probability 1 at the last position.
+    """A rule that forces the end token, with probability 1, at the maximum length of each source.
 
     Args:
         limits: `(B, 1)` int32, maximum number of tokens for each source.

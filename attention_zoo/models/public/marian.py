@@ -77,6 +77,8 @@ def _read_settings(checkpoint: Checkpoint) -> Config:
         {name: name for name in ("d_model", "vocab_size", "pad_token_id", "eos_token_id")}
     ).values()
     checkpoint.check_setting("decoder_start_token_id", expected=config["pad_token_id"])
+    if type(config["eos_token_id"]) is not int:
+        checkpoint.check_setting("eos_token_id", expected=0)
     activation = checkpoint.get_activation("activation_function", "gelu")
     return {
         "embedding_dim": embedding_dim,

@@ -28,6 +28,7 @@ class TranslationModule(SearchModule):
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
         self.source = make_graph_tokenizer(task.source_tokenizer)
         self._longest = task.max_source_length
+        self._language_codes = task.source_tokenizer.language_codes
         self._source_end = task.source_tokenizer.end if task.add_source_end else None
         super().__init__(task, rules, make_graph_tokenizer(task.target_tokenizer))
 
@@ -86,7 +87,9 @@ class TranslationModule(SearchModule):
     def _check_sources(self, texts: tf.Tensor, ids: tf.RaggedTensor) -> tuple[Check, ...]:
         lengths = ids.row_lengths()
         codes = self.source.find_unknown_codes(texts)
-        unknown_code = codes != "", tf.strings.join(["unknown language code ", codes])
+        known = ", ".join(self._language_codes) or "none"
+        message = tf.strings.join(["unknown language code ", codes, f". Known: {known}."])
+        unknown_code = codes != "", message
         return unknown_code, check_empty(lengths), check_long(lengths, self._longest)
 
 
@@ -102,10 +105,11 @@ def _check_prefix_lengths(
 ) -> Check:
     """Return a check that fails for a prefix longer than the output may be."""
     lengths = tf.cast(prefixes.row_lengths(), "int32")
-    limits = options.limit(tf.cast(ids.row_lengths(), "int32")) - int(options.force_end)
+    limits = options.limit(tf.cast(ids.row_lengths(), "int32"))
     message = tf.strings.join(
         ["the prefix has ", tf.strings.as_string(lengths), " tokens, but the length limit is "]
     )
     limits = tf.broadcast_to(limits, tf.shape(lengths))
-    message = tf.strings.join([message, tf.strings.as_string(limits), ". Raise max_length."])
-    return lengths > limits, message
+    end = ", and force_end needs the last position" if options.force_end else ""
+    message = tf.strings.join([message, tf.strings.as_string(limits), f"{end}. Raise max_length."])
+    return lengths > limits - int(options.force_end), message

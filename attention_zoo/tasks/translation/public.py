@@ -1,4 +1,4 @@
-"""Translation with public checkpoints of Marian."""
+"""Load Marian checkpoints as translation tasks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from attention_zoo.models import Transformer
 from attention_zoo.tasks.generation_config import read_search_options
 from attention_zoo.tasks.translation.task import Translation
 
+DEFAULT_POSITIONS = 1024
+"""Default of `max_position_embeddings`."""
+
 
 def load_public_translation(
     folder: Path, config: dict[str, Any], model: Transformer
 ) -> Translation:
-    """Return the task of a Marian checkpoint, with the tokenizers and search options of its files.
+    """Load a Marian checkpoint as a task, with its tokenizers and search options.
 
     Args:
         folder: the checkpoint.
@@ -23,7 +26,7 @@ def load_public_translation(
 
     Raises:
         ValueError: a file is missing or damaged, the vocabulary has another size than the model, or
-            a generation option is not supported.
+            a field of the generation config is not supported.
     """
     source = load_sentencepiece_tokenizer(folder, "source")
     target = load_sentencepiece_tokenizer(folder, "target")
@@ -34,7 +37,12 @@ def load_public_translation(
             f"{folder}: the vocabularies have {sizes[0] - 1} and {sizes[1] - 1} pieces, but"
             f" vocab_size in config.json is {expected[0] - 1}; copy the files again"
         )
-    positions = config["max_position_embeddings"]
+    positions = config.get("max_position_embeddings", DEFAULT_POSITIONS)
+    if type(positions) is not int:
+        raise ValueError(
+            f"{folder / 'config.json'}: max_position_embeddings must be an integer, got"
+            f" {positions!r}"
+        )
     search = read_search_options(folder, config, target.from_checkpoint_id, positions)
     return Translation(
         model,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from attention_zoo.data import split_sentences
 from attention_zoo.tasks.translation.result import TranslationResult
 
 
-class Parts(NamedTuple):
+class SourceParts(NamedTuple):
     """The parts of a source that are translated separately: the whole text, or its sentences.
 
     Attributes:
@@ -24,16 +24,26 @@ class Parts(NamedTuple):
     ids: list[list[int]]
 
 
-def split_source(text: str, language_code: str) -> list[str]:
-    """Return the sentences of a text, each with the language code that the text starts with."""
-    first, *others = split_sentences(text)
-    return [first, *(f"{language_code} {text}" if language_code else text for text in others)]
+def split_source(text: str, find_language_code: Callable[[str], str]) -> list[str]:
+    """Return the sentences of a text, with the language code of the text if they have none.
+
+    Args:
+        text: the text.
+        find_language_code: returns the language code at the start of a text, "" for none.
+    """
+    code = find_language_code(text)
+    sentences = split_sentences(text.removeprefix(code))
+    return [
+        f"{code} {sentence}" if code and not find_language_code(sentence) else sentence
+        for sentence in sentences
+    ]
 
 
 def join_results(results: Sequence[TranslationResult]) -> TranslationResult:
     """Return the translation of a text from those of its parts, in order, without alternatives.
 
-    The attention weights between different parts are 0.
+    The attention weights between different parts are 0. If a part has no translation, the text has
+    none, and the error names the sentence.
     """
     if len(results) == 1:
         return results[0]
@@ -52,7 +62,7 @@ def join_results(results: Sequence[TranslationResult]) -> TranslationResult:
         attention=_join_attention(results),
         unknown=tuple(
             int(start) + position
-            for start, result in zip(starts, results, strict=False)
+            for start, result in zip(starts[:-1], results, strict=True)
             for position in result.unknown
         ),
         truncated=any(result.truncated for result in results),

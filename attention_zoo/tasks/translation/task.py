@@ -38,7 +38,7 @@ from attention_zoo.tasks.text_inputs import (
 )
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 from attention_zoo.tasks.translation.result import TranslationResult
-from attention_zoo.tasks.translation.sentences import Parts, join_results, split_source
+from attention_zoo.tasks.translation.sentences import SourceParts, join_results, split_source
 
 
 @TASKS.register("translation")
@@ -56,7 +56,9 @@ class Translation(TextPairTask):
         add_source_end: whether to add the end token to a source, as Marian does; it counts as one
             of its tokens.
         split_long_texts: whether `predict` splits a longer source into sentences
-            (`data.split_sentences`), translates each of them and joins the translations.
+            (`data.split_sentences`), translates each of them and joins the translations. The length
+            limits then apply to each sentence, a prefix to the first one, and there are no
+            alternatives. An exported task does not split sources.
     """
 
     name: ClassVar[str] = "translation"
@@ -135,7 +137,7 @@ class Translation(TextPairTask):
         """Translate each text, in order; a result does not depend on the other texts.
 
         Args:
-            texts: sentences in the source language.
+            texts: texts in the source language.
             prefixes: target prefix of each translation, "" for none; None for no prefixes.
             rules: additional decoding rules (`decoding.Rule`), the same for all texts.
             on_error: "raise", or "skip": see `Task.predict`.
@@ -152,7 +154,7 @@ class Translation(TextPairTask):
         options = self.search_options(**search_overrides)
         starts = self._list_prefixes(prefixes, len(texts))
 
-        def prepare(rows: list[int]) -> tuple[list[Parts], list[list[int]]]:
+        def prepare(rows: list[int]) -> tuple[list[SourceParts], list[list[int]]]:
             parts = self.encode_parts([texts[row] for row in rows], name_rows(rows))
             return parts, self._encode_prefixes(
                 starts, rows, [part.ids[0] for part in parts], options
@@ -163,15 +165,15 @@ class Translation(TextPairTask):
             sentences = [text for part in parts for text in part.texts]
             sources = [ids for part in parts for ids in part.ids]
             prefixes = [
-                prefix if first else []
+                ids
                 for part, prefix in zip(parts, prefix_ids, strict=True)
-                for first in (True, *[False] * (len(part.texts) - 1))
+                for ids in (prefix, *[[]] * (len(part.ids) - 1))
             ]
 
-            def translate_batch(part: list[int], source: np.ndarray) -> Iterator[TranslationResult]:
-                prefix = _pad_prefixes([prefixes[row] for row in part], len(source))
+            def translate_batch(rows: list[int], source: np.ndarray) -> Iterator[TranslationResult]:
+                prefix = _pad_prefixes([prefixes[row] for row in rows], len(source))
                 result = self._run_search(source, options, rules, prefix)
-                for index, row in enumerate(part):
+                for index, row in enumerate(rows):
                     found = read_hypotheses(result, index)
                     results = self._make_results(sentences[row], sources[row], found, options)
                     yield self._rank(results, result.scores[index])
@@ -212,7 +214,7 @@ class Translation(TextPairTask):
             if not prefix:
                 continue
             name = f"source {row}: the prefix"
-            limit = options.limit(len(source)) - options.force_end
+            limit = options.limit(len(source))
             if UNKNOWN in prefix:
                 surfaces = self.target_tokenizer.surfaces(prefixes[row])
                 words = [surfaces[at].removeprefix(MARK) for at in find_unknown(prefix)]
@@ -221,10 +223,11 @@ class Translation(TextPairTask):
                     f" {', '.join(map(repr, words))}. Remove or replace them."
                 )
             check_prefix(np.array([prefix]), options, vocabulary, [name])
-            if len(prefix) > limit:
+            if len(prefix) > limit - options.force_end:
+                end = ", and force_end needs the last position" if options.force_end else ""
                 raise ValueError(
-                    f"{name} has {len(prefix)} tokens, but the length limit is {limit}. Shorten the"
-                    " prefix or raise max_length."
+                    f"{name} has {len(prefix)} tokens, but the length limit is {limit}{end}."
+                    " Shorten the prefix or raise max_length."
                 )
         return encoded
 
@@ -261,22 +264,22 @@ class Translation(TextPairTask):
                 raise self._limit_error(location, f"{len(ids)} tokens", "max_source_length")
         return encoded
 
-    def encode_parts(self, texts: Sequence[str], locations: Locations = None) -> list[Parts]:
+    def encode_parts(self, texts: Sequence[str], locations: Locations = None) -> list[SourceParts]:
         """Return the token ids of each text, or of its sentences if `predict` splits it.
 
         Arguments and errors as in `encode_sources`.
         """
         if not self.split_long_texts:
             encoded = self.encode_sources(texts, locations)
-            return [Parts([text], [ids]) for text, ids in zip(texts, encoded, strict=True)]
-        parts, encoded = list[Parts](), self._encode(texts, locations)
+            return [SourceParts([text], [ids]) for text, ids in zip(texts, encoded, strict=True)]
+        parts, encoded = list[SourceParts](), self._encode(texts, locations)
         for text, (location, ids) in zip(texts, add_locations(encoded, locations), strict=True):
             sentences, rows = [text], [ids]
             if len(ids) > self.max_source_length:
-                sentences = split_source(text, self.source_tokenizer.find_language_code(text))
-                names = [f"{location}, sentence {n}" for n in range(1, len(sentences) + 1)]
+                sentences = split_source(text, self.source_tokenizer.find_language_code)
+                names = [f"{location}: sentence {n}" for n in range(1, len(sentences) + 1)]
                 rows = self.encode_sources(sentences, names)
-            parts.append(Parts(sentences, rows))
+            parts.append(SourceParts(sentences, rows))
         return parts
 
     def _encode(self, texts: Sequence[str], locations: Locations) -> list[list[int]]:
@@ -287,7 +290,7 @@ class Translation(TextPairTask):
             code = self.source_tokenizer.find_language_code(text)
             if code and code not in known:
                 codes = ", ".join(known) or "none"
-                raise ValueError(f"{location}: unknown language code {code} (known: {codes})")
+                raise ValueError(f"{location}: unknown language code {code}. Known: {codes}.")
         encoded = self.source_tokenizer.encode(texts)
         for location, ids in add_locations(encoded, locations):
             if not ids:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import attention_zoo as az
+from attention_zoo.data.tokenizers.sentencepiece_tokenizer import load_sentencepiece_tokenizer
 from attention_zoo.tasks.generation_config import read_search_options
 from attention_zoo.tasks.text_inputs import pad_batch
 from attention_zoo.tasks.translation.sentences import join_results, split_source
 from tests.hub import use_cache, write_repository
 from tests.models.public.checkpoints import GOLDEN, copy_of
 from tests.refusals import refuses
-from tests.tiers import mark_full
 
 FOLDER = GOLDEN / "marian_translator"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text("utf-8"))
@@ -37,28 +37,9 @@ def read_options(folder: Path, **changes: Any) -> Any:
     path = folder / "generation_config.json"
     config = json.loads((FOLDER / path.name).read_text()) | changes
     path.write_text(json.dumps(config))
-    size = json.loads((FOLDER / "config.json").read_text())["vocab_size"]
-    ids = (
-        dict.fromkeys(range(size), 0) | {size - 1: 2, 0: 3} | {n: n + 2 for n in range(2, size - 1)}
-    )
     config = json.loads((FOLDER / "config.json").read_text())
-    return read_search_options(folder, config, ids.__getitem__, 40)
-
-
-def assert_equals_transformers(task: Any, number: int, count: int, folder: Path) -> None:
-    """Check texts, tokens and scores of the first inputs of a case."""
-    case = CASES[number]
-    options = read_options(folder, **case["options"])
-    results = task.predict(EXPECTED["sources"][:count], **options.as_dict() | {"batch_size": 200})
-    assert [result.text for result in results] == case["texts"][:count]
-    tokenizer = task.target_tokenizer
-    for result, ids in zip(results, case["ids"], strict=False):
-        token_ids = [tokenizer.from_checkpoint_id(one) for one in ids if one != 0]
-        assert list(result.tokens) == tokenizer.tokens(token_ids)
-        assert result.truncated == (ids[-1] != 0)
-    if case["scores"] and options.renormalize:
-        scores = [result.score for result in results]
-        np.testing.assert_allclose(scores, case["scores"][:count], atol=5e-6, rtol=0)
+    tokenizer = load_sentencepiece_tokenizer(FOLDER, "target")
+    return read_search_options(folder, config, tokenizer.from_checkpoint_id, 40)
 
 
 def test_tokens_equal_those_of_transformers(task: Any, tmp_path: Path) -> None:
@@ -78,7 +59,19 @@ def test_tokens_equal_those_of_transformers(task: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", range(len(CASES)), ids=name_case)
 def test_all_texts_equal_those_of_transformers(number: int, task: Any, tmp_path: Path) -> None:
     """Without `renormalize_logits`, scores differ: padding and start have probability 0 here."""
-    assert_equals_transformers(task, number, len(CASES[number]["ids"]), tmp_path)
+    case = CASES[number]
+    options = read_options(tmp_path, **case["options"])
+    sources = EXPECTED["sources"][: len(case["ids"])]
+    results = task.predict(sources, **options.as_dict() | {"batch_size": 200})
+    assert [result.text for result in results] == case["texts"]
+    tokenizer = task.target_tokenizer
+    for result, ids in zip(results, case["ids"], strict=True):
+        token_ids = [tokenizer.from_checkpoint_id(one) for one in ids if one != 0]
+        assert list(result.tokens) == tokenizer.tokens(token_ids)
+        assert result.truncated == (ids[-1] != 0)
+    if case["scores"] and options.renormalize:
+        scores = [result.score for result in results]
+        np.testing.assert_allclose(scores, case["scores"], atol=5e-6, rtol=0)
 
 
 def test_the_expected_texts_differ_and_each_option_has_an_effect() -> None:
@@ -108,36 +101,42 @@ def test_a_generation_config_becomes_search_options(tmp_path: Path) -> None:
     options = read_options(tmp_path, **changes, bad_words_ids=None, suppress_tokens=[7, 5, 7])
     assert (options.beam_width, options.length_penalty, options.force_end) == (1, "none", False)
     assert options.banned_tokens == (7, 9)
-    options = read_options(tmp_path, max_length=None, min_length=3, eos_token_id=[0])
-    assert (options.max_length, options.min_length) == (40, 3)
-    options = read_options(tmp_path, max_new_tokens=7, min_new_tokens=4, temperature=0.5)
+    options = read_options(
+        tmp_path, max_length=None, min_length=3, eos_token_id=[0], bad_words_ids=[[0]]
+    )
+    assert (options.max_length, options.min_length, options.banned_tokens) == (40, 3, ())
+    changes = {"min_length": 9, "temperature": 0.5, "_commit_hash": "a", "is_assistant": False}
+    options = read_options(tmp_path, max_new_tokens=7, min_new_tokens=4, **changes)
     assert (options.max_length, options.min_length) == (7, 5)
 
 
 def test_without_a_generation_config_that_of_the_model_applies(tmp_path: Path) -> None:
-    config = {"eos_token_id": 0, "num_beams": 6, "max_length": 12, "d_model": 32}
+    config = {"eos_token_id": 0, "decoder_start_token_id": 3, "num_beams": 6, "max_length": 12}
     options = read_search_options(tmp_path, config, int, 40)
     assert (options.beam_width, options.max_length) == (6, 11)
 
 
 @refuses(
-    ({"do_sample": True}, r"generation_config.json: do_sample=True is not supported, only False"),
+    ({"do_sample": True}, r"config.json: do_sample=True is not supported, only False; remove it"),
     ({"encoder_no_repeat_ngram_size": 3}, "encoder_no_repeat_ngram_size=3 is not supported, only"),
     ({"forced_bos_token_id": 4}, "forced_bos_token_id=4 is not supported; remove it"),
+    ({"decoder_start_token_id": 0}, "decoder_start_token_id must be 85, as in config.json, got 0"),
+    ({"suppress_tokens": [-1]}, "suppress_tokens has id -1, which is not in the vocabulary"),
     ({"num_beam_groups": 2}, "num_beam_groups=2 is not supported, only 1"),
     ({"brand_new": 1}, "brand_new=1 is not supported; remove it"),
-    ({"eos_token_id": [0, 5]}, r"eos_token_id=\[0, 5\] is not supported, only 0"),
-    ({"forced_eos_token_id": 5}, "forced_eos_token_id=5 is not supported, only 0"),
+    ({"eos_token_id": [0, 5]}, r"eos_token_id must be 0, as in config.json, got \[0, 5\]"),
+    ({"forced_eos_token_id": 5}, "forced_eos_token_id must be 0, as in config.json, got 5"),
     (
         {"bad_words_ids": [[3, 4]]},
         r"bad_words_ids=\[\[3, 4\]\] is not supported, only words of one",
     ),
-    ({"suppress_tokens": [999]}, "the vocabulary has no id 999, which is banned"),
+    ({"suppress_tokens": [999]}, "suppress_tokens has id 999, which is not in the vocabulary"),
     ({"repetition_penalty": 1.2}, "repetition_penalty=1.2 is not supported with num_beams=4"),
-    ({"length_penalty": -1.0}, "length_penalty_weight must be a finite number of at least 0"),
-    ({"num_beams": "four"}, "beam_width must be"),
+    ({"length_penalty": -1.0}, "length_penalty must be at least 0, got -1.0"),
+    ({"num_beams": "four"}, "num_beams='four' has the wrong type; copy the file again"),
     ({"min_length": 30}, "min_length must be at most max_length"),
-    ({"max_length": "long"}, "generation_config.json: "),
+    ({"max_length": True}, "config.json: max_length=True has the wrong type"),
+    ({"early_stopping": "always"}, "early_stopping must be 'never', False or True, got 'always'"),
 )
 def test_unsupported_generation_configs_are_rejected(
     changes: dict[str, Any], tmp_path: Path
@@ -171,7 +170,9 @@ def test_a_vocabulary_of_another_size_is_rejected(tmp_path: Path) -> None:
 
 def test_language_codes_are_checked(task: Any) -> None:
     assert task.source_tokenizer.language_codes == [">>aaa<<", ">>bbb<<"]
-    with pytest.raises(ValueError, match=r"source 1: unknown language code >>fra<< .known: >>aaa"):
+    with pytest.raises(
+        ValueError, match=r"source 1: unknown language code >>fra<<. Known: >>aaa<<, >>bbb"
+    ):
         task.check_sources([">>bbb<< ba", ">>fra<< ba"])
     task.check_sources(["ba >>fra<< de", ">> ba", ">>a b<< de"])
     assert task.find_unknown_characters(">>aaa<< ba 京") == ["京"]
@@ -182,15 +183,21 @@ def test_long_texts_are_split_into_sentences(task: Any) -> None:
     sentences = [text for text in EXPECTED["sources"] if text.startswith(">>bbb<<")][:4]
     code, plain = ">>bbb<<", [text.removeprefix(">>bbb<< ") for text in sentences]
     text = f"{code} " + "\n".join(plain)
-    assert split_source(text, code) == sentences
-    assert split_source("\n".join(plain), "") == plain
+    find = task.source_tokenizer.find_language_code
+    assert split_source(text, find) == sentences
+    assert split_source("\n".join(plain), find) == plain
+    assert split_source(f"{code}\nba.\n>>aaa<< de.\nki.", find) == [
+        f"{code} ba.",
+        ">>aaa<< de.",
+        f"{code} ki.",
+    ]
     (whole,) = task.encode_parts([text])
     assert whole.texts == [text]  # it is not too long
     task = az.tasks.Translation(**{**vars(task), "max_source_length": 16})
     (parts,) = task.encode_parts([text])
     assert parts.texts == sentences
     assert parts.ids == task.encode_sources(sentences)
-    with pytest.raises(ValueError, match="source 0, sentence 2: 32 tokens, the limit is 16"):
+    with pytest.raises(ValueError, match="source 0: sentence 2: 32 tokens, the limit is 16"):
         task.check_sources([plain[0] + "\n" + plain[1] * 4])
     task.split_long_texts = False
     with pytest.raises(ValueError, match=r"source 0: \d+ tokens, the limit is 16; shorten it"):
@@ -240,20 +247,25 @@ def test_results_of_sentences_are_joined() -> None:
     assert (failed.ok, failed.error) == (False, "sentence 2: no")
 
 
-@pytest.mark.parametrize("kind", ["hub", mark_full("saved")])
-def test_a_checkpoint_of_the_hub_is_a_task(
-    kind: str, task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if kind == "hub":
-        use_cache(monkeypatch, tmp_path)
-        write_repository(tmp_path, "Org/opus-mt-aa-bb", FOLDER, "refs/pr/4")
-        loaded = az.load("hf://Org/opus-mt-aa-bb@refs/pr/4")
-    else:
-        task.save(tmp_path)
-        loaded = az.load(tmp_path)
-        texts = EXPECTED["sources"][:4]
-        assert [one.text for one in loaded.predict(texts)] == CASES[1]["texts"][:4]
+def assert_same_task(loaded: Any, task: Any) -> None:
     assert loaded.search == task.search
     assert (loaded.add_source_end, loaded.split_long_texts) == (True, True)
     for name in ("source_tokenizer", "target_tokenizer"):
         assert vars(loaded)[name].content_hash == vars(task)[name].content_hash
+
+
+def test_a_checkpoint_loads_from_the_hub(
+    task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_cache(monkeypatch, tmp_path)
+    write_repository(tmp_path, "Org/opus-mt-aa-bb", FOLDER, "refs/pr/4")
+    assert_same_task(az.load("hf://Org/opus-mt-aa-bb@refs/pr/4"), task)
+
+
+@pytest.mark.full
+def test_a_saved_task_translates_the_same(task: Any, tmp_path: Path) -> None:
+    task.save(tmp_path)
+    loaded = az.load(tmp_path)
+    assert_same_task(loaded, task)
+    texts = EXPECTED["sources"][:4]
+    assert [one.text for one in loaded.predict(texts)] == CASES[1]["texts"][:4]

@@ -1,10 +1,11 @@
-"""Trains a small Marian translator as `transformers` does, and writes what it generates.
+"""Train a small Marian translator with `transformers`; write its generated tokens and texts.
 
-    python translator_by_transformers.py FOLDER
+    python translator_by_transformers.py FOLDER [SEED]
 
 It runs in an environment with torch, transformers and sentencepiece, so nothing of attention_zoo is
 imported. The folder then holds the files of a released translator of two target languages, and
-`expected.json`: source texts and, for several generation configs, the generated ids and texts.
+`expected.json`: source texts and, for several generation configs, the generated ids and texts and
+the scores of beam search.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import sentencepiece
 import torch
 import transformers
 
-STEPS, BATCH, COUNT = 200, 64, 200
+STEPS, BATCH = 200, 64
+COUNT, FEWER = 200, 30  # texts that are generated
 SYLLABLES = ["ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "va", "zi"]
 CODES = [">>aaa<<", ">>bbb<<"]
 OPTIONS: list[dict[str, Any]] = [
@@ -127,27 +129,27 @@ def train(model: Any, tokenizer: Any, sources: list[str], targets: list[str]) ->
 def generate(model: Any, tokenizer: Any, sources: list[str], options: dict[str, Any]) -> Any:
     """Return the generated ids without the start token and padding, and the scores."""
     rows, scores = [], []
-    for source in sources:  # one at a time: there is no padding
-        found = model.generate(
+    for source in sources:  # one at a time, so without padding
+        output = model.generate(
             **tokenizer([source], return_tensors="pt"),
             **options,
             do_sample=False,
             return_dict_in_generate=True,
             output_scores=True,
         )
-        ids = found.sequences[0, 1:].tolist()
+        ids = output.sequences[0, 1:].tolist()
         rows.append(ids[: ids.index(0) + 1] if 0 in ids else ids)
         if options["num_beams"] > 1:
-            scores.append(found.sequences_scores[0].item())
+            scores.append(output.sequences_scores[0].item())
     return rows, scores
 
 
-def main(name: str) -> None:
+def main(name: str, seed: str = "7") -> None:
     transformers.logging.set_verbosity_error()
-    torch.manual_seed(7)
+    torch.manual_seed(int(seed))
     folder = Path(name)
     folder.mkdir(parents=True, exist_ok=True)
-    sources, targets = make_texts(random.Random(7), STEPS * BATCH + COUNT)
+    sources, targets = make_texts(random.Random(int(seed)), STEPS * BATCH + COUNT)
     tokenizer = train_tokenizer(folder, sources, targets)
     model = build_model(len(tokenizer))
     train(model, tokenizer, sources, targets)
@@ -156,8 +158,9 @@ def main(name: str) -> None:
     texts, cases = sources[-COUNT:], []
     for number, options in enumerate(OPTIONS):
         if "bad_words_ids" in options:
-            options["bad_words_ids"].append([tokenizer.pad_token_id])
-        count = COUNT if number < 2 else 30
+            words = [*options["bad_words_ids"], [tokenizer.pad_token_id]]
+            options = {**options, "bad_words_ids": words}
+        count = COUNT if number < 2 else FEWER
         rows, scores = generate(model, tokenizer, texts[:count], options)
         decoded = tokenizer.batch_decode(rows, skip_special_tokens=True)
         cases.append({"options": options, "ids": rows, "texts": decoded, "scores": scores})
