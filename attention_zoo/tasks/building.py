@@ -333,6 +333,8 @@ def _has_type_of(value: Any, argument: inspect.Parameter) -> bool:
         return True
     if isinstance(value, list) and "Sequence" in str(argument.annotation):
         return True
+    if isinstance(value, dict) and "Config" in str(argument.annotation):
+        return True
     if isinstance(default, bool) or isinstance(value, bool):
         return type(value) is type(default)
     return isinstance(value, (int, float) if isinstance(default, float) else type(default))

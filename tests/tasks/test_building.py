@@ -9,7 +9,11 @@ import pytest
 from attention_zoo import models
 from attention_zoo.data import TaggedSentences, TextLines, TextPairs, train_tokenizer
 from attention_zoo.tasks import TASKS
-from attention_zoo.tasks.building import TokenizerOptions, train_recipe_tokenizer
+from attention_zoo.tasks.building import (
+    TokenizerOptions,
+    check_option_types,
+    train_recipe_tokenizer,
+)
 from attention_zoo.tasks.caption_corpora import Scenes
 from attention_zoo.tasks.line_corpora import DateLines
 from attention_zoo.tasks.tagging.corpora import Conll
@@ -254,3 +258,10 @@ def test_preset_of_bert_builds_a_tagger() -> None:
     assert len(task.make_batches(SENTENCES, 2, 1)) == 1
     with pytest.raises(ValueError, match="source 0: 7 tokens, but the model has 6 positions; s"):
         task.predict([["lamp", "saw"]])
+
+
+def test_an_option_may_be_a_mapping_if_the_argument_takes_one() -> None:
+    check_option_types({"tie": {"kind": "all", "bias": True}}, models.Transformer)
+    check_option_types({"pooling": {"kind": "attention"}}, models.RecurrentClassifier)
+    with pytest.raises(ValueError, match=r"model.pooling: expected str, got .'kind': 'max'."):
+        check_option_types({"pooling": {"kind": "max"}}, models.TransformerClassifier)

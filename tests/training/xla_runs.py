@@ -48,11 +48,16 @@ CORPORA: dict[str, dict[str, Any]] = {
         "min_review_sentences": 3,
         "max_review_sentences": 9,
         "max_length": 512,
+        "size": 200,  # with every class
     },
-    "matching": {"corpus": "claims"},
+    "matching": {"corpus": "claims", "max_first_length": 64, "max_second_length": 64},
 }
-KEPT_DATA_OPTIONS = ("image_size", "scattered", "target", "multi_label")
-"""Options of the data that determine the model or the loss."""
+KEPT_DATA_OPTIONS = {
+    "glimpses": ("image_size", "scattered"),
+    "matching": ("target",),
+    "classification": ("multi_label",),
+}
+"""Options of the data that determine the model or the loss, by task."""
 SIZES = {
     **dict.fromkeys(("embedding_dim", "attention_units", "readout_units", "source_dim"), 8),
     **dict.fromkeys(("filters", "copies", "glimpse_units"), 8),
@@ -99,14 +104,13 @@ def make_small_recipe(path: Path) -> dict[str, Any]:
         head = {"head": options.pop("head")}  # of a tagger, not an option of BERT
     config = merge(preset_class(preset), preset_config(preset), options)
     data, training = recipe["data"], recipe["training"]
-    kept = {name: data[name] for name in KEPT_DATA_OPTIONS if name in data}
-    if "scattered" not in data:
-        kept.pop("image_size", None)  # that of CORPORA
+    names = KEPT_DATA_OPTIONS.get(recipe["task"], ())
+    kept = {name: data[name] for name in names if name in data}
     rate = min(training["learning_rate"], MAX_LEARNING_RATE)
     training = {name: x for name, x in training.items() if name not in NOT_IN_THE_GRAPH}
     return {
         "task": recipe["task"],
-        "data": {**CORPORA[recipe["task"]], "size": 60, "validation_size": 8, **kept},
+        "data": {"size": 60, "validation_size": 8, **CORPORA[recipe["task"]], **kept},
         "tokenizer": {
             "kind": "whitespace",
             "vocabulary_size": 100,  # some words are unknown, and can be copied
