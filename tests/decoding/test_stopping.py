@@ -208,4 +208,4 @@ def test_forced_end_follows_the_limit_of_each_source(tables: Tables) -> None:
     ({"force_end": True, "banned_tokens": (END,)}, "force_end generates the end token 3, but"),
 )
 def test_invalid_options_raise(options: dict[str, Any]) -> None:
-    Tables.random(seed=0, sources=1, vocabulary=8).search(**{"max_length": 4} | options)
+    Tables.random(seed=0, sources=1, vocabulary=8).search("eager", **{"max_length": 4} | options)
