@@ -153,7 +153,7 @@ def test_exported_checkpoint_equals_predict(tmp_path: Path) -> None:
     ((answers, _),) = predict_in_tensorflow_process([export(task, tmp_path / "served")], [texts])[0]
     assert answers["ok"] == [True] * 40 + [False] * 3
     errors = answers["error"][-3:]
-    assert errors[0] == "unknown language code >>zzz<<"
+    assert errors[0] == "unknown language code >>zzz<<. Known: >>aaa<<, >>bbb<<."
     assert errors[1].startswith("the text is empty")
     assert errors[2].startswith("52 tokens, the limit is 40")
     for row, result in enumerate(task.predict(expected)):
