@@ -37,10 +37,8 @@ class Windows(NamedTuple):
     def join(self, states: Tensor) -> Tensor:
         """Return the states of the tokens `(B, P, D)`, from those in the windows `(B N, W, D)`."""
         batch, count, width = ops.shape(self.positions)
-        dim = states.shape[-1]
-        states = ops.reshape(states, (batch, count * width, dim))
-        index = self._take_own(self.inverse) + self.numbers * width
-        return ops.take_along_axis(states, index[..., None], axis=1)
+        states = ops.reshape(states, (batch, count * width, states.shape[-1]))
+        return ops.take_along_axis(states, self._find_tokens()[..., None], axis=1)
 
     def join_weights(self, weights: Tensor) -> Tensor:
         """Return attention weights `(B, H, P, P)` from those of the windows, `(B N, H, W, W)`.
@@ -53,17 +51,17 @@ class Windows(NamedTuple):
         weights = ops.reshape(
             ops.transpose(weights, (0, 2, 1, 3, 4)), (batch, heads, count * width, width)
         )
-        rows = self._take_own(self.inverse) + self.numbers * width
-        weights = ops.take_along_axis(weights, rows[:, None, :, None], axis=2)
+        weights = ops.take_along_axis(weights, self._find_tokens()[:, None, :, None], axis=2)
         weights = ops.pad(weights, ((0, 0), (0, 0), (0, 0), (0, 1)))
         columns = ops.take_along_axis(self.inverse, self.numbers[..., None], axis=1)[:, None]
         columns = ops.broadcast_to(columns, (batch, heads, length, length))
         return ops.take_along_axis(weights, columns, axis=3)
 
-    def _take_own(self, inverse: Tensor) -> Tensor:
-        """Return, for each token, its position in the window that represents it, `(B, P)`."""
-        own = ops.take_along_axis(inverse, self.numbers[:, None], axis=1)[:, 0]
-        return ops.minimum(own, ops.shape(self.positions)[2] - 1)  # padding has none
+    def _find_tokens(self) -> Tensor:
+        """Return the position `n W + w` of each token in its own window, `(B, P)`."""
+        width = ops.shape(self.positions)[2]
+        own = ops.take_along_axis(self.inverse, self.numbers[:, None], axis=1)[:, 0]
+        return ops.minimum(own, width - 1) + self.numbers * width  # padding is in no window
 
 
 def make_windows(mask: Tensor, window: int, has_special_tokens: bool) -> Windows:
