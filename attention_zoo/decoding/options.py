@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -14,7 +13,14 @@ import numpy as np
 from keras import ops
 
 from attention_zoo.decoding.length_penalty import LENGTH_PENALTIES
-from attention_zoo.decoding.plan import Plan, check_agreement, check_plan, get_static_value
+from attention_zoo.decoding.plan import (
+    Plan,
+    check_agreement,
+    check_forced_tokens,
+    check_integer,
+    check_plan,
+    get_static_value,
+)
 from attention_zoo.ops import number, whole_number
 from attention_zoo.ops.arguments import format_value
 from attention_zoo.registry import Registry, check_known
@@ -64,9 +70,6 @@ EARLY_STOPPING = ("never", False, True)
 
 FLOAT32_ROUNDING = 1e-7
 """Upper bound of the relative error of a number in float32."""
-
-
-check_integer = functools.partial(whole_number, high=2**31 - 1)
 
 
 def check_number(name: str, value: Any, low: float, high: float = math.inf) -> float:
@@ -127,6 +130,8 @@ class SearchOptions:
             smaller limit applies.
         force_end: force the end token, with probability 1, at the maximum length
             (`forced_eos_token_id` of `transformers`); by default, such a hypothesis is truncated.
+        forced_start: first token, forced with probability 1 (`forced_bos_token_id` of
+            `transformers`); a forced token of another option keeps the probability of the model.
         no_repeat_ngram: no n-gram of this size may occur twice; 0 allows all.
         repetition_penalty: positive logits of tokens that were already generated are divided by
             this value, negative ones multiplied by it (Keskar et al. 2019, section 4.1); 1 has no
@@ -170,6 +175,7 @@ class SearchOptions:
     max_length: int | None = None
     max_length_ratio: float | None = None
     force_end: bool = False
+    forced_start: int | None = None
     no_repeat_ngram: int = 0
     repetition_penalty: float = 1.0
     banned_tokens: tuple[int, ...] = ()
@@ -214,7 +220,9 @@ class SearchOptions:
             yield name, _check_bool(name, getattr(self, name))
         for name in ("banned_tokens", "prefix_tokens"):
             yield name, _check_token_ids(name, getattr(self, name))
-        yield "forced_tokens", _check_forced_tokens(self.forced_tokens)
+        yield "forced_tokens", check_forced_tokens(self.forced_tokens)
+        if self.forced_start is not None:
+            yield "forced_start", check_integer("forced_start", self.forced_start, 0)
         for name, (low, high) in SCALAR_INTEGERS.items():
             value = getattr(self, name)
             if value is not None or name != "max_length":
@@ -229,6 +237,10 @@ class SearchOptions:
             )
         prefix = dict(enumerate(self.prefix_tokens))
         check_agreement("forced_tokens", self.forced_tokens, "prefix_tokens", prefix)
+        check_agreement(
+            "forced_start", self.start_plan, "another option", prefix | self.forced_tokens
+        )
+        check_plan("forced_start", self.start_plan, self)
         check_plan("prefix_tokens", prefix, self)
         check_plan("forced_tokens", self.plan, self)
 
@@ -268,7 +280,12 @@ class SearchOptions:
     @property
     def plan(self) -> Plan:
         """Forced tokens by position, including the prefix."""
-        return dict(enumerate(self.prefix_tokens)) | self.forced_tokens
+        return self.start_plan | dict(enumerate(self.prefix_tokens)) | self.forced_tokens
+
+    @property
+    def start_plan(self) -> Plan:
+        """The plan of `forced_start`."""
+        return {} if self.forced_start is None else {0: self.forced_start}
 
     @property
     def min_target_length(self) -> Any:
@@ -371,24 +388,3 @@ def _check_token_ids(name: str, tokens: Any) -> tuple[int, ...]:
             f"{name} must be a list of token ids, such as [2, 3], got {format_value(tokens)}"
         )
     return tuple(check_integer(f"an id of {name}", token, 0) for token in tokens)
-
-
-def _check_forced_tokens(forced: Any) -> dict[int, int]:
-    """Return forced tokens sorted by position; raise ValueError if they are invalid.
-
-    Positions may be strings, as in JSON.
-    """
-    if not isinstance(forced, dict):
-        value = format_value(forced)
-        raise ValueError(f"forced_tokens must be {{position: token id}}, got {value}")
-    forced_tokens: dict[int, int] = {}
-    for key, token in forced.items():
-        position = int(key) if isinstance(key, str) and key.isdecimal() else key
-        position = check_integer("a position of forced_tokens", position, 0)
-        token = check_integer("an id of forced_tokens", token, 0)
-        if forced_tokens.setdefault(position, token) != token:
-            raise ValueError(
-                f"forced_tokens forces tokens {forced_tokens[position]} and {token} at position "
-                f"{position}: remove one of them"
-            )
-    return dict(sorted(forced_tokens.items()))

@@ -5,12 +5,18 @@ A plan maps positions, from 0, to the token that must be generated there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from attention_zoo.ops import whole_number
+from attention_zoo.ops.arguments import format_value
+
 Plan = dict[int, int]
+
+check_integer = functools.partial(whole_number, high=2**31 - 1)
 
 
 class Vocabulary(NamedTuple):
@@ -24,6 +30,27 @@ class Vocabulary(NamedTuple):
     size: int
     end_token: int
     pad_token: int
+
+
+def check_forced_tokens(forced: Any) -> dict[int, int]:
+    """Return forced tokens sorted by position; raise ValueError if they are invalid.
+
+    Positions may be strings, as in JSON.
+    """
+    if not isinstance(forced, dict):
+        value = format_value(forced)
+        raise ValueError(f"forced_tokens must be {{position: token id}}, got {value}")
+    forced_tokens: dict[int, int] = {}
+    for key, token in forced.items():
+        position = int(key) if isinstance(key, str) and key.isdecimal() else key
+        position = check_integer("a position of forced_tokens", position, 0)
+        token = check_integer("an id of forced_tokens", token, 0)
+        if forced_tokens.setdefault(position, token) != token:
+            raise ValueError(
+                f"forced_tokens forces tokens {forced_tokens[position]} and {token} at position "
+                f"{position}: remove one of them"
+            )
+    return dict(sorted(forced_tokens.items()))
 
 
 def check_plan(name: str, plan: Plan, options: Any) -> None:
@@ -60,6 +87,7 @@ def check_tokens(options: Any, vocabulary: Vocabulary) -> None:
         raise ValueError(f"banned_tokens bans all {vocabulary.size} tokens: allow some")
     _check_ids("prefix_tokens", options.prefix_tokens, vocabulary)
     _check_ids("forced_tokens", options.forced_tokens.values(), vocabulary)
+    _check_ids("forced_start", options.start_plan.values(), vocabulary)
     _check_end(_get_plan_name(options), options.plan, options, vocabulary)
     if options.force_end and vocabulary.end_token in options.banned_tokens:
         raise ValueError(
@@ -116,7 +144,9 @@ def get_static_value(x: Any) -> np.ndarray | None:
 
 
 def _get_plan_name(options: Any) -> str:
-    return "forced_tokens" if options.forced_tokens else "prefix_tokens"
+    if options.forced_tokens:
+        return "forced_tokens"
+    return "prefix_tokens" if options.prefix_tokens else "forced_start"
 
 
 def _check_ids(name: str, tokens: Collection[int], vocabulary: Vocabulary) -> None:

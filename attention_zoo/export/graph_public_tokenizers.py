@@ -215,7 +215,8 @@ class GraphByteBPE(GraphPublicTokenizer):
         added = tokenizer._engine.get_added_tokens_decoder()
         for token_id in range(tokenizer.vocabulary_size):
             checkpoint_id = tokenizer.to_checkpoint_id(token_id)
-            has_text = checkpoint_id >= 0 and token_id != tokenizer.start
+            is_start = token_id in (tokenizer.start, tokenizer.text_start)
+            has_text = checkpoint_id >= 0 and not is_start
             token = tokenizer._engine.id_to_token(checkpoint_id) if has_text else ""
             is_added = checkpoint_id in added
             yield token.encode() if is_added else bytes(values[character] for character in token)

@@ -9,7 +9,6 @@ import tensorflow as tf
 from attention_zoo.data.tokenizers.sentencepiece_model import CharacterMap, SentencePieceModel
 from attention_zoo.data.tokenizers.sentencepiece_tokenizer import (
     LANGUAGE_CODE,
-    SPECIAL_PIECES,
     SentencePieceTokenizer,
 )
 from attention_zoo.data.tokenizers.vocabulary import MARK
@@ -50,7 +49,7 @@ class GraphSentencePiece(GraphTokens):
         codes = "|".join(tokenizer.language_codes)
         self._code_pattern = rf"\A({codes})" if codes else None
         self._codes = tf.constant(tokenizer.language_codes, tf.string)
-        self._special_pattern = "(" + "|".join(SPECIAL_PIECES) + ")"
+        self._special_pattern = "(" + "|".join(tokenizer.special_pieces) + ")"
         size = tokenizer.vocabulary_size
         self._labels = tf.constant(tokenizer.tokens(range(size)))
         self._surfaces = tf.constant([tokenizer.decode_one(i) for i in range(size)])

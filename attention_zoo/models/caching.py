@@ -8,6 +8,7 @@ from typing import Any
 from keras import ops
 
 from attention_zoo.decoding import InPlace
+from attention_zoo.layers import MultiHeadAttention
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues
 from attention_zoo.ops.buffers import empty_buffer
 from attention_zoo.typing import Tensor
@@ -16,7 +17,7 @@ State = dict[str, Any]
 
 
 def make_empty_state(
-    model: Any,
+    heads: MultiHeadAttention,
     prompts: Sequence[KeysAndValues | None],
     batch_size: Tensor,
     width: int,
@@ -25,15 +26,14 @@ def make_empty_state(
     """Return the state before the first step, with an empty KV cache.
 
     Args:
-        model: with the settings "embedding_dim" and "num_heads".
+        heads: the self-attention of a layer; those of the others have the same sizes.
         prompts: for each layer, the keys and values of the prompt, `(B, H, K, P)` and
             `(B, H, P, V)`, or None.
         batch_size: B.
         width: W, hypotheses per source.
         max_steps: L, maximum number of steps.
     """
-    count, dtype = model.settings["num_heads"], model.compute_dtype
-    size = model.settings["embedding_dim"] // count
+    count, size, dtype = heads.num_heads, heads.key_dim, heads.compute_dtype
     keys = empty_buffer((batch_size, count, size, max_steps * width), 3, dtype)
     values = empty_buffer((batch_size, count, max_steps * width, size), 2, dtype)
 

@@ -2,20 +2,83 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
 from attention_zoo.layers import POSITIONS, MultiHeadAttention
-from attention_zoo.layers.positions import make_positions
+from attention_zoo.layers.positions import RelativePositions, make_positions
 from attention_zoo.layers.transformer.encoder_layer import LAYER_OPTIONS
 from attention_zoo.models.presets import Config, check_options
-from attention_zoo.ops import static_size, to_front
+from attention_zoo.ops import finite_number, static_size, to_front, whole_number
 from attention_zoo.registry import check_known
 from attention_zoo.typing import Tensor
 
 NONE, LEARNED = "none", "learned"
+HEAD_OPTIONS = ("key_dim", "use_bias")
+"""Arguments of `MultiHeadAttention` in the option "attention" of `layer`."""
+FIXED_ARGUMENTS = ("bidirectional", "kwargs")
+"""Arguments of relative positions that are not options of a model."""
+
+
+class PositionOptions(NamedTuple):
+    """Positions of an encoder-decoder, and how they are combined with token embeddings.
+
+    kind: name of the positions. arguments: those of the class of relative positions. scale: factor
+    of the embeddings, None for the square root of their width. norm: whether the sum of embeddings
+    and positions is normalized. max_length: number of learned positions, else None. shared: whether
+    the layers of a stack share their relative positions.
+    """
+
+    kind: str
+    arguments: Config
+    scale: float | None = None
+    norm: bool = False
+    max_length: int | None = None
+    shared: bool = False
+
+    def make_relative(self, dtype: Any, causal: bool = False) -> RelativePositions | None:
+        """Return relative positions; None for another kind."""
+        if self.kind not in POSITIONS:
+            return None
+        return make_positions(self.kind, dtype, causal, **self.arguments)
+
+
+def read_positions(value: str | Config, *absolute: str) -> PositionOptions:
+    """Return the options of the argument `positions`: a name, or a dict with "kind".
+
+    Args:
+        value: the argument; further options of relative positions are arguments of their class.
+        *absolute: names of the model's absolute positions.
+
+    Raises:
+        ValueError: unknown positions, an unknown option or one without effect.
+    """
+    if not isinstance(value, dict):
+        check_positions(value, *absolute)
+        value = {"kind": value}
+    kind: Any = value.get("kind")
+    check_positions(kind, *absolute)
+    known = ["kind", "scale", "norm"]
+    if kind == LEARNED:
+        known.append("max_length")
+        if "max_length" not in value:
+            raise ValueError(
+                f"positions of kind 'learned' require max_length, got {value}; write"
+                " {'kind': 'learned', 'max_length': 1024}"
+            )
+        whole_number("max_length", value["max_length"])
+    if value.get("scale") is not None:
+        finite_number("scale", value["scale"], above=0)
+    if kind in POSITIONS:
+        parameters = inspect.signature(POSITIONS.get(kind)).parameters
+        known += ["shared", *(name for name in parameters if name not in FIXED_ARGUMENTS)]
+    check_known(f"positions of kind {kind!r} have no option", value, known)
+    own = {name: x for name, x in value.items() if name in PositionOptions._fields}
+    arguments = {name: x for name, x in value.items() if name not in own}
+    return PositionOptions(arguments=arguments, **own)
 
 
 def check_positions(name: Any, *absolute: str) -> None:
@@ -37,6 +100,11 @@ def check_layer_settings(settings: Config, *absolute: str) -> None:
     settings["layer"] = check_options("layer", settings["layer"], (*LAYER_OPTIONS, *extra))
     positions = settings.get("positions", settings["layer"].get("positions", absolute[0]))
     check_positions(positions, *absolute)
+    check_num_heads(settings)
+
+
+def check_num_heads(settings: Config) -> None:
+    """Raise ValueError unless `num_heads` divides the width."""
     width, num_heads = settings["embedding_dim"], settings["num_heads"]
     if width % num_heads:
         raise ValueError(
@@ -45,28 +113,30 @@ def check_layer_settings(settings: Config, *absolute: str) -> None:
 
 
 def make_self_attention(
-    name: str,
+    positions: Any,
     num_heads: int,
     width: int,
     dropout: float = 0.0,
     *,
     causal: bool = False,
     dtype: Any = None,
+    **options: Any,
 ) -> MultiHeadAttention:
-    """Return the self-attention of a Transformer layer, with relative positions if `name` is one.
+    """Return the self-attention of a Transformer layer, with or without relative positions.
 
     Args:
-        name: name of the positions, checked by `check_positions`.
+        positions: relative positions, or a name that `check_positions` has checked.
         num_heads: H.
-        width: D, width of the layer; a head has width D / H.
+        width: D, width of the layer; by default, a head has width D / H.
         dropout: dropout rate on the attention weights.
         causal: whether queries attend to no later position.
         dtype: policy of the attention and its positions.
+        **options: further arguments of `MultiHeadAttention`.
     """
-    positions = make_positions(name, dtype, causal) if name in POSITIONS else None
-    return MultiHeadAttention(
-        num_heads, width // num_heads, dropout=dropout, positions=positions, dtype=dtype
-    )
+    if isinstance(positions, str):
+        positions = make_positions(positions, dtype, causal) if positions in POSITIONS else None
+    options = {"key_dim": width // num_heads, "dropout": dropout, "dtype": dtype, **options}
+    return MultiHeadAttention(num_heads, positions=positions, **options)
 
 
 def check_length(tokens: Tensor, max_length: int) -> None:

@@ -22,7 +22,6 @@ WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "encoder_repetition_penalty": (1,),
     "exponential_decay_length_penalty": (),
     "force_words_ids": (),
-    "forced_bos_token_id": (),
     "forced_decoder_ids": (),
     "guidance_scale": (1,),
     "is_assistant": (False,),
@@ -83,6 +82,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "decoder_start_token_id": int,
     "early_stopping": (bool, str),
     "eos_token_id": (int, list),
+    "forced_bos_token_id": int,
     "forced_eos_token_id": (int, list),
     "length_penalty": (int, float),
     "max_length": int,
@@ -105,7 +105,7 @@ def read_search_options(
 
     Args:
         folder: the checkpoint. Without `generation_config.json`, the fields of `config.json` apply.
-        config: contents of `config.json`.
+        config: contents of `config.json`, with the token ids that must be those of the file.
         to_token_id: converts an id of the checkpoint to the library's.
         max_length: maximum number of tokens if the checkpoint sets none. (The default of
             `transformers` is 20.)
@@ -130,6 +130,7 @@ def read_search_options(
             **_convert_lengths(fields, max_length),
             **_convert_beam_options(fields),
             banned_tokens=_list_banned(fields, config, to_token_id),
+            forced_start=_convert_forced_start(fields, config, to_token_id),
             no_repeat_ngram=fields.get("no_repeat_ngram_size", 0),
             repetition_penalty=fields.get("repetition_penalty", 1.0),
         )
@@ -201,6 +202,18 @@ def _convert_beam_options(fields: dict[str, Any]) -> dict[str, Any]:
         "early_stopping": fields.get("early_stopping", False),
         "fill_beam": True,
     }
+
+
+def _convert_forced_start(
+    fields: dict[str, Any], config: dict[str, Any], to_token_id: Callable[[int], int]
+) -> int | None:
+    """Return the token that is forced as the first one, None for none."""
+    token = fields.get("forced_bos_token_id")
+    if token is None:
+        return None
+    if not 0 <= token < config["vocab_size"]:
+        raise ValueError(f"forced_bos_token_id={token} is not in the vocabulary; remove it")
+    return to_token_id(token)
 
 
 def _list_banned(

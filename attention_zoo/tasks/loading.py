@@ -51,7 +51,7 @@ def load(folder: str | Path) -> Any:
             path = find_task_folder(path)
             return TASKS.get(read_task_file(path)["task"]).load(path)
     model = models.from_public(path)
-    if isinstance(model, models.Transformer):
+    if public["model_type"] == "marian":
         return load_public_translation(path, public, model)
     if type(model) not in PUBLIC_TASKS:
         raise ValueError(

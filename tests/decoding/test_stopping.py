@@ -1,4 +1,4 @@
-"""When beam search stops, which hypotheses run, and how a truncated one ends."""
+"""When beam search stops, which hypotheses run, and forced first and last tokens."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def compute_log_probs(
 ) -> np.ndarray:
     """Return the log probabilities of the next token, -inf for tokens that are not allowed."""
     log_probs = tables.log_probs(source, prefix)
-    if options.get("force_end") and len(prefix) == LIMIT - 1:
-        return np.where(np.arange(len(log_probs)) == END, 0.0, -np.inf)
+    forced = END if options.get("force_end") and len(prefix) == LIMIT - 1 else None
+    forced = forced if prefix else options.get("forced_start")
+    if forced is not None:
+        return np.where(np.arange(len(log_probs)) == forced, 0.0, -np.inf)
     log_probs[list(options.get("banned_tokens", ()))] = -np.inf
     if options.get("renormalize"):
         log_probs -= np.log(np.exp(log_probs).sum())
@@ -84,12 +86,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "fill_beam_early_stopping_true": {"fill_beam": True, "early_stopping": True},
     "force_end": {"force_end": True, "length_penalty": "gnmt"},
+    "forced_start": {"forced_start": 4, "length_penalty": "average"},
     "renormalize": {"renormalize": True, "banned_tokens": (1, 5)},
     "all": {
         "fill_beam": True,
         "early_stopping": False,
         "length_penalty": "average",
         "force_end": True,
+        "forced_start": 5,
         "renormalize": True,
         "banned_tokens": (START, 6),
     },
@@ -205,6 +209,13 @@ def test_forced_end_follows_the_limit_of_each_source(tables: Tables) -> None:
         {"force_end": True, "max_length": 3, "forced_tokens": {2: 5}},
         "token at position 2 but max_length is 3 and force_end needs the last position",
     ),
+    ({"forced_start": 4, "banned_tokens": (4,)}, "forced_start forces token 4 but banned_tokens"),
+    (
+        {"forced_start": 4, "prefix_tokens": (5,)},
+        "forced_start forces token 4 at position 0 but another option forces 5",
+    ),
+    ({"forced_start": 9}, "forced_start must be ids from 0 to 7, got 9"),
+    ({"forced_start": -1}, "forced_start must be at least 0, got -1"),
     ({"force_end": True, "banned_tokens": (END,)}, "force_end generates the end token 3, but"),
 )
 def test_invalid_options_raise(options: dict[str, Any]) -> None:

@@ -21,14 +21,15 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.tasks import LanguageModeling, Tagging
-from tests.data.tokenizers.byte_level_files import write_roberta
+from tests.data.tokenizers.byte_level_files import write_bart, write_roberta
 from tests.data.tokenizers.text_lines import make_lines
 from tests.export.alone import predict_in_tensorflow_process
 from tests.export.test_graph_tokenizer import lines
 from tests.models.public.checkpoints import GOLDEN, copy_of
 from tests.tasks.captioners import with_normal_weights
 
-FAMILIES = ("bert", "gpt2", "roberta")
+FAMILIES = ("bert", "gpt2", "roberta", "bart")
+TRAINED = {"roberta": write_roberta, "bart": write_bart}
 TEXTS = [
     "the [MASK] of France's hello [SEP] [CLS]x",
     "a <|endoftext|> b<|endoftext|>",
@@ -47,9 +48,9 @@ TEXTS = [
 @functools.cache
 def graph_tokenizer(family: str) -> tuple[Any, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        if family == "roberta":
-            write_roberta(Path(folder))
-        tokenizer = load_tokenizer(Path(folder) if family == "roberta" else GOLDEN / family)
+        if family in TRAINED:
+            TRAINED[family](Path(folder))
+        tokenizer = load_tokenizer(Path(folder) if family in TRAINED else GOLDEN / family)
     return tokenizer, make_graph_tokenizer(tokenizer)
 
 
@@ -63,6 +64,10 @@ def assert_same(family: str, texts: list[str]) -> None:
     labels = graph.labels(ids.flat_values).numpy().tolist()
     flat = [token for row in expected for token in row]
     assert [label.decode() for label in labels] == tokenizer.tokens(flat)
+
+
+def test_special_tokens_of_bart() -> None:
+    assert_same("bart", [*TEXTS[9:], "<s>a</s>b<pad> <unk>"])
 
 
 @pytest.mark.full

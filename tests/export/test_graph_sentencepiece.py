@@ -20,7 +20,7 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.tasks import Translation
-from tests.data.tokenizers.sentencepiece_models import train_model, write_checkpoint
+from tests.data.tokenizers.sentencepiece_models import train_model, write_checkpoint, write_t5
 from tests.data.tokenizers.text_lines import make_lines
 from tests.export.alone import predict_in_tensorflow_process
 from tests.export.test_graph_tokenizer import lines
@@ -36,6 +36,7 @@ TEXTS = [
     "\x07",
     "▁ ▁▁a▁",
     ">>fra<< bell</s>>>fra<<>>fra<< x<pad><unk>",
+    "the <extra_id_0> bell<extra_id_99>  <extra_id_100>x <extra_id_1><extra_id_10>",
     "\u1100\u1161\u11a8 👩\u200d👧",
 ]
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -46,12 +47,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "no_prefix": {"add_dummy_prefix": False},
     "pieces_of_several_words": {"split_by_whitespace": False},
 }
+NAMES = (*OPTIONS, "t5")
 
 
 @functools.cache
 def make_tokenizers(name: str) -> tuple[Any, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        write_checkpoint(Path(folder), train_model(**OPTIONS[name]))
+        if name == "t5":
+            write_t5(Path(folder))
+            (Path(folder) / "config.json").write_text('{"vocab_size": 512}')
+        else:
+            write_checkpoint(Path(folder), train_model(**OPTIONS[name]))
         tokenizer = load_tokenizer(folder)
     return tokenizer, make_graph_tokenizer(tokenizer)
 
@@ -75,11 +81,25 @@ def make_mixed_texts(count: int) -> list[str]:
     """Return random texts of letters that combine, spaces, ties and special pieces."""
     rng = random.Random(0)
     parts = [*"aeth .!1-か中ж\u0301\u3099ﾞﾊ\u1161\u1100 \t▁", "the ", "</s>", ">>fra<<", "11", "!?"]
+    parts += ["<extra_id_1>"]
     return ["".join(rng.choices(parts, k=rng.randrange(30))) for _ in range(count)]
 
 
 def test_ids_and_texts() -> None:
     assert_same("default", [">>fra<< to</s> ♞z", "ﬁ  n\u0303 ..."])
+
+
+def test_sentinel_tokens() -> None:
+    assert_same("t5", [TEXTS[-2], "a </s><pad> b <unk>", "<extra_id_0>"])
+
+
+def test_ids_without_a_piece() -> None:
+    tokenizer, graph = make_tokenizers("t5")
+    ids = [*range(4), *range(tokenizer.vocabulary_size - 20, tokenizer.vocabulary_size)]
+    text = graph.text(graph.surfaces(tf.constant(ids))).numpy().decode()
+    assert text == tokenizer.decode(ids, past_end=True)
+    labels = graph.labels(tf.constant(ids)).numpy()
+    assert [label.decode() for label in labels] == tokenizer.tokens(ids)
 
 
 def test_ties_are_broken_as_in_sentencepiece() -> None:
@@ -88,8 +108,9 @@ def test_ties_are_broken_as_in_sentencepiece() -> None:
 
 
 @pytest.mark.full
-def test_ten_thousand_lines() -> None:
-    assert_same("default", make_lines(10_000))
+@pytest.mark.parametrize("name", ["default", "t5"])
+def test_ten_thousand_lines(name: str) -> None:
+    assert_same(name, make_lines(10_000))
 
 
 @pytest.mark.full
@@ -162,7 +183,7 @@ def test_exported_checkpoint_equals_predict(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", NAMES)
 def test_ids_and_texts_of_all_scripts(name: str) -> None:
     assert_same(name, [*TEXTS, *make_mixed_texts(2000), *lines()])
 

@@ -22,6 +22,9 @@ class EngineTokenizer:
     _engine: tokenizers.Tokenizer
     language_codes: Sequence[str] = ()
     """Tokens that select the target language at the start of a source."""
+    text_start: int | None = None
+    """Id of a token that every text begins with in the inputs of the model; None if there is none.
+    `encode` does not add it."""
 
     @property
     def vocabulary_size(self) -> int:

@@ -7,25 +7,44 @@ library: see `ByteLevelTokenizer`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import tokenizers
-from tokenizers import AddedToken, pre_tokenizers
+from tokenizers import pre_tokenizers
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.flat_ids import FlatIds
+from attention_zoo.data.tokenizers.public_readers import (
+    CONFIG,
+    END_OF_TEXT,
+    FILE,
+    READERS,
+    SETTINGS,
+    read_json,
+    set_prefix_space,
+)
 from attention_zoo.data.tokenizers.sentencepiece_tokenizer import (
     MODEL_FILES,
+    SPECIAL_PIECES,
+    T5_MODEL,
     load_sentencepiece_tokenizer,
+    load_t5_tokenizer,
 )
-from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, SPECIAL_TOKENS, START, UNKNOWN
+from attention_zoo.data.tokenizers.vocabulary import (
+    END,
+    MARK,
+    PAD,
+    SPECIAL_TOKENS,
+    START,
+    UNKNOWN,
+    order_checkpoint_ids,
+)
 from attention_zoo.registry import Registry
 
-FILE = "tokenizer.json"
-END_OF_TEXT = "<|endoftext|>"
+BART_CLASSES = ("BartTokenizer", "BartTokenizerFast")
 
 PUBLIC_TOKENIZERS = Registry("tokenizer")
 """Tokenizer classes by the type of the model in a `tokenizer.json`."""
@@ -67,15 +86,16 @@ class PublicTokenizer(EngineTokenizer):
     ) -> str:
         """Return the text of the ids up to the end token, without padding and start tokens.
 
-        With `past_end`, end tokens do not stop decoding and are part of the text. `copied` is
-        accepted for compatibility with `Tokenizer.decode` and ignored.
+        `text_start` is a start token too. With `past_end`, end tokens do not stop decoding and are
+        part of the text. `copied` is accepted for compatibility with `Tokenizer.decode` and
+        ignored.
         """
         checkpoint_ids = []
         for token_id in map(int, ids):
             if token_id == self.end and not past_end:
                 break
             checkpoint_id = self.to_checkpoint_id(self._check_id(token_id))
-            if token_id not in (self.pad, self.start) and checkpoint_id >= 0:
+            if token_id not in (self.pad, self.start, self.text_start) and checkpoint_id >= 0:
                 checkpoint_ids.append(checkpoint_id)
         return str(self._engine.decode(checkpoint_ids, skip_special_tokens=False))
 
@@ -85,7 +105,7 @@ class PublicTokenizer(EngineTokenizer):
 
     def decode_one(self, token_id: int) -> str:
         """Return the text that one id adds, with "▁" for a space."""
-        if token_id in (self.pad, self.start, self.end):
+        if token_id in (self.pad, self.start, self.end, self.text_start):
             return ""
         return self._get_surface(self._check_id(token_id))
 
@@ -160,7 +180,7 @@ class ByteLevelTokenizer(PublicTokenizer):
         if not self.adds_prefix_space:
             return self
         engine = tokenizers.Tokenizer.from_str(self._engine.to_str())
-        _set_prefix_space(engine, False)
+        set_prefix_space(engine, False)
         return type(self)(engine)
 
     @property
@@ -233,7 +253,7 @@ class ByteTokenizer(ByteLevelTokenizer):
 
 
 class RobertaTokenizer(ByteLevelTokenizer):
-    """Byte-level BPE tokenizer of RoBERTa and BART.
+    """Byte-level BPE tokenizer of RoBERTa.
 
     `<s>` is the start token, `</s>` the end token and `<mask>`, which takes the white space before
     it, the mask token. The unknown token and `<pad>` occur only where a text contains them.
@@ -249,102 +269,100 @@ class RobertaTokenizer(ByteLevelTokenizer):
         self.unknown, self.start, self.end, self.mask = (i + self.shift for i in ids)
 
 
+class BartTokenizer(ByteLevelTokenizer):
+    """Byte-level BPE tokenizer of BART, with special tokens as in `SentencePieceTokenizer`.
+
+    The first ids are the library's special tokens: 0 is padding, which no id of the checkpoint
+    stands for, 1 `<unk>`, 2 `<pad>`, which is the start token, and 3 `</s>`, the end token. The
+    other ids of the checkpoint follow in order. `<mask>` takes the white space before it.
+
+    Attributes:
+        text_start: id of `<s>`, with which every text begins in the inputs of the model; `encode`
+            does not add it.
+    """
+
+    kind = "bart"
+    pad, unknown, start, end = PAD, UNKNOWN, START, END
+    text_start: int
+    shift = 1
+
+    def __init__(self, engine: tokenizers.Tokenizer) -> None:
+        super().__init__(engine)
+        special = [self._get_special_id(piece) for piece in SPECIAL_PIECES]
+        size = engine.get_vocab_size(with_added_tokens=True)
+        self._checkpoint_ids = order_checkpoint_ids(special, size)
+        self._ids = np.argsort(self._checkpoint_ids)[self.shift :].astype("int32")
+        self.text_start, self.mask = (
+            self.from_checkpoint_id(self._get_special_id(name)) for name in ("<s>", "<mask>")
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json`, and `tokenizer_config.json` with the class, into a folder."""
+        super().save(folder)
+        content = json.dumps({"tokenizer_class": BART_CLASSES[0]}, indent=2) + "\n"
+        (Path(folder) / SETTINGS).write_text(content, encoding="utf-8")
+
+    def _encode_chunk(self, texts: Sequence[str]) -> FlatIds:
+        ids, lengths = super()._encode_chunk(texts)
+        return FlatIds(self._ids[ids - self.shift], lengths)
+
+    def from_checkpoint_id(self, token_id: int) -> int:
+        return int(self._ids[token_id])
+
+    def to_checkpoint_id(self, token_id: int) -> int:
+        return self._checkpoint_ids[token_id]
+
+
 def is_public_tokenizer(folder: Path) -> bool:
     """Return whether a folder contains the files of a public tokenizer."""
     if (folder / FILE).is_file():
-        return "model" in (_read_json(folder / FILE) or {})
-    names = ("vocab.txt", "merges.txt", MODEL_FILES["source"])
+        return "model" in (read_json(folder / FILE) or {})
+    names = ("vocab.txt", "merges.txt", MODEL_FILES["source"], T5_MODEL)
     return any((folder / name).is_file() for name in names)
 
 
 def load_public_tokenizer(folder: Path) -> Any:
     """Load the tokenizer of a public checkpoint: a `PublicTokenizer` or `SentencePieceTokenizer`.
 
-    A Marian checkpoint has two; this is the one of the source language.
+    A Marian checkpoint has two; this is the one of the source language. A byte-level tokenizer is
+    that of BART if `model_type` in `config.json` or `tokenizer_class` in `tokenizer_config.json`
+    says so.
 
     Args:
-        folder: folder with `source.spm` and `vocab.json`, or `tokenizer.json`, or `vocab.txt`, or
-            `vocab.json` and `merges.txt`.
+        folder: folder with `source.spm` and `vocab.json` (Marian), or `spiece.model` (T5), or
+            `tokenizer.json`, or `vocab.txt`, or `vocab.json` and `merges.txt`, in this order of
+            preference.
 
     Raises:
         ValueError: the files are damaged, or the kind of tokenizer is not supported.
     """
     if (folder / MODEL_FILES["source"]).is_file():
         return load_sentencepiece_tokenizer(folder)
+    if (folder / T5_MODEL).is_file():
+        return load_t5_tokenizer(folder)
     path = next(folder / name for name in READERS if (folder / name).is_file())
     try:
         engine = READERS[path.name](folder)
-        settings = _read_json(folder / "tokenizer_config.json") or {}
+        settings = read_json(folder / SETTINGS) or {}
         if settings.get("add_prefix_space") is not None:
-            _set_prefix_space(engine, bool(settings["add_prefix_space"]))
-        kind = type(engine.model).__name__
-        is_roberta = kind == "BPE" and engine.token_to_id("</s>") is not None
-        cls: Any = RobertaTokenizer if is_roberta else PUBLIC_TOKENIZERS.get(kind)
-        tokenizer: PublicTokenizer = cls(engine)
+            set_prefix_space(engine, bool(settings["add_prefix_space"]))
+        tokenizer: PublicTokenizer = _find_class(engine, folder)(engine)
     except Exception as error:  # `tokenizers` raises plain `Exception`
         raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
     return tokenizer
 
 
-def _read_vocabulary(folder: Path) -> tokenizers.Tokenizer:
-    """Return the WordPiece tokenizer of a released BERT."""
-    settings = _read_json(folder / "tokenizer_config.json") or {}
-    engine = tokenizers.BertWordPieceTokenizer.from_file(
-        str(folder / "vocab.txt"),
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-    )
-    return _add_tokens(engine, folder)
-
-
-def _read_merges(folder: Path) -> tokenizers.Tokenizer:
-    """Return the byte-level BPE tokenizer of GPT-2, or of RoBERTa and BART."""
-    files = str(folder / "vocab.json"), str(folder / "merges.txt")
-    engine = tokenizers.ByteLevelBPETokenizer.from_file(*files)
-    names = (END_OF_TEXT, "<s>", "<pad>", "</s>", "<unk>")
-    engine.add_special_tokens([name for name in names if engine.token_to_id(name) is not None])
-    if engine.token_to_id("<mask>") is not None:
-        engine.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
-    return _add_tokens(engine, folder)
-
-
-def _set_prefix_space(engine: tokenizers.Tokenizer, value: bool) -> None:
-    """Set whether a byte-level tokenizer adds a space before a text; others do not change."""
-    splitter = engine.pre_tokenizer
-    if isinstance(splitter, pre_tokenizers.ByteLevel):
-        splitter.add_prefix_space = value
-        engine.pre_tokenizer = splitter
-
-
-def _add_tokens(engine: Any, folder: Path) -> tokenizers.Tokenizer:
-    """Return a tokenizer with the tokens of `added_tokens.json`, which maps tokens to ids."""
-    path = folder / "added_tokens.json"
-    added = _read_json(path) if path.is_file() else {}
-    if added is None:
-        raise ValueError(f"{path} is damaged; copy it again")
-    for token, number in sorted(added.items(), key=lambda item: item[1]):
-        if engine.token_to_id(token) is None:
-            engine.add_tokens([AddedToken(token, normalized=True)])
-        if engine.token_to_id(token) != number:
-            raise ValueError(
-                f"{path.name}: the id of {token!r} must be {engine.token_to_id(token)}, got"
-                f" {number}; give added tokens consecutive ids, starting with the vocabulary size"
-            )
-    return tokenizers.Tokenizer.from_str(engine.to_str())
-
-
-READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
-    FILE: lambda folder: tokenizers.Tokenizer.from_file(str(folder / FILE)),
-    "vocab.txt": _read_vocabulary,
-    "merges.txt": _read_merges,
-}
-"""Functions that read a tokenizer from a folder, by file name, in order of preference."""
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+def _find_class(engine: tokenizers.Tokenizer, folder: Path) -> Any:
+    """Return the class of the tokenizer with this engine; ValueError if there is none."""
+    kind = type(engine.model).__name__
+    if kind == "Unigram":
+        raise ValueError(
+            f"a Unigram tokenizer requires {T5_MODEL} in its folder; copy it from the checkpoint"
+        )
+    if kind == "BPE":
+        config, settings = read_json(folder / CONFIG) or {}, read_json(folder / SETTINGS) or {}
+        if config.get("model_type") == "bart" or settings.get("tokenizer_class") in BART_CLASSES:
+            return BartTokenizer
+        if engine.token_to_id("</s>") is not None:
+            return RobertaTokenizer
+    return PUBLIC_TOKENIZERS.get(kind)

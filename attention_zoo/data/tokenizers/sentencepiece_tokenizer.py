@@ -1,4 +1,4 @@
-"""SentencePiece tokenizer of Marian: pieces of a model file, with ids from `vocab.json`."""
+"""SentencePiece tokenizer of Marian and T5: pieces of a model file, with ids of a vocabulary."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.flat_ids import FlatIds
+from attention_zoo.data.tokenizers.public_readers import CONFIG, SETTINGS, read_json
 from attention_zoo.data.tokenizers.sentencepiece_model import (
     SentencePieceModel,
     parse_sentencepiece_model,
@@ -23,6 +24,7 @@ from attention_zoo.data.tokenizers.vocabulary import (
     START,
     UNKNOWN,
     check_unicode,
+    order_checkpoint_ids,
 )
 from attention_zoo.extras import explain_missing_package
 
@@ -34,12 +36,17 @@ UNKNOWN_PIECE, END_PIECE, PAD_PIECE = "<unk>", "</s>", "<pad>"
 MAX_ID = 1 << 24
 SPECIAL_PIECES = (UNKNOWN_PIECE, PAD_PIECE, END_PIECE)
 """The pieces of the tokens 1, 2 and 3."""
+T5_MODEL = "spiece.model"
+SENTINELS = 100
+"""Number of sentinel tokens of T5, unless `extra_ids` of `tokenizer_config.json` is another."""
+SENTINEL = re.compile(r"<extra_id_\d+>", re.ASCII)
+"""A token that stands for a span of the text in the pretraining of T5."""
 LANGUAGE_CODE = re.compile(r">>[\w-]+<<", re.ASCII)
 """A piece that names the target language, such as `>>fra<<`."""
 
 
 class SentencePieceTokenizer(EngineTokenizer):
-    """SentencePiece tokenizer with the vocabulary of Marian, loaded by `data.load_tokenizer`.
+    """SentencePiece tokenizer with the vocabulary of Marian or T5, loaded by `data.load_tokenizer`.
 
     The first ids are the library's special tokens: 0 is padding, which no id of the checkpoint
     stands for, 1 `<unk>`, 2 `<pad>`, which is the start token, and 3 `</s>`, the end token. The
@@ -49,6 +56,11 @@ class SentencePieceTokenizer(EngineTokenizer):
     after another special piece. Elsewhere, and if the vocabulary lacks it, it is ordinary text;
     `transformers` removes it, or makes it one unknown token.
 
+    A sentinel token of T5, such as `<extra_id_0>`, is one token anywhere, if the vocabulary has it.
+    The ids of texts are those of SentencePiece. `T5Tokenizer` of `transformers` 5 normalizes
+    differently: it drops combining marks after a character that a rule replaces, does not compose a
+    letter that has several of them, and splits words at U+0085.
+
     Args:
         model: the model that splits texts into pieces.
         processor: the `SentencePieceProcessor` of this model.
@@ -56,6 +68,8 @@ class SentencePieceTokenizer(EngineTokenizer):
 
     Attributes:
         pad, unknown, start, end, mask: token ids; mask is None.
+        text_start: None: texts begin with no special token.
+        special_pieces: pieces that are one token anywhere in a text.
         language_codes: the language codes of the vocabulary.
 
     Raises:
@@ -79,14 +93,14 @@ class SentencePieceTokenizer(EngineTokenizer):
         missing = [piece for piece in SPECIAL_PIECES if piece not in vocabulary]
         if missing:
             raise ValueError(
-                f"there is no {missing[0]}, which Marian requires; expected the vocab.json of a"
-                " Marian checkpoint"
+                f"there is no {missing[0]}, which Marian and T5 require; copy the file from a"
+                " checkpoint of these models"
             )
         special = [vocabulary[piece] for piece in SPECIAL_PIECES]
-        others = [number for number in range(max(self._pieces) + 1) if number not in special]
-        self._checkpoint_ids = [-1, *special, *others]
+        self._checkpoint_ids = order_checkpoint_ids(special, max(self._pieces) + 1)
         self._ids = {number: token_id for token_id, number in enumerate(self._checkpoint_ids)}
-        self._special = re.compile("|".join(SPECIAL_PIECES))
+        self.special_pieces = [*SPECIAL_PIECES, *filter(SENTINEL.fullmatch, vocabulary)]
+        self._special = re.compile("|".join(self.special_pieces))
         self.language_codes = [piece for piece in vocabulary if LANGUAGE_CODE.fullmatch(piece)]
         codes = "|".join(map(re.escape, self.language_codes))
         self._code = re.compile(codes or r"(?!)")
@@ -264,6 +278,58 @@ def load_sentencepiece_tokenizer(folder: Path, side: str = "source") -> Sentence
             raise ValueError(f"{path}: {error.strerror}; copy it from the checkpoint") from None
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+
+
+def load_t5_tokenizer(folder: Path) -> SentencePieceTokenizer:
+    """Load the tokenizer of a T5 checkpoint.
+
+    The sentinel tokens follow the pieces of the model, and `<extra_id_0>` is the last of them. A
+    larger `vocab_size` of `config.json` adds ids without a piece.
+
+    Args:
+        folder: folder with `spiece.model`, and optionally `tokenizer_config.json` and
+            `config.json`.
+
+    Raises:
+        ValueError: a file is damaged, `vocab_size` is smaller than the number of pieces and
+            sentinel tokens, or sentencepiece is not installed.
+    """
+    path = folder / T5_MODEL
+    with explain_missing_package():
+        try:
+            model, processor = parse_sentencepiece_model(path.read_bytes())
+            pieces = len(model.pieces)
+            path = folder / SETTINGS
+            sentinels = _read_number(path, "extra_ids", SENTINELS, 0, "copy the file again")
+            size = pieces + sentinels
+            vocabulary = {piece: number for number, piece in enumerate(model.pieces)}
+            vocabulary |= {f"<extra_id_{i}>": size - 1 - i for i in range(sentinels)}
+            path = folder / CONFIG
+            hint = (
+                f"{T5_MODEL} has {pieces} pieces, and {sentinels} sentinel tokens follow them; copy"
+                " all files from the same checkpoint"
+            )
+            padded_size = _read_number(path, "vocab_size", size, size, hint)
+            if padded_size > size:
+                vocabulary[""] = padded_size - 1
+            path = folder / T5_MODEL
+            return SentencePieceTokenizer(model, processor, vocabulary)
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror}; copy it from the checkpoint") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+
+def _read_number(path: Path, name: str, default: int, least: int, hint: str) -> int:
+    """Return a whole number of a JSON file; ValueError if it is out of range."""
+    number = (read_json(path) or {}).get(name)
+    if number is None:
+        return default
+    if type(number) is not int or not least <= number <= MAX_ID:
+        raise ValueError(
+            f"{name} must be a whole number from {least} to {MAX_ID}, got {number!r}; {hint}"
+        )
+    return number
 
 
 def _parse_vocabulary(content: bytes) -> dict[str, int]:

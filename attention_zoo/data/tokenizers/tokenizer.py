@@ -358,7 +358,9 @@ def train_tokenizer(
 
 
 def load_tokenizer(folder: str | Path) -> Any:
-    """Load a saved tokenizer, or that of a public BERT, GPT-2, RoBERTa, BART or Marian (source).
+    """Load a saved tokenizer, or that of a public checkpoint.
+
+    The latter are BERT, GPT-2, RoBERTa, BART, T5, and the source language of Marian.
 
     Raises:
         ValueError: a file is missing or damaged; with file:line for the vocabulary.

@@ -73,3 +73,13 @@ def check_unicode(text: str, location: str) -> None:
             f"{location} is not valid Unicode: a lone surrogate at character {error.start};"
             " remove it or decode the input as UTF-8"
         ) from None
+
+
+def order_checkpoint_ids(special: Sequence[int], size: int) -> list[int]:
+    """Return the checkpoint's id of each token id: -1 for padding, special ids, the other ids.
+
+    Args:
+        special: the checkpoint's ids of the unknown, start and end tokens.
+        size: number of ids of the checkpoint.
+    """
+    return [-1, *special, *(number for number in range(size) if number not in special)]

@@ -10,7 +10,13 @@ from attention_zoo.decoding.rules.allowed import AllowedTokens, BannedTokens
 from attention_zoo.decoding.rules.automaton import Automaton
 from attention_zoo.decoding.rules.base import Rule, as_rules
 from attention_zoo.decoding.rules.ngrams import NoRepeatNgram
-from attention_zoo.decoding.rules.positions import ForcedEnd, ForcedTokens, MinLength, Prefix
+from attention_zoo.decoding.rules.positions import (
+    ForcedEnd,
+    ForcedStart,
+    ForcedTokens,
+    MinLength,
+    Prefix,
+)
 from attention_zoo.decoding.rules.repetition import RepetitionPenalty
 
 
@@ -25,6 +31,7 @@ def make_rules(
         RepetitionPenalty(penalty) if options.is_set("repetition_penalty") else None,
         BannedTokens(options.banned_tokens) if options.banned_tokens else None,
         MinLength(options.min_length, end_token, ends) if options.is_set("min_length") else None,
+        None if options.forced_start is None else ForcedStart(options.forced_start),
         ForcedEnd(limits, end_token) if options.force_end else None,
         NoRepeatNgram(ngram) if ngram else None,
         ForcedTokens(options.plan) if options.plan else None,
@@ -38,6 +45,7 @@ __all__ = [
     "Automaton",
     "BannedTokens",
     "ForcedEnd",
+    "ForcedStart",
     "ForcedTokens",
     "MinLength",
     "NoRepeatNgram",

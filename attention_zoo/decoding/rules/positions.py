@@ -1,4 +1,4 @@
-"""Rules that depend on the position: minimum length, forced tokens, forced end token and prefix."""
+"""Rules that depend on the position: minimum length, forced tokens and prefix."""
 
 from __future__ import annotations
 
@@ -47,6 +47,21 @@ class ForcedTokens(Rule):
         token = ops.sum(ops.where(is_forced, ops.convert_to_tensor(self.tokens), 0))
         is_token = ops.arange(shape[-1], dtype="int32") == token
         return ops.logical_or(is_token, ops.logical_not(ops.any(is_forced)))[None, None]
+
+
+class ForcedStart(Rule):
+    """A rule that forces the first token, with probability 1.
+
+    Args:
+        token: the id.
+    """
+
+    def __init__(self, token: int) -> None:
+        self.token = token
+
+    def adjust_logits(self, logits: Any, state: Any, step: Any) -> Any:
+        is_other = ops.arange(logits.shape[-1], dtype="int32") != self.token
+        return logits + ops.where(ops.logical_and(step == 0, is_other), float("-inf"), 0.0)
 
 
 class ForcedEnd(Rule):

@@ -160,7 +160,7 @@ def build_positions(positions: RelativePositions, query_shape: Shape, key_shape:
 
 
 def make_positions(
-    positions: Any, dtype: Any = None, causal: bool = False
+    positions: Any, dtype: Any = None, causal: bool = False, **arguments: Any
 ) -> RelativePositions | None:
     """Return relative positions from a name (created with `dtype`), an instance or its config.
 
@@ -168,10 +168,12 @@ def make_positions(
 
     Args:
         causal: whether to create the variant for attention with a causal mask, for a name.
+        **arguments: arguments of the class, for a name.
     """
     positions = deserialize(positions)
     if positions is None or isinstance(positions, RelativePositions):
         return positions
     factory: Any = POSITIONS.get(positions)
-    created: RelativePositions = (factory.causal if causal else factory)(dtype=dtype)
+    create = factory.causal if causal else factory
+    created: RelativePositions = create(dtype=dtype, **arguments)
     return created

@@ -27,7 +27,9 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
 
     Args:
         units, num_heads, activation, norm, norm_first, epsilon: as in `TransformerEncoderLayer`.
-        attention: the self-attention, as in `TransformerEncoderLayer`.
+        attention: the self-attention, as in `TransformerEncoderLayer`. The heads of the
+            cross-attention have the same widths as those of a `MultiHeadAttention`, and biases only
+            if it has them.
         dropout, stochastic_depth, seed: as in `TransformerEncoderLayer`.
 
     Call arguments:

@@ -14,10 +14,13 @@ from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import Residual
+from attention_zoo.registry import check_known
 from attention_zoo.typing import Shape, Tensor
 
 LAYER_OPTIONS = ("activation", "norm", "norm_first", "epsilon", "stochastic_depth")
 """Arguments of this layer that a model accepts in its `layer` argument."""
+FEED_FORWARD_OPTIONS = ("activation", "use_bias", "dropout")
+"""Arguments of `FeedForward` in an `activation` that is a dict."""
 
 
 @keras.saving.register_keras_serializable("attention_zoo")
@@ -33,7 +36,8 @@ class TransformerEncoderLayer(KernelLayer):
         attention: attention layer that replaces `MultiHeadAttention(H, D / H)`, for example one
             with relative positions or dropout on the weights; it takes `(query, value)` and
             returns `(B, T, D)`.
-        activation: activation of the feed-forward network, see `FeedForward`.
+        activation: activation of the feed-forward network, see `FeedForward`; or a dict of
+            arguments of `FeedForward`: "activation", "use_bias" and "dropout".
         norm: "layer" or "rms".
         norm_first: whether to use pre-norm; if False, post-norm as in the paper.
         epsilon: epsilon of the normalization layers.
@@ -95,7 +99,10 @@ class TransformerEncoderLayer(KernelLayer):
         self.dropout, self.stochastic_depth = dropout, stochastic_depth
         self.attention_residual = self.make_residual()
         self.feed_forward_residual = self.make_residual()
-        self.feed_forward = FeedForward(self.units, activation, seed=seed, **self.part_arguments)
+        feed_forward = activation if isinstance(activation, dict) else {"activation": activation}
+        check_known("activation has no option", feed_forward, FEED_FORWARD_OPTIONS)
+        options = {"activation": "relu", **feed_forward, "seed": seed, **self.part_arguments}
+        self.feed_forward = FeedForward(self.units, **options)
         self.attention = attention
         self._is_default_attention = attention is None
         self.supports_masking = True
@@ -208,8 +215,17 @@ class TransformerEncoderLayer(KernelLayer):
 
 
 def make_multi_head_attention(layer: Any, width: int) -> MultiHeadAttention:
-    """Create the multi-head attention of a layer; ValueError unless num_heads divides the width."""
-    count = layer.num_heads
+    """Create the multi-head attention of a layer, like its self-attention if it has one.
+
+    The heads then have the same widths and either all have biases or none.
+
+    Raises:
+        ValueError: num_heads does not divide the width of the inputs.
+    """
+    count, like = layer.num_heads, layer.attention
+    if isinstance(like, MultiHeadAttention):
+        options = {name: getattr(like, name) for name in ("key_dim", "value_dim", "use_bias")}
+        return MultiHeadAttention(count, **options, **layer.part_arguments)
     if width % count:
         raise ValueError(f"num_heads must divide the width of the inputs, got {count} for {width}")
     return MultiHeadAttention(count, width // count, **layer.part_arguments)

@@ -25,7 +25,12 @@ def gelu_tanh(x: Tensor) -> Tensor:
 CUSTOM_ACTIVATIONS = {"gelu_tanh": gelu_tanh}
 """Activations that Keras does not know by name."""
 
-GATED_ACTIVATIONS: dict[str, Any] = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
+GATED_ACTIVATIONS: dict[str, Any] = {
+    "reglu": "relu",
+    "geglu": "gelu",
+    "geglu_tanh": gelu_tanh,
+    "swiglu": "silu",
+}
 """Gated activations by name, and the activation function of each."""
 
 
@@ -38,7 +43,8 @@ class FeedForward(KernelLayer):
     Args:
         units: F, the inner width.
         activation: act: a Keras activation name ("gelu" is exact), "gelu_tanh" or a function. With
-            "reglu", "geglu" or "swiglu" there is a gate, and act is "relu", "gelu" or "silu".
+            "reglu", "geglu", "geglu_tanh" or "swiglu" there is a gate, and act is "relu", "gelu",
+            "gelu_tanh" or "silu".
         use_bias: whether the linear layers have biases.
         dropout: dropout rate of the inner units, 0 to 1.
         seed: seed of the dropout, an integer or None.
@@ -68,7 +74,7 @@ class FeedForward(KernelLayer):
 
     Reference:
         Vaswani et al. 2017, arXiv 1706.03762, equation 2; gates: Shazeer 2020, arXiv 2002.05202,
-        equations 5 and 6, where V is W_3 and W is W_1.
+        equations 5 and 6, where V is W_3 and W is W_1; T5 1.1 has "geglu_tanh".
     """
 
     def __init__(

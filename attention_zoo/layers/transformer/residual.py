@@ -14,7 +14,14 @@ from attention_zoo.typing import Shape, Tensor
 
 NORMS = Registry("norm")
 NORMS.register("layer")(LayerNormalization)
-NORMS.register("rms")(keras.layers.RMSNormalization)
+
+
+@NORMS.register("rms")
+def make_rms_normalization(**arguments: Any) -> keras.layers.Layer:
+    """Return Keras's `RMSNormalization`, which passes the mask on."""
+    norm = keras.layers.RMSNormalization(**arguments)
+    norm.supports_masking = True
+    return norm
 
 
 @keras.saving.register_keras_serializable("attention_zoo")

@@ -197,7 +197,8 @@ class GPT(GenerationMixin, PrebuiltModel):
             logits = mask_special_tokens(self.projection(x).logits())
             return StepOutput(logits, make_next_state(ancestors, updated), hidden=x)
 
-        state = make_empty_state(self, prompt_cache, ops.shape(source)[0], width, max_steps)
+        heads = self.decoder[0].attention
+        state = make_empty_state(heads, prompt_cache, ops.shape(source)[0], width, max_steps)
         return DecoderStart(step, state, start)
 
     def _prefill(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> list[KeysAndValues]:

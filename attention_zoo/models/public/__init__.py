@@ -1,9 +1,11 @@
 """Publicly released checkpoints, loaded as models of this library."""
 
 from attention_zoo.models.public import (  # noqa: F401  (they register their families)
+    bart,
     encoder_families,
     gpt2,
     marian,
+    t5,
 )
 from attention_zoo.models.public.loading import FAMILIES, from_public, read_config
 

@@ -26,6 +26,7 @@ from attention_zoo.models.public.weight_mapping import (
     map_kernel,
     map_norm,
     map_table,
+    map_table_without,
     map_vector,
 )
 from attention_zoo.models.tagging.transformer_tagger import TransformerTagger
@@ -163,7 +164,7 @@ def _list_ignored(family: Family, cls: type, bert: BERT) -> list[str]:
 def map_bert(bert: BERT, family: Family) -> Iterator[WeightMapping]:
     """Yield the mappings of an encoder's tensors."""
     yield _map_shifted_table(TOKEN_EMBEDDINGS, bert.token_embedding.embeddings, family.shift)
-    yield _map_table_without(
+    yield map_table_without(
         POSITION_EMBEDDINGS, bert.positions.table, family.num_reserved_positions
     )
     if bert.segment_embedding is not None:
@@ -195,12 +196,6 @@ def _map_shifted_table(name: str, weight: Any, shift: int, fill: float = 0.0) ->
         return [np.concatenate([np.full((shift, *shape[1:]), fill, rows.dtype), rows])]
 
     return WeightMapping(name, (shape[0] - shift, *shape[1:]), [weight], prepend)
-
-
-def _map_table_without(name: str, weight: Any, count: int) -> WeightMapping:
-    """Map a tensor without its first `count` rows."""
-    rows, *others = weight.shape
-    return WeightMapping(name, (rows + count, *others), [weight], lambda x: [x[count:]])
 
 
 def _build_masked_lm(

@@ -72,6 +72,13 @@ class Checkpoint(NamedTuple):
             )
         return choices[value]
 
+    def get_sizes(self, names: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+        """Return sizes under this library's names; the second field must equal the first."""
+        sizes = self.get_numbers({name: first for name, (first, _) in names.items()})
+        for name, (_, second) in names.items():
+            self.check_setting(second, expected=sizes[name])
+        return sizes
+
     def check_setting(self, name: str, *, expected: Any) -> None:
         """Raise ValueError for a setting that the library's model does not support."""
         value = self.config.get(name, expected)

@@ -31,8 +31,11 @@ from attention_zoo.models.public.weight_mapping import (
 )
 from attention_zoo.models.translation.transformer import SINUSOIDAL_HALVES, Transformer
 
-SIZES = ("layers", "attention_heads", "ffn_dim")
-"""Sizes that the encoder and the decoder must share."""
+LAYERS = ("encoder_layers", "decoder_layers")
+SIZES = {
+    "num_heads": ("encoder_attention_heads", "decoder_attention_heads"),
+    "units": ("encoder_ffn_dim", "decoder_ffn_dim"),
+}
 REQUIRED = {
     "scale_embedding": True,
     "normalize_before": False,
@@ -53,11 +56,7 @@ IGNORED = (
 @FAMILIES.register("marian")
 def build_marian(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
     """Build a `Transformer` with the weights of a Marian checkpoint."""
-    if cls not in (None, Transformer):
-        raise ValueError(
-            f"{checkpoint.folder}: the checkpoint cannot be loaded as {cls.__name__}; use"
-            " Transformer"
-        )
+    check_class(checkpoint, cls)
     settings, rows = _read_settings(checkpoint), _list_rows(checkpoint)
     model = Transformer(**merge(Transformer, settings, overrides))
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("model."))
@@ -65,14 +64,20 @@ def build_marian(checkpoint: Checkpoint, cls: type | None, overrides: Config) ->
     return model
 
 
+def check_class(checkpoint: Checkpoint, cls: type | None) -> None:
+    """Raise ValueError for a class other than `Transformer`."""
+    if cls not in (None, Transformer):
+        raise ValueError(
+            f"{checkpoint.folder}: the checkpoint cannot be loaded as {cls.__name__}; use"
+            " Transformer"
+        )
+
+
 def _read_settings(checkpoint: Checkpoint) -> Config:
     """Return the constructor arguments that a config defines."""
     for name, expected in REQUIRED.items():
         checkpoint.check_setting(name, expected=expected)
-    config = checkpoint.config
-    sizes = checkpoint.get_numbers({name: f"encoder_{name}" for name in SIZES})
-    for name, size in sizes.items():
-        checkpoint.check_setting(f"decoder_{name}", expected=size)
+    config, sizes = checkpoint.config, checkpoint.get_sizes(SIZES)
     embedding_dim, words, *_ = checkpoint.get_numbers(
         {name: name for name in ("d_model", "vocab_size", "pad_token_id", "eos_token_id")}
     ).values()
@@ -81,12 +86,11 @@ def _read_settings(checkpoint: Checkpoint) -> Config:
         checkpoint.check_setting("eos_token_id", expected=0)
     activation = checkpoint.get_activation("activation_function", "gelu")
     return {
+        **sizes,
+        "num_layers": [*checkpoint.get_numbers({name: name for name in LAYERS}).values()],
         "embedding_dim": embedding_dim,
         "source_vocabulary_size": words + 1,  # with padding
         "target_vocabulary_size": words + 1,
-        "num_layers": sizes["layers"],
-        "num_heads": sizes["attention_heads"],
-        "units": sizes["ffn_dim"],
         "dropout": config.get("dropout", 0.1),
         "tie": {"kind": "all", "bias": True},
         "positions": SINUSOIDAL_HALVES,

@@ -39,6 +39,12 @@ def map_table(name: str, weight: Any) -> WeightMapping:
     return WeightMapping(name, tuple(weight.shape), [weight])
 
 
+def map_table_without(name: str, weight: Any, count: int) -> WeightMapping:
+    """Map a tensor without its first `count` rows."""
+    rows, *others = weight.shape
+    return WeightMapping(name, (rows + count, *others), [weight], lambda x: [x[count:]])
+
+
 def map_kernel(name: str, weight: Any, inputs: int = 1) -> WeightMapping:
     """Map a PyTorch linear weight `(outputs, inputs)` to a kernel, which is its transpose.
 

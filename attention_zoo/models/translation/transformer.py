@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -10,12 +10,14 @@ from keras import layers, ops
 
 from attention_zoo.decoding import StepOutput
 from attention_zoo.layers import (
+    LearnedPositions,
     SinusoidalPositions,
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
 from attention_zoo.layers.quantization import get_float_embeddings, get_float_kernel
 from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.layers.transformer.encoder_layer import LAYER_OPTIONS
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
 from attention_zoo.layers.transformer.residual import make_final_norm
 from attention_zoo.models.caching import make_empty_state, make_next_state
@@ -33,13 +35,22 @@ from attention_zoo.models.presets import (
     collect_arguments,
     register_model,
 )
-from attention_zoo.models.transformer_options import check_layer_settings, make_self_attention
-from attention_zoo.ops import Projection
+from attention_zoo.models.transformer_options import (
+    HEAD_OPTIONS,
+    LEARNED,
+    PositionOptions,
+    check_num_heads,
+    make_self_attention,
+    read_positions,
+)
+from attention_zoo.ops import Projection, whole_number
 from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
-TIES = ("none", "target", "all")
+TIES = ("none", "target", "embeddings", "all")
+TIED_OUTPUTS, SHARED_EMBEDDINGS = ("target", "all"), ("embeddings", "all")
 SINUSOIDAL, SINUSOIDAL_HALVES = "sinusoidal", "sinusoidal_halves"
+ABSOLUTE = (SINUSOIDAL, SINUSOIDAL_HALVES, LEARNED)
 
 
 class TransformerOutput(NamedTuple):
@@ -65,13 +76,14 @@ class Transformer(GenerationMixin, PrebuiltModel):
         embedding_dim: D, width of the embeddings and of all layers.
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head.
-        num_layers: N, of the encoder and of the decoder.
+        num_layers: N, of the encoder and of the decoder; or two numbers, one for each.
         layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation",
             "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
-            with a norm after the last layer), "epsilon" and "stochastic_depth".
-        tie: "target": W is E_t transposed; "all": E_s is E_t too, with one vocabulary; or "none".
-            Or a dict of "kind", one of these, and "bias": whether b is a weight, as in the
-            checkpoints of Marian and BART; otherwise, it is 0.
+            with a norm after the last layer), "epsilon" and "stochastic_depth". "attention" is a
+            dict of "key_dim", the width of a head (default D / H), and "use_bias".
+        tie: "target": W is E_t transposed; "embeddings": E_s is E_t, with one vocabulary; "all":
+            both; or "none". Or a dict of "kind", one of these, and "bias": whether b is a weight,
+            as in the checkpoints of Marian and BART; otherwise, it is 0.
         dropout: dropout rate on embeddings and sublayers.
         positions: "sinusoidal": p is added to embeddings, as in the paper; "sinusoidal_halves": all
             sines precede all cosines, as in Marian; or a name of
@@ -103,11 +115,11 @@ class Transformer(GenerationMixin, PrebuiltModel):
         embedding_dim: int = 512,
         units: int = 2048,
         num_heads: int = 8,
-        num_layers: int = 6,
+        num_layers: int | Sequence[int] = 6,
         layer: Config | None = None,
         tie: str | Config = "target",
         dropout: float = 0.1,
-        positions: str = "sinusoidal",
+        positions: str | Config = "sinusoidal",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -122,39 +134,73 @@ class Transformer(GenerationMixin, PrebuiltModel):
             for size in (target_vocabulary_size, source_vocabulary_size)
         )
         kind, self.use_output_bias = self._read_tie()
-        self.source_embedding = self.target_embedding if kind == "all" else source_embedding
-        self.scale = embedding_dim**0.5
-        self.positions: Any = None
-        if positions in (SINUSOIDAL, SINUSOIDAL_HALVES):
-            is_interleaved = positions == SINUSOIDAL
-            self.positions = SinusoidalPositions(interleaved=is_interleaved, **common)
+        is_shared = kind in SHARED_EMBEDDINGS
+        self.source_embedding = self.target_embedding if is_shared else source_embedding
+        options = read_positions(positions, *ABSOLUTE)
+        self.scale = embedding_dim**0.5 if options.scale is None else options.scale
+        self.max_length = options.max_length
+        self.source_positions, self.positions = self._make_absolute_positions(options)
         self.drop = Dropout(dropout, **common)
-        sizes = {"units": units, "num_heads": num_heads, "dropout": dropout}
-        layer_options = {**sizes, **self.settings["layer"], **common}
-        heads = partial(make_self_attention, positions, num_heads, embedding_dim, **common)
-        self.encoder = [
-            TransformerEncoderLayer(attention=heads(), **layer_options) for _ in range(num_layers)
-        ]
-        self.decoder = [
-            TransformerDecoderLayer(attention=heads(causal=True), **layer_options)
-            for _ in range(num_layers)
-        ]
-        self.norms = [make_final_norm(**self.settings["layer"], **common) for _ in range(2)]
+        self._make_layers(options, num_layers)
+        layer = {**self.settings["layer"], **common}
+        self.norms = [make_final_norm(**layer) for _ in range(2)]
+        count = 2 if options.norm else 0
+        layer["norm_first"] = True  # so that it is a norm
+        self.embedding_norms = [make_final_norm(**layer) for _ in range(count)]
         untied = layers.Dense(target_vocabulary_size, use_bias=False, **common)
-        self.vocabulary = untied if kind == "none" else None
+        self.vocabulary = untied if kind not in TIED_OUTPUTS else None
         self.build()
+
+    def _make_absolute_positions(self, options: PositionOptions) -> list[Any]:
+        """Return the positions that are added to the embeddings of source and target."""
+        common: dict[str, Any] = {"dtype": self.dtype_policy}
+        if options.max_length is not None:
+            return [LearnedPositions(options.max_length, **common) for _ in range(2)]
+        if options.kind not in ABSOLUTE:
+            return [None, None]
+        is_interleaved = options.kind == SINUSOIDAL
+        return [SinusoidalPositions(interleaved=is_interleaved, **common)] * 2
+
+    def _make_layers(self, options: PositionOptions, num_layers: int | Sequence[int]) -> None:
+        """Create the layers of the encoder and of the decoder."""
+        settings, dtype = self.settings, self.dtype_policy
+        width, num_heads = settings["embedding_dim"], settings["num_heads"]
+        layer_options = {name: settings[name] for name in ("units", "num_heads", "dropout")}
+        layer_options |= {**settings["layer"], "dtype": dtype}
+        head_options = layer_options.pop("attention", {})
+        counts = [num_layers] * 2 if isinstance(num_layers, int) else num_layers
+        self.encoder, self.decoder = list[Any](), list[Any]()
+        for stack, count in zip((self.encoder, self.decoder), counts, strict=True):
+            is_causal = stack is self.decoder
+            layer_class = TransformerDecoderLayer if is_causal else TransformerEncoderLayer
+            relative = None
+            for _ in range(count):
+                if relative is None or not options.shared:
+                    relative = options.make_relative(dtype, is_causal)
+                heads = make_self_attention(relative, num_heads, width, dtype=dtype, **head_options)
+                stack.append(layer_class(attention=heads, **layer_options))
 
     def _check_settings(self) -> None:
         """Raise ValueError for invalid settings."""
         source_size, target_size = self.source_vocabulary_size, self.target_vocabulary_size
         check_vocabulary_size("source_vocabulary_size", source_size)
         check_vocabulary_size("target_vocabulary_size", target_size)
-        check_layer_settings(self.settings, SINUSOIDAL, SINUSOIDAL_HALVES)
+        known = (*LAYER_OPTIONS, "attention")
+        layer = self.settings["layer"] = check_options("layer", self.settings["layer"], known)
+        heads = check_options("layer.attention", layer.get("attention"), HEAD_OPTIONS)
+        if "key_dim" not in heads:
+            check_num_heads(self.settings)
+        num_layers = self.settings["num_layers"]
+        counts = num_layers if isinstance(num_layers, list) else [num_layers]
+        if len(counts) != 2 and num_layers is counts:
+            raise ValueError(f"num_layers must be a number or two numbers, got {num_layers}")
+        for count in counts:
+            whole_number("num_layers", count)
         tie, _ = self._read_tie()
         check_choice("tie", tie, TIES)
-        if tie == "all" and source_size != target_size:
+        if tie in SHARED_EMBEDDINGS and source_size != target_size:
             raise ValueError(
-                f"tie='all' requires one vocabulary, got {source_size} source and {target_size} "
+                f"tie={tie!r} requires one vocabulary, got {source_size} source and {target_size} "
                 "target tokens; use tie='target' for two"
             )
 
@@ -169,14 +215,14 @@ class Transformer(GenerationMixin, PrebuiltModel):
         shape = (None, None, self.settings["embedding_dim"])
         self.source_embedding.build((None, None))
         self.target_embedding.build((None, None))  # does nothing if it is the same layer
-        for layer in (self.positions, *self.encoder, *self.norms):
-            if layer is not None:
-                layer.build(shape)
+        absolute = [x for x in (self.source_positions, self.positions) if x is not None]
+        for layer in (*absolute, *self.embedding_norms, *self.encoder, *self.norms):
+            layer.build(shape)
         for layer in self.decoder:
             layer.build(shape, shape)
         if self.vocabulary is not None:
             self.vocabulary.build(shape)
-        self.output_bias = None
+        self.output_bias: Any = None
         if self.use_output_bias:
             words = (self.target_vocabulary_size,)
             self.output_bias = self.add_weight(shape=words, initializer="zeros", name="output_bias")
@@ -194,7 +240,9 @@ class Transformer(GenerationMixin, PrebuiltModel):
     def encode(self, source: Tensor, training: bool | None = False) -> Tensor:
         """Return the memory `(B, S, D)` of the source `(B, S)`."""
         mask = ops.not_equal(source, PAD)
-        return self.encode_embedded(self._embed(self.source_embedding, source), mask, training)
+        x = self.source_embedding(source) * self.scale
+        x = self._add_positions(x, self.source_positions, self.embedding_norms[:1])
+        return self.encode_embedded(x, mask, training)
 
     def encode_embedded(
         self, embedded: Tensor, mask: Tensor, training: bool | None = False
@@ -215,7 +263,7 @@ class Transformer(GenerationMixin, PrebuiltModel):
     ) -> TransformerOutput:
         """Run the decoder on the target `(B, T)` and the memory of the source `(B, S)`."""
         masks = {"mask": ops.not_equal(target, PAD), "memory_mask": ops.not_equal(source, PAD)}
-        x = self.drop(self._embed(self.target_embedding, target), training=training)
+        x = self.drop(self._embed_target(target), training=training)
         *lower_layers, top_layer = self.decoder
         for layer in lower_layers:
             x = layer(x, memory, **masks, training=training)
@@ -232,12 +280,26 @@ class Transformer(GenerationMixin, PrebuiltModel):
         table = ops.transpose(get_float_embeddings(self.target_embedding))
         return Projection(hidden, table, self.output_bias)
 
-    def _embed(self, embedding: Any, tokens: Tensor) -> Tensor:
-        return self._add_positions(embedding(tokens) * self.scale, 0)
+    def _embed_target(self, tokens: Tensor, step: Any = None) -> Tensor:
+        """Embed target tokens `(B, T)`, or `(B, N)` that all have the position `step`."""
+        x, norms = self.target_embedding(tokens) * self.scale, self.embedding_norms[1:]
+        if step is None:
+            return self._add_positions(x, self.positions, norms)
+        zeros = ops.zeros((1, 1, x.shape[-1]), dtype=x.dtype)
+        return self._add_positions(x, lambda x: x + self.positions(zeros, start=step), norms)
 
-    def _add_positions(self, x: Tensor, start: Any) -> Tensor:
-        """Add absolute positions to embeddings, if the model has them."""
-        return x if self.positions is None else self.positions(x, start=start)
+    def _add_positions(self, x: Tensor, positions: Any, norms: Sequence[Any]) -> Tensor:
+        """Add absolute positions to embeddings, and normalize the sum, if the model does."""
+        x = x if self.positions is None else positions(x)
+        for norm in norms:
+            x = norm(x)
+        return x
+
+    def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor | None:
+        """Return the number of learned positions, `(B,)`; None for other positions."""
+        if self.max_length is None:
+            return None
+        return ops.full_like(source_lengths, self.max_length)
 
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode `source (B, S)` once and return the decoder's step function and initial state."""
@@ -258,9 +320,7 @@ class Transformer(GenerationMixin, PrebuiltModel):
         def step(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
             ancestors = Ancestors(state["num_steps"], state["parents"], width).add_current_step()
             self_attention_mask, updated, weights = ancestors.make_mask(), [], None
-            zeros = ops.zeros((1, 1, memory.shape[-1]), dtype=memory.dtype)
-            position_encoding = self._add_positions(zeros, ancestors.step)
-            x = self.target_embedding(tokens) * self.scale + position_encoding
+            x = self._embed_target(tokens, ancestors.step)
             for layer, entries, read in zip(
                 self.decoder, state["cache"].value, memories, strict=True
             ):
@@ -271,7 +331,8 @@ class Transformer(GenerationMixin, PrebuiltModel):
             return StepOutput(self.projection(x).logits(), state, ops.mean(weights, axis=1), x)
 
         prompts = [None] * len(self.decoder)
-        state = make_empty_state(self, prompts, ops.shape(mask)[0], width, max_steps)
+        heads = self.decoder[0].attention
+        state = make_empty_state(heads, prompts, ops.shape(mask)[0], width, max_steps)
         return DecoderStart(step, state)
 
 

@@ -28,3 +28,11 @@ def write_roberta(folder: Path) -> Tokenizer:
     vocabulary["<mask>"] = engine.token_to_id("<mask>")
     (merges / "vocab.json").write_text(json.dumps(vocabulary), "utf-8")
     return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+def write_bart(folder: Path) -> Tokenizer:
+    """Write the files of `write_roberta`, and a `config.json` of BART to both folders."""
+    engine = write_roberta(folder)
+    for path in (folder, folder / "merges"):
+        (path / "config.json").write_text(json.dumps({"model_type": "bart"}), "utf-8")
+    return engine

@@ -1,4 +1,4 @@
-"""Marian tokenizers with small SentencePiece models, trained on generated text."""
+"""Marian and T5 tokenizers with small SentencePiece models, trained on generated text."""
 
 from __future__ import annotations
 
@@ -75,3 +75,10 @@ def write_checkpoint(
     (folder / "source.spm").write_bytes(model)
     (folder / "vocab.json").write_text(json.dumps(vocabulary), "utf-8")
     return vocabulary
+
+
+def write_t5(folder: Path) -> list[str]:
+    """Write the `spiece.model` of a T5 tokenizer; return its pieces."""
+    model = train_model(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    (folder / "spiece.model").write_bytes(model)
+    return list_pieces(model)

@@ -171,7 +171,7 @@ def test_damaged_vocabularies_raise(tmp_path: Path) -> None:
         ('{"a": true}', "the id of 'a' must be a whole number .*, got True"),
         ('{"a": 1099511627776}', "the id of 'a' must be a whole number"),
         ('{"\\ud800": 1}', "a piece is not valid Unicode"),
-        ('{"</s>": 0, "<unk>": 1}', "there is no <pad>, which Marian requires"),
+        ('{"</s>": 0, "<unk>": 1}', "there is no <pad>, which Marian and T5 require"),
         (json.dumps({**vocabulary, "x": 0}), "'</s>' and 'x' have the same id 0"),
     ]:
         file.write_text(content)

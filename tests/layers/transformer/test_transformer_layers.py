@@ -35,7 +35,7 @@ class TransformerLayerCase(StructureConformance):
         "units": 9,
         "num_heads": 3,
         "attention": lambda: AdditiveAttention(4),
-        "activation": "geglu",
+        "activation": {"activation": "geglu_tanh", "use_bias": False, "dropout": 0.1},
         "norm": "rms",
         "norm_first": False,
         "epsilon": 1e-3,

@@ -24,7 +24,7 @@ BERT, GPT2 = GOLDEN / "bert", GOLDEN / "gpt2"
     ("bert", {"is_decoder": True}, "is_decoder=True is not supported, only False"),
     ("bert", {"hidden_act": "swoosh"}, "hidden_act='swoosh' is not supported .known: gelu"),
     ("bert", {"hidden_size": None}, "config.json: hidden_size is missing"),
-    ("bert", {"model_type": "bart"}, "unknown model_type 'bart'; did you mean 'bert'"),
+    ("bert", {"model_type": "albert"}, "unknown model_type 'albert'; did you mean 'bert'"),
     ("gpt2", {"eos_token_id": 5}, "eos_token_id=5 is not supported, only 270"),
     ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "by_inverse_layer_idx=True is not"),
     ("gpt2", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not supported"),

@@ -56,7 +56,7 @@ def test_search_never_returns_padding_or_start() -> None:
 @refuses(
     ({"scale_embedding": False}, "scale_embedding=False is not supported, only True"),
     ({"normalize_before": True}, "normalize_before=True is not supported, only False"),
-    ({"decoder_layers": 3}, "decoder_layers=3 is not supported, only 2"),
+    ({"decoder_layers": 3}, "tensor decoder.layers.2.self_attn.q_proj.weight is missing"),
     ({"decoder_start_token_id": 0}, "decoder_start_token_id=0 is not supported, only"),
     ({"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings=False is not"),
     ({"activation_function": "swoosh"}, "activation_function='swoosh' is not supported"),

@@ -105,6 +105,7 @@ def test_a_generation_config_becomes_search_options(tmp_path: Path) -> None:
         tmp_path, max_length=None, min_length=3, eos_token_id=[0], bad_words_ids=[[0]]
     )
     assert (options.max_length, options.min_length, options.banned_tokens) == (40, 3, ())
+    assert read_options(tmp_path, forced_bos_token_id=7).forced_start == 9
     changes = {"min_length": 9, "temperature": 0.5, "_commit_hash": "a", "is_assistant": False}
     options = read_options(tmp_path, max_new_tokens=7, min_new_tokens=4, **changes)
     assert (options.max_length, options.min_length) == (7, 5)
@@ -119,7 +120,8 @@ def test_without_a_generation_config_that_of_the_model_applies(tmp_path: Path) -
 @refuses(
     ({"do_sample": True}, r"config.json: do_sample=True is not supported, only False; remove it"),
     ({"encoder_no_repeat_ngram_size": 3}, "encoder_no_repeat_ngram_size=3 is not supported, only"),
-    ({"forced_bos_token_id": 4}, "forced_bos_token_id=4 is not supported; remove it"),
+    ({"forced_bos_token_id": 86}, "forced_bos_token_id=86 is not in the vocabulary; remove it"),
+    ({"forced_bos_token_id": True}, "forced_bos_token_id=True has the wrong type"),
     ({"decoder_start_token_id": 0}, "decoder_start_token_id must be 85, as in config.json, got 0"),
     ({"suppress_tokens": [-1]}, "suppress_tokens has id -1, which is not in the vocabulary"),
     ({"num_beam_groups": 2}, "num_beam_groups=2 is not supported, only 1"),

@@ -56,15 +56,17 @@ def test_parameter_counts_follow_the_paper(name: str, vocabulary: int) -> None:
     assert total == pytest.approx(SIZES[name, vocabulary], rel=0.03)
 
 
-@pytest.mark.parametrize("tie", ["none", "target", "all"])
+@pytest.mark.parametrize("tie", ["none", "target", "embeddings", "all"])
 def test_ties(tie: str) -> None:
     words = {"source_vocabulary_size": 12, "target_vocabulary_size": 12}
     model = Transformer(**words, **STACK | {"num_layers": 1}, tie=tie)
     tables = [v for v in model.trainable_variables if 12 in v.shape]
-    assert len(tables) == {"none": 3, "target": 2, "all": 1}[tie]
-    assert (model.source_embedding is model.target_embedding) is (tie == "all")
+    assert len(tables) == {"none": 3, "target": 2, "embeddings": 2, "all": 1}[tie]
+    is_shared = model.source_embedding is model.target_embedding
+    assert is_shared is (tie in ("embeddings", "all"))
     model.target_embedding.embeddings.assign(np.zeros((12, 8)))
-    assert forward(model, SOURCE, TARGET).any() == (tie == "none"), "the vocabulary is that table"
+    is_untied = tie in ("none", "embeddings")
+    assert forward(model, SOURCE, TARGET).any() == is_untied, "the vocabulary is that table"
 
 
 @pytest.mark.parametrize("tie", ["none", "target", "all"])
@@ -125,6 +127,74 @@ def make_with_positions(positions: str) -> Transformer:
         if "embedding" in variable.path:
             variable.assign(0.3 * variable)
     return model
+
+
+STRUCTURES: dict[str, dict[str, Any]] = {
+    "bart": {
+        "num_layers": [1, 2],
+        "layer": {"norm_first": False, "activation": "gelu"},
+        "positions": {"kind": "learned", "max_length": 70, "scale": 1.0, "norm": True},
+    },
+    "t5": {
+        "num_layers": [2, 1],
+        "layer": {
+            "norm": "rms",
+            "attention": {"key_dim": 5, "use_bias": False},
+            "activation": {"activation": "geglu_tanh", "use_bias": False},
+        },
+        "positions": {"kind": "t5", "shared": True, "num_buckets": 8, "max_distance": 20},
+    },
+}
+
+
+@functools.cache
+def make_structure(name: str) -> Transformer:
+    """Return a model with the layers and positions of a BART or T5."""
+    sizes = {"embedding_dim": 16, "units": 16, "num_heads": 2}
+    model = Transformer(**VOCABULARY, **sizes, **STRUCTURES[name])
+    fill(model)
+    return model
+
+
+@pytest.mark.parametrize("test", CONFORMANCE_TESTS, ids=lambda test: test.__name__)
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_conformance_of_other_structures(
+    name: str, test: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = TestTransformer()
+    monkeypatch.setattr(case, "make_preset", make_structure)
+    test(case, name)
+
+
+def test_parts_of_other_structures() -> None:
+    t5, bart = make_structure("t5"), make_structure("bart")
+    assert [len(t5.encoder), len(t5.decoder)] == [2, 1]
+    assert [len(bart.encoder), len(bart.decoder)] == [1, 2]
+    assert len({id(layer.attention.positions) for layer in t5.encoder}) == 1
+    layer = t5.decoder[0]
+    for heads in (layer.attention, layer.memory_attention):
+        assert (heads.key_dim, heads.value_dim, heads.query_bias) == (5, 5, None)
+    assert layer.feed_forward.second.bias is None
+    assert not {one.name for one in t5.weights if "bias" in one.name} - {"bucket_bias"}
+    tables = bart.source_positions.table, bart.positions.table
+    assert [tuple(table.shape) for table in tables] == [(70, 16)] * 2
+    assert tables[0] is not tables[1]
+
+
+def test_embeddings_are_scaled_and_normalized() -> None:
+    scaled = make_structure("bart")
+    config = {**scaled.get_config(), "positions": {**STRUCTURES["bart"]["positions"], "scale": 2.0}}
+    other = Transformer.from_config(config)
+    for weight, value in zip(other.weights, scaled.weights, strict=True):
+        weight.assign(value / 2 if value is scaled.target_embedding.embeddings else value)
+    other.source_embedding.embeddings.assign(scaled.source_embedding.embeddings / 2)
+    source = ops.convert_to_tensor(SOURCE)
+    close(other.encode(source), array(scaled.encode(source)), 1e-5)
+    norm = scaled.embedding_norms[0]
+    before = array(scaled.encode(source))
+    norm.gamma.assign(norm.gamma * 3)
+    assert np.abs(array(scaled.encode(source)) - before).max() > 1e-2
+    norm.gamma.assign(norm.gamma / 3)
 
 
 @pytest.mark.parametrize("test", CONFORMANCE_TESTS, ids=lambda test: test.__name__)
@@ -210,8 +280,22 @@ def test_encoder_without_positions_ignores_order() -> None:
     ({"positions": "rotary", "embedding_dim": 6}, "key_dim must be even, got 3"),
     ({"num_heads": 3}, "num_heads must divide embedding_dim, got num_heads=3, embedding_dim=8"),
     ({"layer": {"nrm": "rms"}}, "layer has no option 'nrm'; did you mean 'norm'"),
-    ({"tie": "both"}, "tie must be one of none, target, all, got 'both'"),
-    ({"tie": {"kind": "both"}}, "tie must be one of none, target, all, got 'both'"),
+    ({"layer": {"attention": {"bias": 1}}}, "layer.attention has no option 'bias'"),
+    ({"layer": {"activation": {"bias": 1}}}, "activation has no option 'bias'"),
+    ({"num_layers": [2]}, "num_layers must be a number or two numbers, got"),
+    ({"num_layers": [2, 0]}, "num_layers must be at least 1, got 0"),
+    ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+    ({"num_layers": "two"}, "num_layers must be an integer of at least 1, got 'two'"),
+    ({"positions": "learned"}, "positions of kind 'learned' require max_length"),
+    ({"positions": {"kind": "learned", "max_length": 0}}, "max_length must be at least 1, got 0"),
+    ({"positions": {"kind": "t5", "max_length": 9}}, "positions of kind 't5' have no option 'max"),
+    ({"positions": {"kind": "sinusoidal", "shared": True}}, "of kind 'sinusoidal' have no option"),
+    ({"positions": {"scale": 2.0}}, "unknown positions None"),
+    ({"positions": {"kind": "none", "scale": 0}}, "scale must be a finite number above 0, got 0"),
+    ({"positions": {"kind": "t5", "num_buckets": 3}}, "num_buckets must be even and at least 4"),
+    ({"tie": "both"}, "tie must be one of none, target, embeddings, all, got 'both'"),
+    ({"tie": {"kind": "both"}}, "tie must be one of none, target, embeddings, all, got 'both'"),
+    ({"tie": "embeddings"}, "tie='embeddings' requires one vocabulary, got 11 source and 12"),
     ({"tie": {"bais": True}}, "tie has no option 'bais'; did you mean 'bias'"),
     ({"tie": "all"}, "tie='all' requires one vocabulary, got 11 source and 12 target tokens"),
 )
