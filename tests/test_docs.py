@@ -337,8 +337,15 @@ def test_matching(run_page: Any) -> None:
 
 
 @pytest.mark.slow
-def test_summarization(run_page: Any) -> None:
+def test_summarization(run_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    write_hub(monkeypatch, tmp_path, "facebook/bart-large-cnn", "bart")
     names = run_page("summarization.md")
+    assert names["bart"].search.beam_width == 4
+    served = tf.saved_model.load("served-bart").signatures["serving_default"]
+    texts = served(text=tf.constant(names["reports"].sources[:1]))["text"].numpy()
+    assert texts[0, 0].decode() == names["summary"].text
     result, report = names["result"], names["reports"].sources[0]
     assert list(result.source_tokens) == report.split()
     assert 3 <= len(result.tokens) == len(result.copied) == len(result.origins)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from attention_zoo.data.tokenizers.tokenizer import Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
-from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 
 
 class CopiedIds(NamedTuple):
@@ -32,16 +32,16 @@ class GraphCopies(tf.Module):
     unknown words of its text, in order of first appearance. Words with k >= C remain unknown.
 
     Args:
-        tokenizer: a registered `data.Tokenizer`.
+        tokenizer: a tokenizer that `make_graph_tokenizer` supports.
         copies: C.
 
     Raises:
-        ValueError: if the tokenizer is not a registered `data.Tokenizer`.
+        ValueError: if the tokenizer cannot be exported.
     """
 
     def __init__(self, tokenizer: Tokenizer, copies: int) -> None:
         super().__init__(name="copies")
-        self.tokenizer = GraphTokenizer(tokenizer)
+        self.tokenizer = make_graph_tokenizer(tokenizer)
         self._size, self._copies = tokenizer.vocabulary_size, copies
         self._unknown = tokenizer.decode_one(UNKNOWN)
 

@@ -188,7 +188,7 @@ def check_model(model: Any, required: type, example: str = "") -> None:
         raise ValueError(f"model must be a models.{name}{hint} got {given}")
 
 
-def check_vocabulary_size(tokenizer: Tokenizer, known: int) -> None:
+def check_vocabulary_size(tokenizer: Any, known: int) -> None:
     """Raise ValueError unless the model's vocabulary has as many tokens as the tokenizer."""
     if known != tokenizer.vocabulary_size:
         raise ValueError(

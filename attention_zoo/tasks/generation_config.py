@@ -99,7 +99,11 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def read_search_options(
-    folder: Path, config: dict[str, Any], to_token_id: Callable[[int], int], max_length: int
+    folder: Path,
+    config: dict[str, Any],
+    to_token_id: Callable[[int], int],
+    max_length: int,
+    defaults: dict[str, Any] | None = None,
 ) -> SearchOptions:
     """Return the search options of an encoder-decoder checkpoint.
 
@@ -109,6 +113,7 @@ def read_search_options(
         to_token_id: converts an id of the checkpoint to the library's.
         max_length: maximum number of tokens if the checkpoint sets none. (The default of
             `transformers` is 20.)
+        defaults: fields that apply where the file has none.
 
     Raises:
         ValueError: the file is damaged, or a field is not supported or has an invalid value.
@@ -125,6 +130,7 @@ def read_search_options(
         if not isinstance(fields, dict):
             raise ValueError("expected an object; copy it again")
         fields = {name: value for name, value in fields.items() if value not in (None, [])}
+        fields = {**(defaults or {}), **fields}
         _check_fields(fields, config)
         return SearchOptions(
             **_convert_lengths(fields, max_length),

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import attention_zoo as az
 from attention_zoo import models
 from attention_zoo.data import train_tokenizer
 from attention_zoo.decoding import SearchOptions
+from attention_zoo.export import export
 from attention_zoo.tasks import Summarization, Summary
-from tests.export.alone import STATUS, ExportedOutputs, run_exported_eagerly
+from tests.export.alone import (
+    STATUS,
+    ExportedOutputs,
+    predict_in_tensorflow_process,
+    run_exported_eagerly,
+)
+from tests.models.public.checkpoints import GOLDEN
 from tests.tasks.captioners import with_normal_weights
 from tests.tiers import mark_others_full
 
@@ -157,3 +168,26 @@ def test_long_article_is_truncated_or_an_error(exported_outputs: ExportedOutputs
     expected = expected_results("pointer generator")
     assert_same(answers, [expected[0], expected[4]])
     assert len(answers["source_tokens"][1]) == LIMIT
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", ["bart", "t5_gated"])
+def test_exported_checkpoint_equals_predict(family: str, tmp_path: Path) -> None:
+    """A BART and a T5 with the generation config of its checkpoint, and scores of targets."""
+    summarizer = az.load(GOLDEN / family)
+    expected = json.loads((GOLDEN / family / "expected.json").read_text("utf-8"))["sources"][:20]
+    texts = [*expected, "", "ba de " * 400, "<s>ba</s> de<pad> <extra_id_0>", "京"]
+    exported = export(summarizer, tmp_path / "served")
+    ((answers, _),) = predict_in_tensorflow_process([exported], [texts])[0]
+    assert answers["ok"] == [row != 20 for row in range(24)]
+    assert answers["error"][20].startswith("the text is empty")
+    assert answers["source_truncated"] == [row == 21 for row in range(24)]
+    del texts[20]
+    valid = {name: [*rows[:20], *rows[21:]] for name, rows in answers.items()}
+    assert_same(valid, summarizer.predict(texts))
+    plain = SearchOptions(max_length=40).as_dict()  # greedy
+    (best,) = summarizer.predict(texts[:1], **plain)
+    score = summarizer.export_module().make_signatures()["score"]
+    scores = score(tf.constant(texts[:1]), tf.constant([best.text]))
+    np.testing.assert_allclose(scores["scores"].numpy(), [best.score], rtol=1e-4)
+    assert scores["tokens"].numpy()[0, 0].decode() == best.tokens[0]

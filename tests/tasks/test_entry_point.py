@@ -48,7 +48,7 @@ def test_every_command_accepts_an_installed_task(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert "letters\trandom_letters\n" in run("list", "tasks")
+    assert "data.corpus=random_letters" in run("train", "--help-keys", "letters")
     assert "40 training texts" in run("train", "recipe.yaml", "run=run", "seed=2")
     predictions = run("predict", "run", "texts", "--html", "page.html", "data.max_length=8")
     assert set(predictions.split()) <= {"a", "b"}

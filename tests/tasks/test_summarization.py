@@ -242,14 +242,15 @@ def test_training_on_reports_copies_unseen_names(
 ) -> None:
     """Runs the commands of docs/summarization.md."""
     (tmp_path / "small.yaml").write_text(RECIPE)
-    run = str(tmp_path / "run")
+    run = str(tmp_path / "runs/mine")
     assert main(["train", str(tmp_path / "small.yaml"), f"run={run}"]) == 0
     articles = generate_reports(2, "unseen", max_events=1).sources
     (tmp_path / "reports.txt").write_text("\n".join(articles))
     capsys.readouterr()
     monkeypatch.chdir(tmp_path)
-    (commands,) = re.findall(r"```sh\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
-    predict, evaluate = (line.split()[1:] for line in commands.replace("RUN", run).splitlines())
+    blocks = re.findall(r"```sh\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+    (commands,) = (block for block in blocks if "predict" in block)
+    predict, evaluate = (line.split()[1:] for line in commands.splitlines())
     assert main(predict) == 0
     expected = load(run).predict(articles, beam_width=4)
     assert capsys.readouterr().out.splitlines() == [answer.text for answer in expected]
@@ -258,7 +259,7 @@ def test_training_on_reports_copies_unseen_names(
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert main(evaluate) == 0
     output = capsys.readouterr().out
-    report = json.loads((tmp_path / "run" / "results.json").read_text())["evaluations"][0]
+    report = json.loads((Path(run) / "results.json").read_text())["evaluations"][0]
     metrics = report["metrics"]
     assert metrics["facts"] > 15  # no name or number is in the vocabulary
     assert metrics["copied_tokens"] > 20

@@ -8,9 +8,8 @@ vocabulary").
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from attention_zoo.data.tokenizers.tokenizer import Tokenizer
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 
 
@@ -29,7 +28,7 @@ class CopyEncoding(NamedTuple):
 
 
 def encode_for_copying(
-    tokenizer: Tokenizer,
+    tokenizer: Any,
     sources: Sequence[str],
     targets: Sequence[str] | None = None,
     copies: int = 100,
@@ -85,7 +84,7 @@ def encode_for_copying(
 
 
 def _extend_ids(
-    tokenizer: Tokenizer, text: str, ids: list[int], indices: dict[str, int], copies: int
+    tokenizer: Any, text: str, ids: list[int], indices: dict[str, int], copies: int
 ) -> list[int]:
     """Return the ids of a text, in which an unknown word has the id V + `indices[word]`.
 

@@ -99,8 +99,8 @@ class PublicTokenizer(EngineTokenizer):
                 checkpoint_ids.append(checkpoint_id)
         return str(self._engine.decode(checkpoint_ids, skip_special_tokens=False))
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Return a label for each id, for plots."""
+    def tokens(self, ids: Iterable[int], copied: Sequence[str] | None = None) -> list[str]:
+        """Return a label for each id, for plots; `copied` is ignored, as in `decode`."""
         return [self._get_label(self._check_id(int(token_id))) for token_id in ids]
 
     def decode_one(self, token_id: int) -> str:
@@ -108,6 +108,11 @@ class PublicTokenizer(EngineTokenizer):
         if token_id in (self.pad, self.start, self.end, self.text_start):
             return ""
         return self._get_surface(self._check_id(token_id))
+
+    def surfaces(self, text: str) -> list[str]:
+        """Return the text of each token of `encode`, with "▁" for a space."""
+        (ids,) = self.encode([text])
+        return [self._get_surface(token_id) for token_id in ids]
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into a folder."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from attention_zoo.data import Tokenizer
 from attention_zoo.decoding import Rule
 from attention_zoo.export.checks import (
     Check,
@@ -25,9 +26,14 @@ class SummarizationModule(SearchModule):
     """`task.predict` of articles in core TensorFlow operations, with the same results."""
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
-        self.copies = GraphCopies(task.tokenizer, task.model.copies)
-        self._trace = task.model.trace
-        self._longest, self._truncates = task.max_source_length, task.truncate_source
+        self.copies = GraphCopies(task.tokenizer, task.copies)
+        self._trace = getattr(task.model, "trace", None)
+        self._prefix, self._num_special = task.source_prefix, task.num_special_tokens
+        self._start, self._end = task.special_ids
+        self._start_labels = task.tokenizer.tokens(self._start)
+        self._shows_pieces = isinstance(task.tokenizer, Tokenizer)
+        self._longest = task.max_source_length - self._num_special
+        self._truncates = task.truncate_source
         super().__init__(task, rules, self.copies.tokenizer)
 
     def get_max_length(self, task: Any) -> int:
@@ -44,12 +50,12 @@ class SummarizationModule(SearchModule):
             (B,), True if an article was truncated.
         """
         options = self._make_options(values)
-        ids, pieces, words = self.copies.encode(text)
+        ids, pieces, words = self.copies.encode(self._add_prefix(text))
         lengths = ids.row_lengths()
 
         def summarize(rows: tf.Tensor) -> dict[str, tf.Tensor]:
-            source = pad_ragged(tf.gather(ids, rows)[:, : self._longest])
-            surfaces = tf.gather(pieces, rows)[:, : self._longest].to_tensor("")
+            row_ids, row_pieces = self._select(rows, ids, pieces)
+            source, surfaces = pad_ragged(row_ids), row_pieces.to_tensor("")
             result, copied = self._trace_search(source, self._search(source, options))
             decode = functools.partial(self.copies.decode, words=tf.gather(words, rows))
             outputs = self.format_hypotheses(result, surfaces, decode)
@@ -62,34 +68,77 @@ class SummarizationModule(SearchModule):
                 "origins": _origins(
                     source, result.tokens[:, :, :longest], outputs["attention"], copied
                 ),
-                "source_tokens": self.tokenizer.bare(surfaces),
+                "source_tokens": self._label(row_ids, row_pieces),
                 "source_truncated": tf.gather(lengths, rows) > self._longest,
             }
 
-        return serve_valid_rows(get_first_error(*self._check_lengths(lengths)), summarize)
+        return serve_valid_rows(get_first_error(*self._check_lengths(text, lengths)), summarize)
+
+    def _add_prefix(self, texts: tf.Tensor) -> tf.Tensor:
+        """Return the texts `(B,)` after the prefix of all sources."""
+        return tf.strings.join([self._prefix, texts]) if self._prefix else texts
+
+    def _select(
+        self, rows: tf.Tensor, ids: tf.RaggedTensor, pieces: tf.RaggedTensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Return ids and pieces of some rows, truncated and with special tokens."""
+        selected = tf.gather(ids, rows)[:, : self._longest]
+        strings = tf.gather(pieces, rows)[:, : self._longest]
+        return (
+            _wrap(selected, self._start, self._end),
+            _wrap(strings, [""] * len(self._start), [""] * len(self._end)),
+        )
+
+    def _label(self, ids: tf.RaggedTensor, pieces: tf.RaggedTensor) -> tf.Tensor:
+        """Return the labels of source tokens, `(B, S)` strings."""
+        if self._shows_pieces:
+            return self.tokenizer.bare(pieces.to_tensor(""))
+        return ids.with_flat_values(self.tokenizer.labels(ids.flat_values)).to_tensor("")
 
     def _score(self, text: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
-        ids, _, words = self.copies.encode(text)
+        ids, pieces, words = self.copies.encode(self._add_prefix(text))
         targets, labels = self.copies.encode_targets(target, words)
+        targets = _wrap(targets, self._start, [])
+        labels = _wrap(labels, self._start_labels, [])
 
         def score(rows: tf.Tensor) -> dict[str, tf.Tensor]:
-            source = pad_ragged(tf.gather(ids, rows)[:, : self._longest])
+            source = pad_ragged(self._select(rows, ids, pieces)[0])
             return self.score_targets(source, tf.gather(targets, rows), tf.gather(labels, rows))
 
-        return serve_valid_rows(get_first_error(*self._check_lengths(ids.row_lengths())), score)
+        checks = self._check_lengths(text, ids.row_lengths())
+        return serve_valid_rows(get_first_error(*checks), score)
 
-    def _check_lengths(self, lengths: tf.Tensor) -> tuple[Check, ...]:
-        checks = (check_empty(lengths), check_long(lengths, self._longest))
-        return checks[:1] if self._truncates else checks
+    def _check_lengths(self, texts: tf.Tensor, lengths: tf.Tensor) -> tuple[Check, ...]:
+        """Return the checks of texts `(B,)` with these numbers of tokens, prefix included."""
+        own = self.tokenizer.encode(texts)[0].row_lengths() if self._prefix else lengths
+        if self._truncates:
+            return (check_empty(own),)
+        limit = self._longest + self._num_special
+        return check_empty(own), check_long(lengths + self._num_special, limit)
 
     def _trace_search(self, source: tf.Tensor, result: Any) -> tuple[Any, tf.Tensor]:
-        """Return the result with the attention of a trace, and copy probabilities `(B, n, L)`."""
+        """Return the result with the attention of a trace, and copy probabilities `(B, n, L)`.
+
+        Models that cannot copy have no trace.
+        """
+        if self._trace is None:
+            return result, tf.zeros(tf.shape(result.tokens))
         longest = tf.maximum(tf.reduce_max(result.lengths), 1)  # empty batch: decoders need a step
         tokens = result.tokens[:, :, :longest]
         rows, shape = tf.repeat(source, tf.shape(tokens)[1], axis=0), tf.shape(tokens)
         output = self._trace(rows, tf.reshape(tokens, [-1, longest]))
         attention = tf.reshape(output.attention, tf.concat([shape, tf.shape(source)[1:]], 0))
         return result._replace(attention=attention), tf.reshape(output.copied, shape)
+
+
+def _wrap(values: tf.RaggedTensor, start: list[Any], end: list[Any]) -> tf.RaggedTensor:
+    """Return ragged rows between special values."""
+    for side, special in ((0, start), (1, end)):
+        if special:
+            row = tf.constant([special], values.dtype)
+            rows = tf.RaggedTensor.from_tensor(tf.repeat(row, values.nrows(), axis=0))
+            values = tf.concat([rows, values] if side == 0 else [values, rows], axis=1)
+    return values
 
 
 def _origins(

@@ -11,6 +11,8 @@ import numpy as np
 
 from attention_zoo import models
 from attention_zoo.data import TextPairs, Tokenizer, encode_for_copying
+from attention_zoo.data.tokenizers.public_tokenizers import BartTokenizer
+from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
@@ -43,13 +45,14 @@ class Article(NamedTuple):
     """An encoded text to summarize.
 
     ids: token ids (S), including the extended ids of out-of-vocabulary words. words: the words of
-    the extended ids, in order. surfaces: the piece of text of each token (S). truncated: whether
-    the text was truncated.
+    the extended ids, in order. surfaces: the piece of text of each token (S). labels: a readable
+    label of each token (S). truncated: whether the text was truncated.
     """
 
     ids: list[int]
     words: tuple[str, ...]
     surfaces: list[str]
+    labels: tuple[str, ...]
     truncated: bool
 
 
@@ -57,19 +60,24 @@ class Article(NamedTuple):
 class Summarization(TextPairTask):
     """Summarization: a model and a tokenizer of both sides. Inputs and outputs are strings.
 
+    If the tokenizer has a `text_start`, as that of BART, sources and targets begin with it.
+
     Args:
-        model: a `models.CopyingMixin`.
-        tokenizer: `data.Tokenizer` with the model's vocabulary.
+        model: a `models.CopyingMixin` or a `models.Transformer`.
+        tokenizer: tokenizer with the model's vocabulary, from `data.load_tokenizer` or
+            `data.train_tokenizer`.
         search: default search options of `predict`. Without a `max_length` or `max_length_ratio`,
             the limit is `max_target_length`.
         max_source_length, max_target_length: maximum number of tokens of a text, and of a summary
             with its end token. Training drops longer pairs; `predict` rejects a longer text.
         truncate_source: truncate longer texts to `max_source_length` tokens instead, in training
             too. A result's `source_truncated` reports it.
+        source_prefix: text that precedes every source, such as "summarize: " for T5.
+        add_source_end: whether to add the end token to a source, as BART and T5 do; it counts as
+            one of its tokens.
 
     Raises:
-        ValueError: if the model is not a `models.CopyingMixin`, or its vocabulary size is not the
-            tokenizer's.
+        ValueError: if the model is of another class, or its vocabulary size is not the tokenizer's.
     """
 
     name: ClassVar[str] = "summarization"
@@ -95,20 +103,30 @@ class Summarization(TextPairTask):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | BartTokenizer | SentencePieceTokenizer,
         search: SearchOptions | None = None,
         max_source_length: int = 400,
         max_target_length: int = 100,
         truncate_source: bool = False,
+        source_prefix: str = "",
+        add_source_end: bool = False,
     ) -> None:
-        check_model(model, models.CopyingMixin, "PointerGenerator")
         self.model: Any = model
-        check_vocabulary_size(tokenizer, self.model.vocabulary_size)  # copied ids start there
+        self.copies = 0
+        if isinstance(model, models.Transformer):
+            check_vocabulary_size(tokenizer, model.source_vocabulary_size)
+            check_vocabulary_size(tokenizer, model.target_vocabulary_size)
+        else:
+            check_model(model, models.CopyingMixin, "PointerGenerator")
+            self.copies = self.model.copies
+            check_vocabulary_size(tokenizer, self.model.vocabulary_size)  # copied ids start there
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
         self.truncate_source = truncate_source
+        self.source_prefix = source_prefix
+        self.add_source_end = bool(add_source_end)
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: TextPairs) -> Any:
@@ -119,23 +137,51 @@ class Summarization(TextPairTask):
 
     @property
     def encoding_options(self) -> dict[str, Any]:
-        return {**super().encoding_options, "copies": self.model.copies}
+        options = {"copies": self.copies, **self.get_saved_fields()}
+        return {**super().encoding_options, **options}
 
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return token ids of both sides, including the extended ids of words to copy."""
-        sides = (examples.sources, examples.targets)
-        encoded = encode_for_copying(self.tokenizer, *sides, self.model.copies, self._longest)
-        return encoded.sources, encoded.targets
+        sources = [self.source_prefix + text for text in examples.sources]
+        options = self.copies, self._longest
+        encoded = encode_for_copying(self.tokenizer, sources, examples.targets, *options)
+        start, end = self.special_ids
+        empty = self._find_empty(examples.sources, encoded.sources)
+        return (
+            [
+                [] if is_empty else [*start, *ids, *end]
+                for ids, is_empty in zip(encoded.sources, empty, strict=True)
+            ],
+            [[*start, *ids] for ids in encoded.targets],
+        )
+
+    @property
+    def special_ids(self) -> tuple[list[int], list[int]]:
+        """The tokens with which a source begins and ends; a target begins with the former."""
+        start = self.tokenizer.text_start
+        return [] if start is None else [start], [self.tokenizer.end] * self.add_source_end
+
+    def _find_empty(self, texts: Sequence[str], encoded: Sequence[list[int]]) -> list[bool]:
+        """Return which texts have no tokens; `encoded` are those after the prefix."""
+        if self.source_prefix:
+            encoded = self.tokenizer.encode(texts)
+        return [not ids for ids in encoded]
+
+    @property
+    def num_special_tokens(self) -> int:
+        """Number of special tokens of a source."""
+        return sum(map(len, self.special_ids))
 
     @property
     def _longest(self) -> int | None:
-        """Length to which sources are truncated; None for no truncation."""
-        return self.max_source_length if self.truncate_source else None
+        """Number of tokens to which sources are truncated; None for no truncation."""
+        return self.max_source_length - self.num_special_tokens if self.truncate_source else None
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
         """Return the model's loss: `CopyCrossEntropy` if it copies, else `SequenceCrossEntropy`."""
-        loss: keras.losses.Loss = self.model.make_loss(label_smoothing)
-        return loss
+        if not isinstance(self.model, models.CopyingMixin):
+            return super().make_loss(label_smoothing)
+        return self.model.make_loss(label_smoothing)
 
     # Prediction.
 
@@ -168,6 +214,7 @@ class Summarization(TextPairTask):
 
         def summarize(_: list[int], articles: list[Article]) -> list[Summary]:
             def summarize_batch(part: list[int], source: np.ndarray) -> Iterator[Summary]:
+                source = source[:, : self.max_source_length]  # the model may have no more positions
                 result, copied = self._search_and_trace(source, options, rules)
                 for index, row in enumerate(part):
                     results = (
@@ -184,7 +231,7 @@ class Summarization(TextPairTask):
     def _run_search(
         self, source: np.ndarray, options: SearchOptions, rules: Sequence[Rule] = ()
     ) -> SearchResult:
-        """Return the hypotheses of a batch of sources, with traced attention."""
+        """Return the hypotheses of a batch of sources, with the attention of `predict`."""
         return self._search_and_trace(source, options, rules)[0]
 
     def _search_and_trace(
@@ -193,6 +240,8 @@ class Summarization(TextPairTask):
         """Return the hypotheses, and the copy probability of each token `(B, n, L)`."""
         result = super()._run_search(source, options, rules)
         shape = result.tokens.shape
+        if not isinstance(self.model, models.CopyingMixin):
+            return result, np.zeros(shape, "float32")
         sources, tokens = np.repeat(source, shape[1], axis=0), result.tokens
         trace = self.model.compiled_trace(sources, tokens.reshape(-1, shape[2]))
         result = result._replace(attention=np.reshape(trace.attention, (*shape, -1)))
@@ -209,21 +258,41 @@ class Summarization(TextPairTask):
             ValueError: if a text is empty, or too long without `truncate_source`.
         """
         texts = [check_text(*pair) for pair in add_locations(texts, locations)]
-        lengths = [len(ids) for ids in self.tokenizer.encode(texts)]
-        for location, length in add_locations(lengths, locations):
-            if not length:
+        sources = [self.source_prefix + text for text in texts]
+        all_ids = self.tokenizer.encode(sources)
+        empty = iter(self._find_empty(texts, all_ids))
+        for location, ids in add_locations(all_ids, locations):
+            if next(empty):
                 raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
+            length = len(ids) + self.num_special_tokens
             if length > self.max_source_length and not self.truncate_source:
                 hint = ", or truncate it (data.truncate_source=true, task.truncate_source = True)"
                 raise self._limit_error(location, f"{length} tokens", "max_source_length", hint)
-        copies, longest = self.model.copies, self._longest
-        encoded = encode_for_copying(self.tokenizer, texts, None, copies, longest)
+        encoded = encode_for_copying(self.tokenizer, sources, None, self.copies, self._longest)
+        parts = zip(sources, all_ids, encoded.sources, encoded.words, strict=True)
         return [
-            Article(ids, words, self.tokenizer.surfaces(text)[: len(ids)], length > len(ids))
-            for text, length, ids, words in zip(
-                texts, lengths, encoded.sources, encoded.words, strict=True
-            )
+            self._make_article(text, ids, words, truncated=len(whole) > len(ids))
+            for text, whole, ids, words in parts
         ]
+
+    def _make_article(
+        self, text: str, ids: list[int], words: tuple[str, ...], truncated: bool
+    ) -> Article:
+        """Return an article from its token ids without special tokens."""
+        surfaces = self.tokenizer.surfaces(text)[: len(ids)]
+        start, end = self.special_ids
+        if isinstance(self.tokenizer, Tokenizer):  # shows out-of-vocabulary words
+            labels = [surface.removeprefix(MARK) or MARK for surface in surfaces]
+        else:
+            labels = self.tokenizer.tokens(ids)
+        start_labels, end_labels = self.tokenizer.tokens(start), self.tokenizer.tokens(end)
+        return Article(
+            [*start, *ids, *end],
+            words,
+            [*[""] * len(start), *surfaces, *[""] * len(end)],
+            (*start_labels, *labels, *end_labels),
+            truncated,
+        )
 
     def check_sources(self, sources: Sequence[str], locations: Locations = None) -> None:
         """Raise ValueError for a text that `predict` rejects; arguments as in `articles`."""
@@ -231,7 +300,7 @@ class Summarization(TextPairTask):
 
     def find_unknown_characters(self, text: str) -> list[str]:
         """Return the characters that no token contains; none if unknown words can be copied."""
-        return [] if self.model.copies else find_unknown_characters(self.tokenizer, text)
+        return [] if self.copies else find_unknown_characters(self.tokenizer, text)
 
     def _make_result(
         self, article: Article, hypothesis: Hypothesis, copied: np.ndarray, options: SearchOptions
@@ -240,12 +309,13 @@ class Summarization(TextPairTask):
         ids, weights, fields = hypothesis
         weights = np.array(np.asarray(weights)[:, : len(article.ids)])
         shares = tuple(copied[: len(ids)].tolist())
-        known_ids = [UNKNOWN if token >= self.model.vocabulary_size else token for token in ids]
+        size = self.tokenizer.vocabulary_size
+        known_ids = [UNKNOWN if token >= size else token for token in ids]
         words = self._list_unknown_words(article, ids, weights, options.replace_unknown)
         return Summary(
             text=self.tokenizer.decode(known_ids, words),
             tokens=tuple(self.tokenizer.tokens(known_ids, words)),
-            source_tokens=tuple(one.removeprefix(MARK) or MARK for one in article.surfaces),
+            source_tokens=article.labels,
             attention=weights,
             copied=shares,
             origins=origins(article.ids, ids, weights, shares),
@@ -261,7 +331,7 @@ class Summarization(TextPairTask):
 
         A token without a word in the article, which an option may force, becomes `<unk>`.
         """
-        unknown, size = self.tokenizer.decode_one(UNKNOWN), self.model.vocabulary_size
+        unknown, size = self.tokenizer.decode_one(UNKNOWN), self.tokenizer.vocabulary_size
         own, words = dict(enumerate(article.words, size)), []
         for token, row_weights in zip(ids, weights, strict=True):
             if token == UNKNOWN and replace_unknown:
@@ -308,6 +378,16 @@ class Summarization(TextPairTask):
         from attention_zoo import inspection
 
         inspection.write_summary_page(results, path)
+
+    def get_saved_fields(self) -> dict[str, Any]:
+        """Return the prefix of sources, and whether they get an end token."""
+        return {"source_prefix": self.source_prefix, "add_source_end": self.add_source_end}
+
+    @classmethod
+    def load_fields(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Return the prefix of sources, and whether they get an end token."""
+        defaults = {"source_prefix": "", "add_source_end": False}
+        return {name: content.get(name, default) for name, default in defaults.items()}
 
     def export_module(self, rules: Iterable[Rule] = ()) -> Any:
         """Return the summarizer as a `tf.Module` that takes strings."""

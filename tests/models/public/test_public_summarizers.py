@@ -76,10 +76,10 @@ def test_a_search_ends_at_the_last_learned_position() -> None:
     model = models.from_preset(GOLDEN / "bart")
     options = {"max_length": 80, "banned_tokens": (3,)}
     result = model.search(np.array([[5, 3]]), **options)
-    assert array(result.lengths).tolist() == [[60]]
+    assert array(result.lengths).tolist() == [[64]]
     assert np.isfinite(array(result.scores)).all()
-    with pytest.raises(ValueError, match=r"sequence length 61 of inputs.*exceeds max_length=60"):
-        model.search(np.full((1, 61), 5))
+    with pytest.raises(ValueError, match=r"sequence length 65 of inputs.*exceeds max_length=64"):
+        model.search(np.full((1, 65), 5))
 
 
 def test_a_larger_vocabulary_has_no_further_tokens_in_outputs() -> None:
@@ -106,7 +106,7 @@ def test_layers_of_a_t5_share_their_positions() -> None:
     ("bart", {"decoder_ffn_dim": 65}, "decoder_ffn_dim=65 is not supported, only 64"),
     ("bart", {"activation_function": "mish"}, "activation_function='mish' is not"),
     ("bart", {"decoder_start_token_id": None}, "decoder_start_token_id is missing"),
-    ("bart", {"max_position_embeddings": 61}, "embed_positions.weight has shape"),
+    ("bart", {"max_position_embeddings": 63}, "embed_positions.weight has shape"),
     ("t5", {"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh' is not supported"),
     ("t5", {"decoder_start_token_id": 1}, "decoder_start_token_id=1 is not supported, only 0"),
     ("t5", {"d_kv": None}, "config.json: d_kv is missing"),

@@ -1,0 +1,60 @@
+"""Load BART and T5 checkpoints as summarization tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attention_zoo import models
+from attention_zoo.data import load_tokenizer
+from attention_zoo.tasks.generation_config import read_search_options
+from attention_zoo.tasks.summarization.task import Summarization
+
+T5_LENGTH = 512
+"""Length of the sources in the training of T5, which has no limit of its own."""
+
+
+def load_public_summarization(folder: Path, config: dict[str, Any]) -> Summarization:
+    """Load a BART or T5 checkpoint as a task, with its tokenizer and search options.
+
+    The fields of `task_specific_params["summarization"]` apply where `generation_config.json` has
+    none; the prefix of the sources comes from there, or from `prefix` of `config.json`.
+
+    Args:
+        folder: the checkpoint.
+        config: contents of its `config.json`.
+
+    Raises:
+        ValueError: a file is missing or damaged, the vocabulary is smaller than that of the model,
+            or a field is not supported.
+    """
+    tokenizer = load_tokenizer(folder)
+    size = tokenizer.vocabulary_size
+    sizes = {"source_vocabulary_size": size, "target_vocabulary_size": size}
+    model = models.from_public(folder, models.Transformer, **sizes)
+    path = folder / "config.json"
+    options = _get_dict(path, _get_dict(path, config, "task_specific_params"), "summarization")
+    prefix = options.pop("prefix", config.get("prefix")) or ""
+    if not isinstance(prefix, str):
+        raise ValueError(f"{path}: prefix must be a string, got {prefix!r}")
+    longest = model.max_length or config.get("n_positions", T5_LENGTH)
+    config = {"decoder_start_token_id": config.get("pad_token_id"), **config}
+    search = read_search_options(folder, config, tokenizer.from_checkpoint_id, longest, options)
+    return Summarization(
+        model,
+        tokenizer,
+        search,
+        max_source_length=longest,
+        max_target_length=longest,
+        truncate_source=True,
+        source_prefix=prefix,
+        add_source_end=True,
+    )
+
+
+def _get_dict(path: Path, content: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a copy of a dict in a config, {} if there is none; ValueError for another value."""
+    value = content.get(name) or {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: {name} must be an object, got {value!r}")
+    return dict(value)
