@@ -16,6 +16,8 @@ from attention_zoo.data import TaggedSentences, generate_orders, train_tokenizer
 from attention_zoo.layers.attention import blockwise
 from attention_zoo.layers.attention import steps as attention_steps
 from attention_zoo.tasks import TaggedSpan, Tagging, TaggingResult
+from attention_zoo.tasks.inference import Inference
+from attention_zoo.tasks.tagging import result as tagging_result
 from attention_zoo.tasks.tagging import task as tagging_task
 from attention_zoo.tasks.tagging import words as tagging_words
 from attention_zoo.tasks.tagging.result import TaggerInference
@@ -187,6 +189,62 @@ def test_attention_is_optional() -> None:
     assert set(TaggerInference(task.model)(inputs)) == {"tags", "scores", "marginals"}
     assert task.predict([TEXT], attention=False)[0].attention is None
     assert tagger().predict([TEXT])[0].attention is None
+
+
+@functools.cache
+def windowed(window: int | None, max_length: int = 60, **options: Any) -> Tagging:
+    """Return a small BERT tagger with random weights; tests must not change it."""
+    tokenizer = train_tokenizer("whitespace", WORDS, 40)
+    bert = {"embedding_dim": 8, "units": 8, "num_heads": 2, "num_layers": 1, "use_pooler": False}
+    bert |= {"vocabulary_size": tokenizer.vocabulary_size, "max_length": max_length}
+    with keras.device("cpu"):
+        keras.utils.set_random_seed(3)
+        model = models.TransformerTagger(bert, CORPUS.known_tags, window=window, **options)
+    return Tagging(model, tokenizer, max_length=1000)
+
+
+def test_sentences_of_one_window_have_attention_whatever_else_is_in_the_batch() -> None:
+    """49 to 51 tokens are padded to 56."""
+    sizes = (51, 49, 50, 51)
+    results = windowed(50).predict([["York"] * size for size in sizes])
+    for size, result in zip(sizes, results, strict=True):
+        assert len(result.words) == size
+        if size > 50:
+            assert result.attention is None
+        else:
+            assert result.attention.shape == (1, 2, size, size)
+            np.testing.assert_allclose(result.attention.sum(-1), 1, atol=1e-5)
+
+
+def test_attention_of_split_sentences_cannot_be_plotted() -> None:
+    task = windowed(50)
+    (result,) = task.predict([["York"] * 51])
+    with pytest.raises(ValueError, match=r"^the result has no attention .* 51 tokens exceed windo"):
+        task.plot(result)
+    (result,) = task.predict([["York"]], attention=False)
+    with pytest.raises(
+        ValueError, match=r"^the result has no attention weights to plot; use a mod"
+    ):
+        task.plot(result)
+
+
+def test_sentences_without_windows_are_limited() -> None:
+    with pytest.raises(ValueError, match=r"source 0: 61 tokens, .* 60 positions; .* model\.window"):
+        windowed(None).predict([["York"] * 61])
+
+
+def test_long_sentences_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of words decides, not of tokens: eager loops over words are slow."""
+    compiled = []
+    monkeypatch.setattr(tagging_result, "MAX_EAGER_WORDS", 16)
+    monkeypatch.setattr(Inference, "run", lambda self, x, flag: compiled.append(flag) or {})
+    inference = TaggerInference(tagger("subword").model)
+    for words, tokens in ((16, 40), (17, 40), (None, 16), (None, 17)):
+        inputs = {"tokens": np.ones((1, tokens), "int32")}
+        if words is not None:
+            inputs["starts"] = np.ones((1, words), "int32")
+        inference.run(inputs, compiled=False)
+    assert compiled == [False, True, False, True]
 
 
 def test_the_command_line_requests_attention_only_to_show_it(

@@ -169,8 +169,12 @@ class Tagger(WordVectorsMixin, PrebuiltModel):
     def attention(self, inputs: Inputs) -> Tensor | None:
         """Return the weights of all L self-attentions, `(B, L, H, P, P)`, None if there are none.
 
+        Weights from and to padding are 0. If the model splits sentences into windows, so are those
+        from a token to tokens outside the window that its state is from; the memory is quadratic
+        in P nevertheless.
+
         Args:
-            inputs: as in the call. Weights from and to padding are 0.
+            inputs: as in the call.
         """
         aligned, mask, order = self._left_align(inputs)
         attention_weights: list[Tensor] = []

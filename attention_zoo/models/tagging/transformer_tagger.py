@@ -40,16 +40,17 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
             sequences are never decoded and, with "crf", have probability 0 in training too.
         dropout: dropout rate on h; the BERT has its own.
         marks: whether the inputs contain a predicate indicator per token (semantic role labeling),
-            which the BERT takes as segment ids.
+            which the BERT takes as segment ids. A window without the predicate has no mark.
         class_token: whether a class token precedes each sentence and an end token follows it, as in
             the released models; a task adds them.
         aggregation: the probabilities of a word's tags: "first", those at its first token;
             "average", their mean over its tokens; "max", those at the token with the largest
             probability of any tag. A CRF head requires "first".
         window: maximum number of tokens of a window, at most the BERT's `max_length`; longer
-            sentences are read in windows that overlap by half, each with the class token and the
+            sentences are split into windows that overlap by half, each with the class token and the
             end token, if there are any. The state of a token is that of the window in whose middle
-            it is. None: longer sentences raise an error.
+            it is, or of the first or last window at the ends of the sentence. None: sentences
+            longer than the BERT's `max_length` raise an error.
 
     Call arguments:
         inputs: integers. `"tokens" (B, P)`, 0 is padding, P at most the BERT's `max_length`
@@ -150,7 +151,7 @@ class TransformerTagger(BERTBackboneMixin, Tagger):
     def _encode_rows(
         self, inputs: Inputs, mask: Tensor, training: bool, attention_weights: WeightList
     ) -> Tensor:
-        """Return the states of sentences or windows that the BERT can read; see `encode`."""
+        """Return the states of sentences or windows, encoded as a whole; see `encode`."""
         bert_inputs = {"tokens": inputs["tokens"]}
         if self.settings["marks"]:
             bert_inputs["segments"] = inputs["marks"]

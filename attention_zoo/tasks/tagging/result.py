@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from attention_zoo.data import EncodedWords
 from attention_zoo.layers.attention.expected_lengths import (
     expect_long_sequences,
     expects_long_sequences,
@@ -17,11 +18,15 @@ from attention_zoo.layers.attention.expected_lengths import (
 from attention_zoo.layers.attention.steps import is_long_sequence
 from attention_zoo.metrics import read_spans
 from attention_zoo.ops.linear_chain import log_partition, unpack
-from attention_zoo.tasks.inference import Inference
+from attention_zoo.tasks.inference import Arrays, Inference
 from attention_zoo.tasks.inputs import NAN_LOGITS
-from attention_zoo.tasks.result import Result, rank_results
+from attention_zoo.tasks.result import Result, check_plottable, rank_results
 from attention_zoo.tasks.tagging.words import Source
+from attention_zoo.tasks.text_inputs import group_by_width
 from attention_zoo.typing import Tensor
+
+MAX_EAGER_WORDS = 512
+"""Padded number of words above which a tagger is compiled; eager loops over words are slow."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ class TaggingResult(Result):
             tokens that also have an unknown character.
         alternatives: the next best tag sequences of the same sentence, best first.
         attention: weights `(L, H, T, T)` of L self-attention layers with H heads; None if the model
-            has no self-attention or weights were not requested.
+            has no self-attention, weights were not requested, or the sentence does not fit into one
+            window of the model.
     """
 
     words: tuple[str, ...] = ()
@@ -78,7 +84,8 @@ class TaggerInference(Inference):
         tagger: a `models.Tagger`.
         count: N, number of tag sequences.
         marginals: also return the marginal probabilities of tags.
-        attention: also return the attention weights, if the tagger has self-attention.
+        attention: also return the attention weights, if the tagger has self-attention. A task
+            requests none of sentences in several windows; see `group_sentences`.
         expect_long: whether sentences may be long, see `expect_long_sequences`.
     """
 
@@ -93,6 +100,11 @@ class TaggerInference(Inference):
         super().__init__(tagger, expect_long)
         self.count = count
         self.use_marginals, self.use_attention = marginals, attention
+
+    def run(self, inputs: dict[str, Any], compiled: bool) -> Arrays:
+        """Return the outputs of `call` as arrays; always compiled above MAX_EAGER_WORDS words."""
+        words = inputs.get("starts", inputs["tokens"])
+        return super().run(inputs, compiled or words.shape[1] > MAX_EAGER_WORDS)
 
     def call(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return `tags (B, N, W)`, their log probabilities `scores (B, N)`, and other outputs.
@@ -111,16 +123,46 @@ class TaggerInference(Inference):
         return predicted if weights is None else {**predicted, "attention": weights}
 
 
-def limit_options(model: keras.Model, length: int, **options: Any) -> dict[str, Any]:
-    """Return the options of a `TaggerInference` for sentences of `length` tokens.
+def group_sentences(
+    model: keras.Model, sentences: Sequence[EncodedWords], batch_size: int, **options: bool
+) -> Iterator[tuple[list[int], dict[str, bool]]]:
+    """Yield the row numbers of a batch of equal padded width, and its `TaggerInference` options.
 
-    There are no attention weights of sentences that the model reads in several windows: their
+    Sentences in several windows are in batches of their own, without attention weights: their
     number is quadratic in the length.
+
+    Args:
+        model: a `models.Tagger`.
+        sentences: the encoded sentences.
+        batch_size: maximum number of sentences of a batch.
+        options: requested options; "attention" is False for sentences in several windows.
     """
+    for rows, width in group_by_width([one.tokens for one in sentences], len(sentences)):
+        fits = [fits_into_window(model, len(sentences[row].tokens)) for row in rows]
+        for is_whole in (True, False):
+            group = [row for row, fits_row in zip(rows, fits, strict=True) if fits_row == is_whole]
+            group_options = {**options, "expect_long": is_long_sequence(width)}
+            if not is_whole:
+                group_options["attention"] = False
+            for start in range(0, len(group), batch_size):
+                yield group[start : start + batch_size], group_options
+
+
+def fits_into_window(model: keras.Model, length: int) -> bool:
+    """Return whether a tagger encodes a sentence of `length` tokens without splitting it."""
     window = model.settings.get("window")
-    if window is not None and length > window:
-        options["attention"] = False
-    return {"expect_long": is_long_sequence(length), **options}
+    return window is None or length <= window
+
+
+def check_attention(result: Any, model: keras.Model) -> None:
+    """Raise ValueError for a result without a prediction or attention weights to plot."""
+    if result.ok and not fits_into_window(model, len(result.tokens)):
+        raise ValueError(
+            "the result has no attention weights to plot: sentences in several windows have none,"
+            f" and its {len(result.tokens)} tokens exceed window={model.settings['window']}. Use a"
+            " shorter sentence."
+        )
+    check_plottable(result)
 
 
 def make_result(

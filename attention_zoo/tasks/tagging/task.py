@@ -35,7 +35,6 @@ from attention_zoo.tasks.inputs import (
     refuse_rules,
 )
 from attention_zoo.tasks.progress import report_predicted
-from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import (
     CHARACTER_OPTIONS,
@@ -47,7 +46,8 @@ from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
 from attention_zoo.tasks.tagging.result import (
     TaggerInference,
     TaggingResult,
-    limit_options,
+    check_attention,
+    group_sentences,
     make_result,
 )
 from attention_zoo.tasks.tagging.scoring import score_tags
@@ -68,7 +68,6 @@ from attention_zoo.tasks.task_file import read_task_file
 from attention_zoo.tasks.text_inputs import (
     BUCKET,
     find_unknown_characters,
-    group_by_width,
     list_shapes,
     round_batch_size,
 )
@@ -221,7 +220,8 @@ class Tagging(SingleTextTask):
             texts: sentences, to be split by `data.split_words`, or lists of words.
             marks: for each sentence, the indices of its marked words, from 0. For models that take
                 marks, such as the predicates of semantic role labelling.
-            attention: also return attention weights, if the model has self-attention.
+            attention: also return attention weights, if the model has self-attention and the
+                sentence fits into one window (`model.window`).
             on_error: "raise", or "skip": see `Task.predict`.
             **search_overrides: `n_best` and `batch_size` for this call.
 
@@ -293,7 +293,7 @@ class Tagging(SingleTextTask):
             if not self._fits(one):
                 raise ValueError(
                     f"{location}: {len(one.tokens)} tokens, but the model has {self.max_positions}"
-                    " positions; shorten it"
+                    " positions; shorten it, or train with model.window, which splits it"
                 )
 
     def _run_inference(
@@ -312,12 +312,12 @@ class Tagging(SingleTextTask):
         labels = [[0] * len(one.starts) for one in sentences]
         width = self._round_bucket_width(BUCKET)
         batches = TaggedBatches(sentences, labels, options.batch_size, 0, bucket_width=width)
-        for rows, _ in group_by_width([one.tokens for one in sentences], options.batch_size):
+        groups = group_sentences(self.model, sentences, options.batch_size, **wanted)
+        for rows, run_options in groups:
             size = round_batch_size(len(rows), options.batch_size)
             padded = [*rows, *[rows[0]] * (size - len(rows))]  # so that few shapes are compiled
             inputs, _ = batches.make_batch(np.array(padded))
-            limited = limit_options(self.model, inputs["tokens"].shape[1], **wanted)
-            inference = self._inferences.get(self.model, count=options.n_best, **limited)
+            inference = self._inferences.get(self.model, count=options.n_best, **run_options)
             outputs = inference.run(inputs, compiled or len(sentences) > MAX_EAGER_INPUTS)
             for index, row in enumerate(rows):
                 yield row, {name: output[index] for name, output in outputs.items()}
@@ -359,7 +359,7 @@ class Tagging(SingleTextTask):
         """Return a figure of the mean self-attention of all layers and heads; see `Task.plot`."""
         from attention_zoo import inspection
 
-        check_plottable(result)
+        check_attention(result, self.model)
         weights = np.mean(result.attention, axis=(0, 1))
         return inspection.plot_alignment(weights, result.tokens, result.source_tokens, path)
 

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
 from attention_zoo.models import BERT, TransformerTagger
+from attention_zoo.models.tagging.windows import Windows, make_windows
 from tests.layers.running import array
 from tests.models.encoder_conformance import fill
 from tests.models.language.test_bert import TINY as BERT_TINY
 from tests.models.tagger_conformance import TAGS, TOKENS, TaggerConformance, fit_and_evaluate, run
-from tests.tiers import FULL, mark_others_full
+from tests.tiers import FULL, mark_full, mark_others_full
 
 TINY = {**BERT_TINY, "use_pooler": False, "max_length": 60}
 
@@ -134,16 +137,34 @@ def test_presets_equal_those_of_bert(tmp_path: Path) -> None:
         TransformerTagger.from_preset("transformer_tiny", vocabulary_size=7, tags=TAGS)
 
 
-def list_window(token: int, length: int, window: int, class_token: bool) -> list[int]:
-    """Return the positions of the window that represents a token of a sentence."""
-    first = int(class_token)
-    size = window - 2 * first
-    stride = size // 2
-    start = first + stride * max((token - first - stride // 2) // stride, 0)
-    inside = list(range(start, min(start + size, length)))
-    if class_token:
-        inside = [0, *inside] if inside[-1] == length - 1 else [0, *inside, length - 1]
-    return inside
+def list_windows(length: int, window: int, class_token: bool) -> list[list[int]]:
+    """Return the positions of the windows of a sentence; the first that reaches its end is last."""
+    special = [0, length - 1] if class_token else []
+    others = [token for token in range(length) if token not in special]
+    size, windows = window - len(special), []
+    for start in range(0, max(len(others), 1), size // 2):
+        windows.append(sorted({*special, *others[start : start + size]}))
+        if start + size >= len(others):
+            break
+    return windows
+
+
+def find_window(token: int, windows: list[list[int]], class_token: bool) -> int:
+    """Return the index of the window in which a token is farthest from both ends, else the later.
+
+    The ends of the sentence do not count; the class token is in the first window, and the end token
+    in the last.
+    """
+    first, last = 0, max(map(max, windows))
+    if class_token and token in (first, last):
+        return 0 if token == first else len(windows) - 1
+    margins = []
+    for index, positions in enumerate(windows):
+        inside = [n for n in positions if not class_token or n not in (first, last)]
+        left = token - inside[0] if index > 0 else len(inside)
+        right = inside[-1] - token if index < len(windows) - 1 else len(inside)
+        margins.append(min(left, right))
+    return max(range(len(windows)), key=lambda index: (margins[index], index))
 
 
 WINDOWS: list[tuple[int, bool, list[int]]] = [
@@ -159,8 +180,8 @@ WINDOWS: list[tuple[int, bool, list[int]]] = [
 
 
 @pytest.mark.parametrize("case", mark_others_full(WINDOWS), ids=str)
-def test_long_sentences_are_read_in_windows(case: tuple[int, bool, list[int]]) -> None:
-    """The potentials and weights of a token are those of its window, read as a sentence."""
+def test_long_sentences_are_split_into_windows(case: tuple[int, bool, list[int]]) -> None:
+    """The potentials and weights of a token are those of its window, encoded as a sentence."""
     window, class_token, lengths = case
     options = {"bert": {**TINY, "num_layers": 1}, "tags": TAGS, "class_token": class_token}
     plain, model = TransformerTagger(**options), TransformerTagger(**options, window=window)
@@ -171,16 +192,82 @@ def test_long_sentences_are_read_in_windows(case: tuple[int, bool, list[int]]) -
     tokens *= np.arange(max(lengths)) < np.array(lengths)[:, None]
     potentials, weights = run(model, {"tokens": tokens}), array(model.attention({"tokens": tokens}))
     for row, length in enumerate(lengths):
-        for token in range(length) if FULL else [length // 2]:
-            inside = list(range(length))
-            if length > window:
-                inside = list_window(token, length, window, class_token)
+        windows = list_windows(length, window, class_token)
+        for token in range(length) if FULL else [length - 2]:
+            inside = windows[find_window(token, windows, class_token)]
             alone, at = {"tokens": tokens[row, inside][None]}, inside.index(token)
             want = run(plain, alone)[0, at, : len(TAGS)]
             np.testing.assert_allclose(potentials[row, token, : len(TAGS)], want, atol=1e-5)
             expected = np.zeros((1, 2, max(lengths)), "float32")
             expected[..., inside] = array(plain.attention(alone))[0, :, :, at]
             np.testing.assert_allclose(weights[row, :, :, token], expected, atol=1e-5)
+
+
+def list_positions(row: np.ndarray, length: int) -> list[list[int]]:
+    """Return the positions of the windows of a row, without padding and empty windows."""
+    windows = [[int(position) for position in window if position < length] for window in row]
+    return [window for window in windows if window]
+
+
+def assert_windows(windows: Windows, lengths: Any, window: int, class_token: bool) -> None:
+    """Compare the windows of sentences with those of `list_windows` and `find_window`."""
+    positions, inverse, indices = map(array, windows)
+    for row, size in enumerate(lengths):
+        expected = list_windows(size, window, class_token)
+        assert list_positions(positions[row], size) == (expected if size else [])
+        found = [find_window(token, expected, class_token) for token in range(size)]
+        assert indices[row, :size].tolist() == found
+        at = inverse[row, indices[row, :size], np.arange(size)]
+        assert positions[row, indices[row, :size], at].tolist() == list(range(size))
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+@pytest.mark.parametrize("window", [5, mark_full(4), *map(mark_full, range(6, 14))])
+def test_windows_are_those_of_the_definition(window: int, class_token: bool) -> None:
+    """The last window is no subset of the one before it, and a sentence of one window is whole."""
+    for length in range(1, 45) if FULL else (1, window, 20):
+        lengths = [0, *range(1 + class_token, length + 1)]
+        mask = np.arange(length) < np.array(lengths)[:, None]
+        windows = make_windows(mask, window, class_token)
+        assert_windows(windows, lengths, window, class_token)
+        positions = array(windows.positions)
+        assert positions.shape[2] <= max(window, 3)
+        for row, size in enumerate(lengths):
+            used = list_positions(positions[row], size)
+            assert not any(set(one) <= set(other) for one, other in permutations(used, 2))
+
+
+def test_windows_end_at_the_end_of_the_sentence() -> None:
+    mask = np.ones((1, 767), bool)
+    assert make_windows(mask, 512, True).positions.shape == (1, 2, 512)
+    assert make_windows(np.ones((1, 768), bool), 512, True).positions.shape == (1, 3, 512)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="shape polymorphism of JAX")
+@pytest.mark.parametrize("class_token", [False, True])
+def test_windows_of_symbolic_lengths(class_token: bool) -> None:
+    """Exported windows are those of static lengths, and possibly empty ones."""
+    import jax
+
+    shape = jax.export.symbolic_shape("b, p")
+    function = jax.jit(lambda mask: tuple(make_windows(mask, 8, class_token)))
+    exported = jax.export.export(function)(jax.ShapeDtypeStruct(shape, "bool"))
+    assert str(exported.out_avals[0].shape[2]) == "8"
+    for length in (1, 2, 7, 8, 9, 21):
+        lengths = [0, *range(1 + class_token, length + 1)]
+        mask = np.arange(length) < np.array(lengths)[:, None]
+        assert_windows(Windows(*exported.call(mask)), lengths, 8, class_token)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_windows_of_a_functional_model(class_token: bool) -> None:
+    options = {"bert": {**TINY, "num_layers": 1}, "tags": TAGS, "class_token": class_token}
+    model = TransformerTagger(**options, window=8)
+    tokens = keras.Input((None,), dtype="int32")
+    functional = keras.Model(tokens, model({"tokens": tokens}))
+    inputs = np.random.default_rng(0).integers(4, 9, size=(2, 21)).astype("int32")
+    expected = run(model, {"tokens": inputs})
+    np.testing.assert_allclose(array(functional(inputs)), expected, atol=1e-5)
 
 
 def test_windows_of_empty_inputs_and_padding_anywhere() -> None:
