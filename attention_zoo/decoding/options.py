@@ -38,7 +38,7 @@ METHOD_OPTIONS = {
 
 INTEGER_MINIMUMS = {
     **dict.fromkeys(("beam_width", "n_best", "groups", "candidates", "batch_size"), 1),
-    **dict.fromkeys(("no_repeat_ngram", "top_k"), 0),
+    **dict.fromkeys(("no_repeat_ngram", "no_repeat_source_ngram", "top_k"), 0),
 }
 """Minimum values of integer options."""
 
@@ -133,6 +133,8 @@ class SearchOptions:
         forced_start: first token, forced with probability 1 (`forced_bos_token_id` of
             `transformers`); a forced token of another option keeps the probability of the model.
         no_repeat_ngram: no n-gram of this size may occur twice; 0 allows all.
+        no_repeat_source_ngram: no n-gram of the source of this size may occur, by token id
+            (`encoder_no_repeat_ngram_size` of `transformers`); 0 allows all.
         repetition_penalty: positive logits of tokens that were already generated are divided by
             this value, negative ones multiplied by it (Keskar et al. 2019, section 4.1); 1 has no
             effect.
@@ -177,6 +179,7 @@ class SearchOptions:
     force_end: bool = False
     forced_start: int | None = None
     no_repeat_ngram: int = 0
+    no_repeat_source_ngram: int = 0
     repetition_penalty: float = 1.0
     banned_tokens: tuple[int, ...] = ()
     forced_tokens: dict[int, int] = field(default_factory=dict)

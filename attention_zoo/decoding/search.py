@@ -134,6 +134,7 @@ def search(
     prefix: Any = None,
     rules: Sequence[Rule] = (),
     length_limits: Any = None,
+    source_tokens: Any = None,
 ) -> SearchResult:
     """Search for the best output sequences of each source; the whole search is one graph.
 
@@ -161,6 +162,7 @@ def search(
         rules: additional rules, applied after those of the options.
         length_limits: `(B,)` int32, maximum number of tokens for each source; the limits of the
             options apply too. None for no further limit.
+        source_tokens: `(B, S)` ids, padded with `pad_token`; required by `no_repeat_source_ngram`.
 
     Returns:
         A `SearchResult`.
@@ -183,7 +185,7 @@ def search(
     limits = compute_length_limits(options, batch_size, source_mask, length_limits)
     if source_keys is None:
         source_keys = ops.arange(batch_size, dtype="int32")
-    all_rules = (*make_rules(options, vocabulary, prefix, limits[1]), *rules)
+    all_rules = (*make_rules(options, vocabulary, prefix, limits[1], source_tokens), *rules)
     growing_axes = find_growing_axes(state, first.state)
     sources = batch_size, vocabulary, *limits, source_mask, source_keys
     problem = Problem(step, options, *sources, all_rules, first, growing_axes)

@@ -124,9 +124,9 @@ class GenerationMixin:
         self.check_search(source, options)
         source = self.convert_source(source)
         start = self.start_decoding(source, options.width, options.limit(ops.shape(source)[1]) + 1)
-        source_mask, source_keys = start.source_mask, start.source_keys
+        source_mask, source_keys, source_tokens = start.source_mask, start.source_keys, None
         if source_mask is None:
-            source_mask = ops.not_equal(source, PAD)
+            source_mask, source_tokens = ops.not_equal(source, PAD), source
         lengths = ops.sum(ops.cast(source_mask, "int32"), axis=1)
         return search(
             start.step,
@@ -141,6 +141,7 @@ class GenerationMixin:
             prefix=prefix,
             rules=rules,
             length_limits=self.get_max_target_lengths(lengths),
+            source_tokens=source_tokens,
         )
 
     def compiled_search(

@@ -18,7 +18,6 @@ WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "diversity_penalty": (0,),
     "dola_layers": (),
     "do_sample": (False,),
-    "encoder_no_repeat_ngram_size": (0,),
     "encoder_repetition_penalty": (1,),
     "exponential_decay_length_penalty": (),
     "force_words_ids": (),
@@ -81,6 +80,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "bad_words_ids": list,
     "decoder_start_token_id": int,
     "early_stopping": (bool, str),
+    "encoder_no_repeat_ngram_size": int,
     "eos_token_id": (int, list),
     "forced_bos_token_id": int,
     "forced_eos_token_id": (int, list),
@@ -138,6 +138,7 @@ def read_search_options(
             banned_tokens=_list_banned(fields, config, to_token_id),
             forced_start=_convert_forced_start(fields, config, to_token_id),
             no_repeat_ngram=fields.get("no_repeat_ngram_size", 0),
+            no_repeat_source_ngram=fields.get("encoder_no_repeat_ngram_size", 0),
             repetition_penalty=fields.get("repetition_penalty", 1.0),
         )
     except ValueError as error:

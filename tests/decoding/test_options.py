@@ -50,6 +50,7 @@ PREFIX = RNG.integers(0, VOCABULARY, (SOURCES, 2))
 PREFIX[PREFIX == END] = 0  # 0 is padding, which forces no token
 ALLOWED_PER_SOURCE = RNG.random((SOURCES, VOCABULARY)) < 0.7
 ALLOWED_PER_STEP = RNG.random((SOURCES, 2, VOCABULARY)) < 0.8
+SOURCE_TOKENS = np.where(MASK, RNG.integers(1, VOCABULARY, MASK.shape), 0)
 GRAMMAR = np.array([[1, 0, -1, -1, 2], [2, 2, 1, -1, -1], [-1, 0, 0, 2, 1]])
 
 
@@ -57,6 +58,13 @@ def repeats_ngram(prefix: Prefix, token: int, size: int) -> bool:
     tokens = (*prefix, token)
     ngrams = [tokens[i : i + size] for i in range(len(tokens) - size)]
     return tokens[len(tokens) - size :] in ngrams if len(tokens) >= size else False
+
+
+def is_in_source(source: int, prefix: Prefix, token: int, size: int) -> bool:
+    """Return whether the last n-gram occurs in the source."""
+    tokens = SOURCE_TOKENS[source][SOURCE_TOKENS[source] != 0].tolist()
+    ngrams = [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
+    return [*prefix, token][-size:] in ngrams
 
 
 def follows_grammar(prefix: Prefix, token: int) -> bool:
@@ -91,6 +99,14 @@ CASES = {
     "no_repeat_ngram 1": Case({"no_repeat_ngram": 1}, lambda b, prefix, v: v not in prefix),
     "no_repeat_ngram 2": Case(
         {"no_repeat_ngram": 2}, lambda b, prefix, v: not repeats_ngram(prefix, v, 2)
+    ),
+    "no_repeat_source_ngram 1": Case(
+        {"no_repeat_source_ngram": 1, "source_tokens": SOURCE_TOKENS},
+        lambda b, prefix, v: not is_in_source(b, prefix, v, 1),
+    ),
+    "no_repeat_source_ngram 2": Case(
+        {"no_repeat_source_ngram": 2, "source_tokens": SOURCE_TOKENS},
+        lambda b, prefix, v: not is_in_source(b, prefix, v, 2),
     ),
     "repetition_penalty": Case({"repetition_penalty": 1.8}, logits=penalize_repetition),
     "banned_tokens": Case({"banned_tokens": (4, 0)}, lambda b, prefix, v: v not in (0, 4)),
@@ -451,3 +467,19 @@ def test_options_survive_json() -> None:
         method="sampling", forced_tokens={1: np.int32(5)}, banned_tokens=np.array([7]), **numbers
     )
     assert SearchOptions(**json.loads(json.dumps(options.as_dict()))) == options
+
+
+def test_a_forced_end_may_be_a_token_of_the_source() -> None:
+    tables = Tables.random(seed=0, sources=2, vocabulary=6)
+    source = np.array([[4, END], [4, 0]])
+    options = {"no_repeat_source_ngram": 1, "force_end": True, "max_length": 3}
+    result = tables.search("eager", source_tokens=source, **options)
+    assert result.tokens[0, 0, 2] == END
+    assert END not in result.tokens[0, 0, :2]
+    assert 4 not in result.tokens
+
+
+def test_source_tokens_are_required() -> None:
+    tables = Tables.random(seed=0, sources=1, vocabulary=6)
+    with pytest.raises(ValueError, match=r"no_repeat_source_ngram needs source_tokens \(B, S\)"):
+        tables.search("eager", no_repeat_source_ngram=2, max_length=3)

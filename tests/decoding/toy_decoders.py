@@ -41,6 +41,7 @@ SEARCH_ARGUMENTS = (
     "prefix",
     "rules",
     "length_limits",
+    "source_tokens",
 )
 
 

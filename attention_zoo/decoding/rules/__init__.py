@@ -9,7 +9,7 @@ from attention_zoo.decoding.plan import Vocabulary
 from attention_zoo.decoding.rules.allowed import AllowedTokens, BannedTokens
 from attention_zoo.decoding.rules.automaton import Automaton
 from attention_zoo.decoding.rules.base import Rule, as_rules
-from attention_zoo.decoding.rules.ngrams import NoRepeatNgram
+from attention_zoo.decoding.rules.ngrams import NoRepeatNgram, NoRepeatSourceNgram
 from attention_zoo.decoding.rules.positions import (
     ForcedEnd,
     ForcedStart,
@@ -21,11 +21,21 @@ from attention_zoo.decoding.rules.repetition import RepetitionPenalty
 
 
 def make_rules(
-    options: SearchOptions, vocabulary: Vocabulary, prefix: Any, limits: Any
+    options: SearchOptions, vocabulary: Vocabulary, prefix: Any, limits: Any, source: Any = None
 ) -> list[Rule]:
-    """Return the rules that the options define, for prefixes and length limits of sources."""
+    """Return the rules that the options define, for prefixes, length limits and source tokens.
+
+    Raises:
+        ValueError: an option needs the source tokens, and there are none.
+    """
+    if options.no_repeat_source_ngram and source is None:
+        raise ValueError(
+            "no_repeat_source_ngram needs source_tokens (B, S), got None: pass the token ids of the"
+            " sources, or set it to 0 for sources that are no text"
+        )
     end_token, pad_token = vocabulary.end_token, vocabulary.pad_token
     penalty, ngram = options.repetition_penalty, options.no_repeat_ngram
+    source_ngram = options.no_repeat_source_ngram
     ends = limits if options.force_end else None
     rules: list[Rule | None] = [
         RepetitionPenalty(penalty) if options.is_set("repetition_penalty") else None,
@@ -34,6 +44,7 @@ def make_rules(
         None if options.forced_start is None else ForcedStart(options.forced_start),
         ForcedEnd(limits, end_token) if options.force_end else None,
         NoRepeatNgram(ngram) if ngram else None,
+        NoRepeatSourceNgram(source_ngram, source, pad_token, ends) if source_ngram else None,
         ForcedTokens(options.plan) if options.plan else None,
         Prefix(prefix, pad_token) if prefix is not None else None,
     ]
@@ -49,6 +60,7 @@ __all__ = [
     "ForcedTokens",
     "MinLength",
     "NoRepeatNgram",
+    "NoRepeatSourceNgram",
     "Prefix",
     "RepetitionPenalty",
     "Rule",

@@ -41,6 +41,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"num_beams": 4, "no_repeat_ngram_size": 0},
     {"num_beams": 1, "repetition_penalty": 1.6},
     {"num_beams": 4, "min_length": 12, "renormalize_logits": True},
+    {"num_beams": 4, "encoder_no_repeat_ngram_size": 2},
 ]
 BART_OPTIONS = [{"num_beams": 4, "forced_bos_token_id": 9}]
 

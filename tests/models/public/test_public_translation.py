@@ -106,6 +106,7 @@ def test_a_generation_config_becomes_search_options(tmp_path: Path) -> None:
     )
     assert (options.max_length, options.min_length, options.banned_tokens) == (40, 3, ())
     assert read_options(tmp_path, forced_bos_token_id=7).forced_start == 9
+    assert read_options(tmp_path, encoder_no_repeat_ngram_size=3).no_repeat_source_ngram == 3
     changes = {"min_length": 9, "temperature": 0.5, "_commit_hash": "a", "is_assistant": False}
     options = read_options(tmp_path, max_new_tokens=7, min_new_tokens=4, **changes)
     assert (options.max_length, options.min_length) == (7, 5)
@@ -119,7 +120,7 @@ def test_without_a_generation_config_that_of_the_model_applies(tmp_path: Path) -
 
 @refuses(
     ({"do_sample": True}, r"config.json: do_sample=True is not supported, only False; remove it"),
-    ({"encoder_no_repeat_ngram_size": 3}, "encoder_no_repeat_ngram_size=3 is not supported, only"),
+    ({"encoder_no_repeat_ngram_size": "3"}, "encoder_no_repeat_ngram_size='3' has the wrong type"),
     ({"forced_bos_token_id": 86}, "forced_bos_token_id=86 is not in the vocabulary; remove it"),
     ({"forced_bos_token_id": True}, "forced_bos_token_id=True has the wrong type"),
     ({"decoder_start_token_id": 0}, "decoder_start_token_id must be 85, as in config.json, got 0"),
