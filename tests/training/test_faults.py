@@ -1,7 +1,7 @@
-"""The program on a disk that is full, a folder that is shut, under signals and kills.
+"""Training on a full disk, in a read-only folder, and stopped by signals and kills.
 
-Each time: one line and a code, no traceback, all that was saved still whole, and the same command
-goes on once it can, to the very run that nothing has disturbed.
+Each time: one line and an exit code, no traceback, all checkpoints intact, and the same command
+resumes to the run of an undisturbed training.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ PROGRAM = "import sys; from attention_zoo.cli import main; sys.exit(main())"
 
 
 def start(*words: object, before: str = "") -> subprocess.Popen[str]:
-    """The program, in a process of its own, after some lines of Python."""
+    """Start the command in a process of its own, after some lines of Python."""
     return processes.start(f"{before}\n{PROGRAM}", map(str, words), PYTHONUNBUFFERED="1")
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return the exit code, and the program's own lines on standard error."""
+    """Return the exit code, and the command's own lines on standard error."""
     _, errors = process.communicate(timeout=240)
     assert "Traceback" not in errors
     messages = [line for line in errors.splitlines() if line.startswith("attention-zoo: ")]
     return process.returncode, "\n".join(messages)
 
 
-def goes_on(whole: Path, run: Path, path: Path, *words: str) -> None:
-    """The same command comes to the same."""
+def assert_resumes(whole: Path, run: Path, path: Path, *words: str) -> None:
+    """Run the command again and compare the runs."""
     assert finish(start("train", path, f"run={run}", *words)) == (0, "")
     assert_same_run(whole, run)
 
 
-def whole_checkpoints(run: Path) -> list[int]:
-    """The steps of the checkpoints, all of which are as they were written."""
+def list_intact_checkpoints(run: Path) -> list[int]:
+    """Return the steps of the checkpoints, none of which may be damaged."""
     store = CheckpointFolder(run / "checkpoints")
     assert [find_damage(store.get_path(step)) for step in store.list_steps()] == [None] * len(
         store.list_steps()
@@ -55,13 +55,13 @@ def whole_checkpoints(run: Path) -> list[int]:
 
 
 @contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A disk of that size; skips where none can be had."""
+def mount_small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a disk of a size; skip the test without the right to mount."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
-        pytest.skip("a disk of its own takes the right to mount")
+        pytest.skip("mounting a disk requires root")
     try:
         yield folder
     finally:
@@ -69,7 +69,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 def fill(disk: Path, but: int) -> Path:
-    """A file that takes all room but so many bytes."""
+    """Write a file that leaves `but` bytes free."""
     file = disk / "fill"
     file.write_bytes(b"\0" * (shutil.disk_usage(disk).free - but))
     return file
@@ -77,13 +77,13 @@ def fill(disk: Path, but: int) -> Path:
 
 @pytest.mark.slow
 def test_full_disk(whole: Path, tmp_path: Path) -> None:
-    """So full that the log, a part of a checkpoint or nothing at all can be written."""
+    """Nothing, the log alone, or a part of a checkpoint can be written."""
     path = write_recipe(tmp_path)
-    with small_disk(tmp_path / "disk", "8m") as disk:
+    with mount_small_disk(tmp_path / "disk", "8m") as disk:
         run = disk / "run"
         stopped = start("train", path, f"run={run}", *RESUMED, before=KILL_IN_THE_THIRD_SAVE)
         assert finish(stopped)[0] == -signal.SIGKILL
-        before = whole_checkpoints(run)
+        before = list_intact_checkpoints(run)
         for room in (0, 30_000, 200_000):
             file = fill(disk, room)
             code, message = finish(start("train", path, f"run={run}", *RESUMED))
@@ -91,9 +91,9 @@ def test_full_disk(whole: Path, tmp_path: Path) -> None:
             assert code == 2
             assert "No space left on device; earlier checkpoints are intact" in message
             assert "\n" not in message
-            assert whole_checkpoints(run) == before
+            assert list_intact_checkpoints(run) == before
             assert not [p for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
-        goes_on(whole, run, path, *RESUMED)
+        assert_resumes(whole, run, path, *RESUMED)
 
 
 LIMIT = """
@@ -108,19 +108,19 @@ def test_file_size_limit(tmp_path: Path) -> None:
     run, path = tmp_path / "run", write_recipe(tmp_path)
     code, message = finish(start("train", path, f"run={run}", "training.steps=2", before=LIMIT))
     assert (code, "run: File too large; earlier checkp" in message) == (2, True)
-    assert whole_checkpoints(run) == []
+    assert list_intact_checkpoints(run) == []
     assert finish(start("train", path, f"run={run}", "training.steps=2")) == (0, "")
-    assert whole_checkpoints(run) == [2]
+    assert list_intact_checkpoints(run) == [2]
 
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Nothing can be made in the folder, by root neither; skips where that cannot be had."""
+    """Make a folder read-only, for root too; skip the test where that is not possible."""
     folder.chmod(0o555)
     root = os.geteuid() == 0
     mark = ["chattr", "+i", str(folder)]
     if root and (not shutil.which("chattr") or subprocess.run(mark, check=False).returncode):
-        pytest.skip("this file system lets root write everywhere")
+        pytest.skip("the file system has no immutable folders")
     try:
         yield
     finally:
@@ -146,7 +146,7 @@ def test_read_only_folder(whole: Path, tmp_path: Path) -> None:
         assert (
             f"{run / 'tensorboard'}: Permission denied; earlier checkpoints are intact" in message
         )
-    assert whole_checkpoints(run) == [20, 40]
+    assert list_intact_checkpoints(run) == [20, 40]
     assert finish(start("train", path, f"run={run}", *more)) == (0, "")
     assert newest(run).name == "step-00000041"
 
@@ -173,22 +173,22 @@ def test_signal(number: signal.Signals, whole: Path, tmp_path: Path) -> None:
     assert time.monotonic() - sent < 10
     assert code == 128 + number
     assert message == f"attention-zoo: stopped by {number.name}; run the same command to resume"
-    assert max(whole_checkpoints(run)) < 40
-    goes_on(whole, run, path, *RESUMED)
+    assert max(list_intact_checkpoints(run)) < 40
+    assert_resumes(whole, run, path, *RESUMED)
 
 
 KILL = """
 import os, signal
 import attention_zoo.{module} as module
 real, left = module.{name}, [{call}]
-def deadly(*given, **named):
+def kill_at_last_call(*given, **named):
     left[0] -= 1
     if not left[0]:
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*given, **named)
-module.{name} = deadly
+module.{name} = kill_at_last_call
 """
-KILL_IN_THE_THIRD_SAVE = KILL.format(module="checkpoints", name="write_manifest", call=3)
+KILL_IN_THE_THIRD_SAVE = KILL.format(module="checkpoints.folder", name="write_manifest", call=3)
 KILL_IN_AN_EVALUATION = KILL.format(module="training.callbacks", name="Clock.on_test_begin", call=2)
 
 
@@ -202,8 +202,8 @@ def test_kill_during_a_save_and_during_an_evaluation(
     assert code == -signal.SIGKILL
     unfinished = [p.name for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
     assert unfinished == ([".step-00000020.new"] if kill is KILL_IN_THE_THIRD_SAVE else [])
-    assert whole_checkpoints(run)[-1] == (18 if kill is KILL_IN_THE_THIRD_SAVE else 36)
-    goes_on(whole, run, path, *RESUMED)
+    assert list_intact_checkpoints(run)[-1] == (18 if kill is KILL_IN_THE_THIRD_SAVE else 36)
+    assert_resumes(whole, run, path, *RESUMED)
 
 
 def test_io_errors_name_a_path_and_the_fix() -> None:
