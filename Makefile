@@ -45,6 +45,8 @@ test: lint
 	$(PYTEST)
 	$(ON_JAX) $(BIN)/pytest -q @tests/jax_smoke.txt
 
+OTHERS := tests/export tests/training tests/cli tests/data tests/tasks
+
 # TensorFlow frees what it compiled for XLA only when the process ends: hence several runs.
 FULL := $(PYTEST) --full --timeout 600
 
@@ -55,7 +57,9 @@ test-full: lint
 	$(FULL) tests/models --ignore tests/models/translation --ignore tests/models/summarization
 	$(FULL) tests/decoding
 	$(FULL) tests/export
-	$(FULL) $(BACKEND_FREE:%=--ignore=%) --ignore=tests/export
+	$(FULL) tests/training
+	$(FULL) tests/cli tests/data tests/tasks
+	$(FULL) $(BACKEND_FREE:%=--ignore=%) $(OTHERS:%=--ignore=%)
 	$(ON_JAX) $(PYTEST) --full -m "not slow and not soak and not zoo" $(BACKEND_FREE)
 
 # A tier without tests is no failure: pytest exits with 5.

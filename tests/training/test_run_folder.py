@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from attention_zoo import checkpoints, training
+from attention_zoo import training
+from attention_zoo.checkpoints import folder as checkpoints
 from attention_zoo.files import find_damage, write_manifest
 from attention_zoo.training.run_folder import (
     RunState,

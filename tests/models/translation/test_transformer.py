@@ -133,7 +133,7 @@ STRUCTURES: dict[str, dict[str, Any]] = {
     "bart": {
         "num_layers": [1, 2],
         "layer": {"norm_first": False, "activation": "gelu"},
-        "positions": {"kind": "learned", "max_length": 70, "scale": 1.0, "norm": True},
+        "positions": {"kind": "learned", "max_length": 120, "scale": 1.0, "norm": True},
     },
     "t5": {
         "num_layers": [2, 1],
@@ -177,7 +177,7 @@ def test_parts_of_other_structures() -> None:
     assert layer.feed_forward.second.bias is None
     assert not {one.name for one in t5.weights if "bias" in one.name} - {"bucket_bias"}
     tables = bart.source_positions.table, bart.positions.table
-    assert [tuple(table.shape) for table in tables] == [(70, 16)] * 2
+    assert [tuple(table.shape) for table in tables] == [(120, 16)] * 2
     assert tables[0] is not tables[1]
 
 
