@@ -240,9 +240,8 @@ class SearchOptions:
             )
         prefix = dict(enumerate(self.prefix_tokens))
         check_agreement("forced_tokens", self.forced_tokens, "prefix_tokens", prefix)
-        check_agreement(
-            "forced_start", self.start_plan, "another option", prefix | self.forced_tokens
-        )
+        for name, plan in (("prefix_tokens", prefix), ("forced_tokens", self.forced_tokens)):
+            check_agreement("forced_start", self.start_plan, name, plan)
         check_plan("forced_start", self.start_plan, self)
         check_plan("prefix_tokens", prefix, self)
         check_plan("forced_tokens", self.plan, self)

@@ -144,6 +144,7 @@ def get_static_value(x: Any) -> np.ndarray | None:
 
 
 def _get_plan_name(options: Any) -> str:
+    """Return the name of the option that forces tokens, for messages."""
     if options.forced_tokens:
         return "forced_tokens"
     return "prefix_tokens" if options.prefix_tokens else "forced_start"

@@ -26,10 +26,13 @@ FIXED_ARGUMENTS = ("bidirectional", "kwargs")
 class PositionOptions(NamedTuple):
     """Positions of an encoder-decoder, and how they are combined with token embeddings.
 
-    kind: name of the positions. arguments: those of the class of relative positions. scale: factor
-    of the embeddings, None for the square root of their width. norm: whether the sum of embeddings
-    and positions is normalized. max_length: number of learned positions, else None. shared: whether
-    the layers of a stack share their relative positions.
+    Attributes:
+        kind: name of the positions.
+        arguments: arguments of the class of relative positions.
+        scale: factor of the embeddings; None for the square root of their width.
+        norm: whether the sum of embeddings and positions is normalized.
+        max_length: number of learned positions; None for other kinds.
+        shared: whether the layers of a stack share their relative positions.
     """
 
     kind: str
@@ -59,7 +62,9 @@ def read_positions(value: str | Config, *absolute: str) -> PositionOptions:
     if not isinstance(value, dict):
         check_positions(value, *absolute)
         value = {"kind": value}
-    kind: Any = value.get("kind")
+    if "kind" not in value:
+        raise ValueError(f"positions has no kind, got {value}; write {{'kind': 'sinusoidal', ...}}")
+    kind: Any = value["kind"]
     check_positions(kind, *absolute)
     known = ["kind", "scale", "norm"]
     if kind == LEARNED:
@@ -70,15 +75,18 @@ def read_positions(value: str | Config, *absolute: str) -> PositionOptions:
                 " {'kind': 'learned', 'max_length': 1024}"
             )
         whole_number("max_length", value["max_length"])
+    for name in ("norm", "shared"):
+        if not isinstance(value.get(name, False), bool):
+            raise ValueError(f"{name} must be true or false, got {value[name]!r}")
     if value.get("scale") is not None:
         finite_number("scale", value["scale"], above=0)
     if kind in POSITIONS:
         parameters = inspect.signature(POSITIONS.get(kind)).parameters
         known += ["shared", *(name for name in parameters if name not in FIXED_ARGUMENTS)]
     check_known(f"positions of kind {kind!r} have no option", value, known)
-    own = {name: x for name, x in value.items() if name in PositionOptions._fields}
-    arguments = {name: x for name, x in value.items() if name not in own}
-    return PositionOptions(arguments=arguments, **own)
+    options = {name: x for name, x in value.items() if name in PositionOptions._fields}
+    arguments = {name: x for name, x in value.items() if name not in options}
+    return PositionOptions(arguments=arguments, **options)
 
 
 def check_positions(name: Any, *absolute: str) -> None:
@@ -125,7 +133,7 @@ def make_self_attention(
     """Return the self-attention of a Transformer layer, with or without relative positions.
 
     Args:
-        positions: relative positions, or a name that `check_positions` has checked.
+        positions: relative positions, None, or a name that `check_positions` has checked.
         num_heads: H.
         width: D, width of the layer; by default, a head has width D / H.
         dropout: dropout rate on the attention weights.

@@ -162,6 +162,13 @@ def _check_fields(fields: dict[str, Any], config: dict[str, Any]) -> None:
     for name, token in expected.items():
         if fields.get(name, token) not in (token, [token]):
             raise ValueError(f"{name} must be {token}, as in config.json, got {fields[name]!r}")
+    has_penalty = fields.get("repetition_penalty", 1) != 1
+    if start == end and (has_penalty or fields.get("no_repeat_ngram_size") == 1):
+        name = "repetition_penalty" if has_penalty else "no_repeat_ngram_size"
+        raise ValueError(
+            f"{name}={fields[name]!r} is not supported if decoder_start_token_id is eos_token_id:"
+            " `transformers` counts the start token as a generated end token; remove it"
+        )
     if fields.get("length_penalty", 0) < 0:
         raise ValueError(f"length_penalty must be at least 0, got {fields['length_penalty']!r}")
     if fields.get("num_beams", 1) != 1 and fields.get("repetition_penalty", 1) != 1:

@@ -479,6 +479,14 @@ def test_a_forced_end_may_be_a_token_of_the_source() -> None:
     assert 4 not in result.tokens
 
 
+def test_a_forced_start_may_be_a_token_of_the_source() -> None:
+    tables = Tables.random(seed=0, sources=1, vocabulary=6)
+    options = {"no_repeat_source_ngram": 1, "forced_start": 4, "max_length": 2}
+    result = tables.search("eager", source_tokens=np.array([[4, END]]), **options)
+    assert result.tokens[0, 0, 0] == 4
+    assert result.tokens[0, 0, 1] not in (4, END)
+
+
 def test_source_tokens_are_required() -> None:
     tables = Tables.random(seed=0, sources=1, vocabulary=6)
     with pytest.raises(ValueError, match=r"no_repeat_source_ngram needs source_tokens \(B, S\)"):

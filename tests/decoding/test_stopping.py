@@ -212,7 +212,7 @@ def test_forced_end_follows_the_limit_of_each_source(tables: Tables) -> None:
     ({"forced_start": 4, "banned_tokens": (4,)}, "forced_start forces token 4 but banned_tokens"),
     (
         {"forced_start": 4, "prefix_tokens": (5,)},
-        "forced_start forces token 4 at position 0 but another option forces 5",
+        "forced_start forces token 4 at position 0 but prefix_tokens forces 5",
     ),
     ({"forced_start": 9}, "forced_start must be ids from 0 to 7, got 9"),
     ({"forced_start": -1}, "forced_start must be at least 0, got -1"),

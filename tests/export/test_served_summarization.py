@@ -191,3 +191,8 @@ def test_exported_checkpoint_equals_predict(family: str, tmp_path: Path) -> None
     scores = score(tf.constant(texts[:1]), tf.constant([best.text]))
     np.testing.assert_allclose(scores["scores"].numpy(), [best.score], rtol=1e-4)
     assert scores["tokens"].numpy()[0, 0].decode() == best.tokens[0]
+    if family == "bart":
+        long = score(tf.constant(texts[:1]), tf.constant(["ba " * 100]))
+        assert (
+            b"tokens with its end token, the limit is 64. Shorten it." in long["error"].numpy()[0]
+        )

@@ -32,7 +32,8 @@ def write_fine_tuning_recipe(folder: Path, family: str) -> Path:
     return write_recipe(
         folder,
         f"task: summarization\ninit: {GOLDEN / family}\n"
-        f"data: {{corpus: tsv, source: a, target: b, train: {path}, validation: {path}}}\n"
+        f"data: {{corpus: tsv, source: a, target: b, train: {path}, validation: {path},"
+        " max_source_length: 64, max_target_length: 64}\n"
         "training: {steps: 2, evaluate_every: 2, batch_size: 32, learning_rate: 0.001}\n"
         "search: {beam_width: 2}\n",
     )

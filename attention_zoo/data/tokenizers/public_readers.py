@@ -73,9 +73,19 @@ READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the object in a JSON file; None if there is none."""
+    """Return the object in a JSON file; None if it is missing, damaged or not an object."""
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def read_added_tokens(folder: Path) -> dict[str, int]:
+    """Return the id of each token that `tokenizer_config.json` or `added_tokens.json` adds."""
+    settings = read_json(folder / SETTINGS) or {}
+    added = {
+        str(token.get("content")): int(number)
+        for number, token in (settings.get("added_tokens_decoder") or {}).items()
+    }
+    return added | (read_json(folder / "added_tokens.json") or {})

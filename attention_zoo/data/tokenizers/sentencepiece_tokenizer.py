@@ -12,7 +12,12 @@ from typing import Any
 
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.flat_ids import FlatIds
-from attention_zoo.data.tokenizers.public_readers import CONFIG, SETTINGS, read_json
+from attention_zoo.data.tokenizers.public_readers import (
+    CONFIG,
+    SETTINGS,
+    read_added_tokens,
+    read_json,
+)
 from attention_zoo.data.tokenizers.sentencepiece_model import (
     SentencePieceModel,
     parse_sentencepiece_model,
@@ -304,6 +309,7 @@ def load_t5_tokenizer(folder: Path) -> SentencePieceTokenizer:
             size = pieces + sentinels
             vocabulary = {piece: number for number, piece in enumerate(model.pieces)}
             vocabulary |= {f"<extra_id_{i}>": size - 1 - i for i in range(sentinels)}
+            _check_added_tokens(read_added_tokens(folder), vocabulary)
             path = folder / CONFIG
             hint = (
                 f"{T5_MODEL} has {pieces} pieces, and {sentinels} sentinel tokens follow them; copy"
@@ -320,9 +326,26 @@ def load_t5_tokenizer(folder: Path) -> SentencePieceTokenizer:
             raise ValueError(f"{path}: {error}") from None
 
 
+def _check_added_tokens(added: dict[str, int], vocabulary: dict[str, int]) -> None:
+    """Raise ValueError for an added token that the vocabulary lacks, or has with another id."""
+    for token, number in added.items():
+        if vocabulary.get(token) != number:
+            raise ValueError(
+                f"added token {token!r} (id {number}) is not supported: it is no piece of the model"
+                " and no sentinel token"
+            )
+
+
 def _read_number(path: Path, name: str, default: int, least: int, hint: str) -> int:
-    """Return a whole number of a JSON file; ValueError if it is out of range."""
-    number = (read_json(path) or {}).get(name)
+    """Return a whole number of a JSON file, `default` if it is missing.
+
+    Raises:
+        ValueError: the file is damaged, or the number is out of range.
+    """
+    content = read_json(path)
+    if content is None and path.is_file():
+        raise ValueError("not a JSON object; copy it again")
+    number = (content or {}).get(name)
     if number is None:
         return default
     if type(number) is not int or not least <= number <= MAX_ID:

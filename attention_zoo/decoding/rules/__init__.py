@@ -35,8 +35,11 @@ def make_rules(
         )
     end_token, pad_token = vocabulary.end_token, vocabulary.pad_token
     penalty, ngram = options.repetition_penalty, options.no_repeat_ngram
-    source_ngram = options.no_repeat_source_ngram
     ends = limits if options.force_end else None
+    source_ngram, first_step = options.no_repeat_source_ngram, len(options.start_plan)
+    source_rule = None
+    if source_ngram:
+        source_rule = NoRepeatSourceNgram(source_ngram, source, pad_token, ends, first_step)
     rules: list[Rule | None] = [
         RepetitionPenalty(penalty) if options.is_set("repetition_penalty") else None,
         BannedTokens(options.banned_tokens) if options.banned_tokens else None,
@@ -44,7 +47,7 @@ def make_rules(
         None if options.forced_start is None else ForcedStart(options.forced_start),
         ForcedEnd(limits, end_token) if options.force_end else None,
         NoRepeatNgram(ngram) if ngram else None,
-        NoRepeatSourceNgram(source_ngram, source, pad_token, ends) if source_ngram else None,
+        source_rule,
         ForcedTokens(options.plan) if options.plan else None,
         Prefix(prefix, pad_token) if prefix is not None else None,
     ]

@@ -49,18 +49,22 @@ class NoRepeatSourceNgram(TokenHistoryRule):
         source: `(B, S)` ids of the vocabulary of the outputs, padded with `pad_token`.
         pad_token: the id of padding.
         limits: `(B, 1)` int32, lengths at which all tokens are allowed; None for none.
+        first_step: number of the first step at which tokens are banned.
     """
 
     is_per_source = True
 
-    def __init__(self, size: int, source: Any, pad_token: int, limits: Any = None) -> None:
+    def __init__(
+        self, size: int, source: Any, pad_token: int, limits: Any = None, first_step: int = 0
+    ) -> None:
         self.size, self.source = size, ops.cast(source, "int32")
-        self.pad_token, self.limits = pad_token, limits
+        self.pad_token, self.limits, self.first_step = pad_token, limits, first_step
 
     def compute_allowed_mask(self, shape: tuple[Any, ...], state: Any, step: Any) -> Any:
         check_sources("source", self.source, shape)
         ends = self.find_ngram_ends(state, step)
         allowed = ops.logical_not(compute_occurrence_mask(ends, shape[-1]))
+        allowed = ops.logical_or(allowed, step < self.first_step)
         if self.limits is None:
             return allowed
         return ops.logical_or(allowed, (self.limits == step + 1)[..., None])

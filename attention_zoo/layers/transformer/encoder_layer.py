@@ -215,16 +215,19 @@ class TransformerEncoderLayer(KernelLayer):
 
 
 def make_multi_head_attention(layer: Any, width: int) -> MultiHeadAttention:
-    """Create the multi-head attention of a layer, like its self-attention if it has one.
+    """Create the multi-head attention of a layer.
 
-    The heads then have the same widths and either all have biases or none.
+    If the self-attention of the layer exists and is a `MultiHeadAttention`, the heads have its
+    widths, and biases only if it has them.
 
     Raises:
         ValueError: num_heads does not divide the width of the inputs.
     """
-    count, like = layer.num_heads, layer.attention
-    if isinstance(like, MultiHeadAttention):
-        options = {name: getattr(like, name) for name in ("key_dim", "value_dim", "use_bias")}
+    count, self_attention = layer.num_heads, layer.attention
+    if isinstance(self_attention, MultiHeadAttention):
+        options = {
+            name: getattr(self_attention, name) for name in ("key_dim", "value_dim", "use_bias")
+        }
         return MultiHeadAttention(count, **options, **layer.part_arguments)
     if width % count:
         raise ValueError(f"num_heads must divide the width of the inputs, got {count} for {width}")

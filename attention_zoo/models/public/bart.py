@@ -1,6 +1,6 @@
 """Loader of BART checkpoints, such as summarizers.
 
-Token ids are those of `data.BartTokenizer`:
+Token ids are those of `data.tokenizers.public_tokenizers.BartTokenizer`:
 
 | row here | row of the checkpoint |
 |---|---|
@@ -31,6 +31,7 @@ from attention_zoo.models.public.weight_mapping import (
     Array,
     WeightMapping,
     assign_weights,
+    check_shared_embeddings,
     map_norm,
     map_table_without,
 )
@@ -40,11 +41,12 @@ from attention_zoo.models.translation.transformer import Transformer
 UNKNOWN_ID = 3
 """Id of `<unk>`, which no config contains."""
 NUM_RESERVED_POSITIONS = 2
-"""Rows of the position embeddings that no token uses."""
+"""Number of rows of the position embeddings that no token uses."""
 SIZES = {
     "num_heads": ("encoder_attention_heads", "decoder_attention_heads"),
     "units": ("encoder_ffn_dim", "decoder_ffn_dim"),
 }
+"""Sizes that the encoder and the decoder must share."""
 REQUIRED = {
     "normalize_before": False,
     "normalize_embedding": True,
@@ -56,8 +58,10 @@ REQUIRED = {
 }
 IGNORED = (
     r"(encoder|decoder)\.embed_tokens\.weight",  # duplicates of the shared table
+    r"(encoder|decoder)\.version",
     r"lm_head\.weight",
 )
+BIAS = "final_logits_bias"
 
 
 @FAMILIES.register("bart")
@@ -66,8 +70,13 @@ def build_bart(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> A
     check_class(checkpoint, cls)
     model = Transformer(**merge(Transformer, _read_settings(checkpoint), overrides))
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("model."))
-    rows = list_bart_rows(checkpoint)
-    assign_weights(map_bart(model, rows), tensors, checkpoint.folder, IGNORED)
+    tensors = check_shared_embeddings(tensors, checkpoint.folder)
+    rows, bias = list_bart_rows(checkpoint), model.output_bias
+    assign_weights(map_bart(model, rows), tensors, checkpoint.folder, (*IGNORED, BIAS))
+    values = np.full(bias.shape, PADDING_LOGIT, "float32")
+    values[1 : 1 + len(rows)] = tensors[BIAS][0, rows] if BIAS in tensors else 0.0
+    values[START] = PADDING_LOGIT
+    bias.assign(values)
     return model
 
 
@@ -102,15 +111,20 @@ def _read_settings(checkpoint: Checkpoint) -> Config:
 def list_bart_rows(checkpoint: Checkpoint) -> list[int]:
     """Return the row of the checkpoint for each token id from 1 on."""
     names = ("decoder_start_token_id", "eos_token_id", "pad_token_id", "vocab_size")
-    start, end, pad, size = checkpoint.get_numbers({name: name for name in names}).values()
+    start, end, pad, size = checkpoint.get_token_ids(*names)
     special = [UNKNOWN_ID, start, end]
     others = [row for row in range(size) if row not in (UNKNOWN_ID, end, pad)]
     return [*special, *others]
 
 
 def map_bart(model: Transformer, rows: list[int]) -> Iterator[WeightMapping]:
-    """Yield the mappings of a checkpoint's tensors; `rows` is that of `list_bart_rows`."""
-    table, bias = model.target_embedding.embeddings, model.output_bias
+    """Yield the mappings of a checkpoint's tensors, except the bias of the logits.
+
+    Args:
+        model: the model.
+        rows: that of `list_bart_rows`.
+    """
+    table = model.target_embedding.embeddings
     size, width = table.shape
 
     def reorder(x: Array) -> list[Array]:
@@ -118,14 +132,7 @@ def map_bart(model: Transformer, rows: list[int]) -> Iterator[WeightMapping]:
         values[1 : 1 + len(rows)] = x[rows]
         return [values]
 
-    def reorder_bias(x: Array) -> list[Array]:
-        values = np.full(size, PADDING_LOGIT, "float32")
-        values[1 : 1 + len(rows)] = x[0, rows]
-        values[START] = PADDING_LOGIT
-        return [values]
-
     yield WeightMapping("shared.weight", (len(rows), width), [table], reorder)
-    yield WeightMapping("final_logits_bias", (1, len(rows)), [bias], reorder_bias)
     sides = ("encoder", model.source_positions), ("decoder", model.positions)
     for (side, positions), norm in zip(sides, model.embedding_norms, strict=True):
         yield map_table_without(

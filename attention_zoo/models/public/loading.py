@@ -47,6 +47,17 @@ class Checkpoint(NamedTuple):
                 raise ValueError(f"{self.folder / 'config.json'}: {name} is missing")
         return {ours: self.config[name] for ours, name in names.items()}
 
+    def get_token_ids(self, *names: str) -> list[int]:
+        """Return token ids of the config; raise ValueError for one that is not an integer."""
+        ids = list(self.get_numbers({name: name for name in names}).values())
+        for name, token in zip(names, ids, strict=True):
+            if type(token) is not int or token < 0:
+                raise ValueError(
+                    f"{self.folder / 'config.json'}: {name}={token!r} is not supported, only a"
+                    " token id"
+                )
+        return ids
+
     def get_activation(self, name: str, default: str) -> str:
         """Return this library's name of the config's activation, else that of `default`.
 

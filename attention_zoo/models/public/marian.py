@@ -36,6 +36,7 @@ SIZES = {
     "num_heads": ("encoder_attention_heads", "decoder_attention_heads"),
     "units": ("encoder_ffn_dim", "decoder_ffn_dim"),
 }
+"""Sizes that the encoder and the decoder must share."""
 REQUIRED = {
     "scale_embedding": True,
     "normalize_before": False,

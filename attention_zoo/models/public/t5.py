@@ -23,6 +23,7 @@ from attention_zoo.models.public.weight_mapping import (
     Array,
     WeightMapping,
     assign_weights,
+    check_shared_embeddings,
     get_tensor,
     map_kernel,
     map_table,
@@ -50,12 +51,11 @@ LM_HEAD = "lm_head.weight"
 def build_t5(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
     """Build a `Transformer` with the weights of a T5 checkpoint."""
     check_class(checkpoint, cls)
+    tensors = check_shared_embeddings(checkpoint.tensors, checkpoint.folder)
+    checkpoint = checkpoint._replace(tensors=tensors)
     tied = _is_tied(checkpoint)
     model = Transformer(**merge(Transformer, _read_settings(checkpoint, tied), overrides))
-    config = checkpoint.config
-    is_scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
-    width = model.settings["embedding_dim"]
-    factor = (width**-0.5 if is_scaled else 1.0) * (width**0.5 if tied else 1.0)
+    factor = _compute_logit_factor(checkpoint.config, model.settings["embedding_dim"], tied)
     mappings = map_t5(model, list_t5_rows(checkpoint), factor)
     ignored = (*IGNORED, *([r"lm_head\.weight"] if tied else []))
     assign_weights(mappings, checkpoint.tensors, checkpoint.folder, ignored)
@@ -63,6 +63,17 @@ def build_t5(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any
     biases[0] = PADDING_LOGIT
     model.output_bias.assign(biases)
     return model
+
+
+def _compute_logit_factor(config: Config, width: int, tied: bool) -> float:
+    """Return the factor of the decoder output.
+
+    T5 1.0 multiplies it by 1 / sqrt(D). A tied output layer has the embeddings, which are divided
+    by sqrt(D) here.
+    """
+    is_scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
+    factor: float = (width**-0.5 if is_scaled else 1.0) * (width**0.5 if tied else 1.0)
+    return factor
 
 
 def _is_tied(checkpoint: Checkpoint) -> bool:
@@ -109,7 +120,7 @@ def _read_settings(checkpoint: Checkpoint, tied: bool) -> Config:
 def list_t5_rows(checkpoint: Checkpoint) -> list[int]:
     """Return the row of the checkpoint for each token id from 1 on."""
     config = checkpoint.config
-    special = [UNKNOWN_ID, config["pad_token_id"], config["eos_token_id"]]
+    special = [UNKNOWN_ID, *checkpoint.get_token_ids("pad_token_id", "eos_token_id")]
     return [*special, *(n for n in range(config["vocab_size"]) if n not in special)]
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray
+SHARED = "shared.weight"
 
 
 class WeightMapping(NamedTuple):
@@ -69,6 +70,27 @@ def get_tensor(tensors: Mapping[str, Array], name: str, folder: Path) -> Array:
     if name not in tensors:
         raise ValueError(f"{folder}: tensor {name} is missing")
     return tensors[name]
+
+
+def check_shared_embeddings(tensors: Any, folder: Path) -> Any:
+    """Return the tensors of an encoder-decoder with the embeddings `shared.weight`.
+
+    Without this tensor, those of the encoder are renamed.
+
+    Raises:
+        ValueError: the encoder or the decoder has other embeddings.
+    """
+    own = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    own = [name for name in own if name in tensors]
+    if SHARED not in tensors and own:
+        first = own[0]
+        tensors = tensors.renamed(lambda name: SHARED if name == first else name)
+    for name in own:
+        if name in tensors and not np.array_equal(tensors[name], tensors[SHARED]):
+            raise ValueError(
+                f"{folder}: {name} is not equal to {SHARED}; such checkpoints are not supported"
+            )
+    return tensors
 
 
 def assign_weights(

@@ -68,27 +68,32 @@ class TransformerOutput(NamedTuple):
 class Transformer(GenerationMixin, PrebuiltModel):
     """An encoder and a decoder of self-attention and feed-forward layers.
 
-    `memory = encode(sqrt(D) E_s[x] + p)`, `logits = decode(sqrt(D) E_t[y] + p, memory) W + b`
+    `memory = encode(norm(s E_s[x] + p))`, `logits = decode(norm(s E_t[y] + p), memory) W + b`;
+    by default, s is sqrt(D) and there is no norm
 
     Args:
         source_vocabulary_size: source tokens, including the 4 special ones.
         target_vocabulary_size: V, target tokens, including the 4 special ones.
         embedding_dim: D, width of the embeddings and of all layers.
         units: F, width of the feed-forward networks.
-        num_heads: H; D / H is the width of a head.
+        num_heads: H; D / H is the width of a head, unless `layer["attention"]` has "key_dim".
         num_layers: N, of the encoder and of the decoder; or two numbers, one for each.
         layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation",
             "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
-            with a norm after the last layer), "epsilon" and "stochastic_depth". "attention" is a
-            dict of "key_dim", the width of a head (default D / H), and "use_bias".
+            with a norm after the last layer), "epsilon" and "stochastic_depth"; and "attention", a
+            dict of "key_dim", the width of a head, and "use_bias".
         tie: "target": W is E_t transposed; "embeddings": E_s is E_t, with one vocabulary; "all":
             both; or "none". Or a dict of "kind", one of these, and "bias": whether b is a weight,
-            as in the checkpoints of Marian and BART; otherwise, it is 0.
+            as in the checkpoints of Marian, BART and T5; otherwise, it is 0.
         dropout: dropout rate on embeddings and sublayers.
         positions: "sinusoidal": p is added to embeddings, as in the paper; "sinusoidal_halves": all
             sines precede all cosines, as in Marian; or a name of
             `layers.POSITIONS` ("rotary", "alibi", "t5", "shaw"): relative positions in the
-            self-attention, p is 0; or "none": only the causal mask encodes the order.
+            self-attention, p is 0; or "none": only the causal mask encodes the order. Or a dict of
+            "kind", one of these or "learned" (p is a weight, of "max_length" positions), and any
+            of "scale" (s), "norm" (whether embeddings and positions are normalized, as in BART)
+            and, for relative positions, "shared" (whether all layers of the encoder, and all of
+            the decoder, share them, as in T5) and arguments of their class.
 
     Call arguments:
         inputs: `{"source": (B, S), "target": (B, T)}`, integers; the target begins with 2.
@@ -100,6 +105,10 @@ class Transformer(GenerationMixin, PrebuiltModel):
 
     Masking:
         Padding (0) in source or target does not affect other positions, at any depth.
+
+    Raises:
+        ValueError: an unknown or invalid option, heads that do not divide the width, or a tie of
+            vocabularies of different sizes.
 
     Reference:
         Vaswani et al. 2017, arXiv 1706.03762, section 3 and table 3: d_model is D, d_ff is F, h is
@@ -145,7 +154,7 @@ class Transformer(GenerationMixin, PrebuiltModel):
         layer = {**self.settings["layer"], **common}
         self.norms = [make_final_norm(**layer) for _ in range(2)]
         count = 2 if options.norm else 0
-        layer["norm_first"] = True  # so that it is a norm
+        layer["norm_first"] = True  # for post-norm, `make_final_norm` returns an Identity
         self.embedding_norms = [make_final_norm(**layer) for _ in range(count)]
         untied = layers.Dense(target_vocabulary_size, use_bias=False, **common)
         self.vocabulary = untied if kind not in TIED_OUTPUTS else None
@@ -192,8 +201,11 @@ class Transformer(GenerationMixin, PrebuiltModel):
             check_num_heads(self.settings)
         num_layers = self.settings["num_layers"]
         counts = num_layers if isinstance(num_layers, list) else [num_layers]
-        if len(counts) != 2 and num_layers is counts:
-            raise ValueError(f"num_layers must be a number or two numbers, got {num_layers}")
+        if isinstance(num_layers, list) and len(num_layers) != 2:
+            raise ValueError(
+                f"num_layers must be a number or two numbers, got {num_layers}; write"
+                " [encoder layers, decoder layers], such as [6, 3]"
+            )
         for count in counts:
             whole_number("num_layers", count)
         tie, _ = self._read_tie()
@@ -241,7 +253,10 @@ class Transformer(GenerationMixin, PrebuiltModel):
         """Return the memory `(B, S, D)` of the source `(B, S)`."""
         mask = ops.not_equal(source, PAD)
         x = self.source_embedding(source) * self.scale
-        x = self._add_positions(x, self.source_positions, self.embedding_norms[:1])
+        if self.source_positions is not None:
+            x = self.source_positions(x)
+        if self.embedding_norms:
+            x = self.embedding_norms[0](x)
         return self.encode_embedded(x, mask, training)
 
     def encode_embedded(
@@ -282,18 +297,13 @@ class Transformer(GenerationMixin, PrebuiltModel):
 
     def _embed_target(self, tokens: Tensor, step: Any = None) -> Tensor:
         """Embed target tokens `(B, T)`, or `(B, N)` that all have the position `step`."""
-        x, norms = self.target_embedding(tokens) * self.scale, self.embedding_norms[1:]
-        if step is None:
-            return self._add_positions(x, self.positions, norms)
-        zeros = ops.zeros((1, 1, x.shape[-1]), dtype=x.dtype)
-        return self._add_positions(x, lambda x: x + self.positions(zeros, start=step), norms)
-
-    def _add_positions(self, x: Tensor, positions: Any, norms: Sequence[Any]) -> Tensor:
-        """Add absolute positions to embeddings, and normalize the sum, if the model does."""
-        x = x if self.positions is None else positions(x)
-        for norm in norms:
-            x = norm(x)
-        return x
+        x = self.target_embedding(tokens) * self.scale
+        if self.positions is not None and step is None:
+            x = self.positions(x)
+        elif self.positions is not None:
+            zeros = ops.zeros((1, 1, x.shape[-1]), dtype=x.dtype)
+            x = x + self.positions(zeros, start=step)
+        return self.embedding_norms[1](x) if self.embedding_norms else x
 
     def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor | None:
         """Return the number of learned positions, `(B,)`; None for other positions."""

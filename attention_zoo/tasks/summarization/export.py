@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_zoo.data import Tokenizer
+from attention_zoo.data import PublicTokenizer, Tokenizer
 from attention_zoo.decoding import Rule
 from attention_zoo.export.checks import (
     Check,
@@ -31,7 +31,9 @@ class SummarizationModule(SearchModule):
         self._prefix, self._num_special = task.source_prefix, task.num_special_tokens
         self._start, self._end = task.special_ids
         self._start_labels = task.tokenizer.tokens(self._start)
-        self._shows_pieces = isinstance(task.tokenizer, Tokenizer)
+        self._has_piece_labels = isinstance(task.tokenizer, Tokenizer)
+        self._is_byte_level = isinstance(task.tokenizer, PublicTokenizer)
+        self._num_positions = getattr(task.model, "max_length", None)
         self._longest = task.max_source_length - self._num_special
         self._truncates = task.truncate_source
         super().__init__(task, rules, self.copies.tokenizer)
@@ -54,11 +56,12 @@ class SummarizationModule(SearchModule):
         lengths = ids.row_lengths()
 
         def summarize(rows: tf.Tensor) -> dict[str, tf.Tensor]:
-            row_ids, row_pieces = self._select(rows, ids, pieces)
+            row_ids, row_pieces = self._gather_sources(rows, ids, pieces)
             source, surfaces = pad_ragged(row_ids), row_pieces.to_tensor("")
             result, copied = self._trace_search(source, self._search(source, options))
             decode = functools.partial(self.copies.decode, words=tf.gather(words, rows))
-            outputs = self.format_hypotheses(result, surfaces, decode)
+            copied_surfaces = None if self._is_byte_level else surfaces
+            outputs = self.format_hypotheses(result, copied_surfaces, decode)
             longest = tf.shape(outputs["tokens"])[2]
             generated = tf.sequence_mask(outputs["lengths"], longest)
             copied = tf.where(generated, copied[:, :, :longest], 0.0)
@@ -78,43 +81,45 @@ class SummarizationModule(SearchModule):
         """Return the texts `(B,)` after the prefix of all sources."""
         return tf.strings.join([self._prefix, texts]) if self._prefix else texts
 
-    def _select(
+    def _gather_sources(
         self, rows: tf.Tensor, ids: tf.RaggedTensor, pieces: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """Return ids and pieces of some rows, truncated and with special tokens."""
         selected = tf.gather(ids, rows)[:, : self._longest]
         strings = tf.gather(pieces, rows)[:, : self._longest]
         return (
-            _wrap(selected, self._start, self._end),
-            _wrap(strings, [""] * len(self._start), [""] * len(self._end)),
+            _add_special_values(selected, self._start, self._end),
+            _add_special_values(strings, [""] * len(self._start), [""] * len(self._end)),
         )
 
     def _label(self, ids: tf.RaggedTensor, pieces: tf.RaggedTensor) -> tf.Tensor:
         """Return the labels of source tokens, `(B, S)` strings."""
-        if self._shows_pieces:
+        if self._has_piece_labels:
             return self.tokenizer.bare(pieces.to_tensor(""))
         return ids.with_flat_values(self.tokenizer.labels(ids.flat_values)).to_tensor("")
 
     def _score(self, text: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         ids, pieces, words = self.copies.encode(self._add_prefix(text))
         targets, labels = self.copies.encode_targets(target, words)
-        targets = _wrap(targets, self._start, [])
-        labels = _wrap(labels, self._start_labels, [])
+        targets = _add_special_values(targets, self._start, [])
+        labels = _add_special_values(labels, self._start_labels, [])
 
         def score(rows: tf.Tensor) -> dict[str, tf.Tensor]:
-            source = pad_ragged(self._select(rows, ids, pieces)[0])
+            source = pad_ragged(self._gather_sources(rows, ids, pieces)[0])
             return self.score_targets(source, tf.gather(targets, rows), tf.gather(labels, rows))
 
         checks = self._check_lengths(text, ids.row_lengths())
+        if self._num_positions is not None:
+            checks += (_check_target(targets.row_lengths() + 1, self._num_positions),)
         return serve_valid_rows(get_first_error(*checks), score)
 
     def _check_lengths(self, texts: tf.Tensor, lengths: tf.Tensor) -> tuple[Check, ...]:
         """Return the checks of texts `(B,)` with these numbers of tokens, prefix included."""
-        own = self.tokenizer.encode(texts)[0].row_lengths() if self._prefix else lengths
+        text_lengths = self.tokenizer.encode(texts)[0].row_lengths() if self._prefix else lengths
         if self._truncates:
-            return (check_empty(own),)
+            return (check_empty(text_lengths),)
         limit = self._longest + self._num_special
-        return check_empty(own), check_long(lengths + self._num_special, limit)
+        return check_empty(text_lengths), check_long(lengths + self._num_special, limit)
 
     def _trace_search(self, source: tf.Tensor, result: Any) -> tuple[Any, tf.Tensor]:
         """Return the result with the attention of a trace, and copy probabilities `(B, n, L)`.
@@ -131,7 +136,18 @@ class SummarizationModule(SearchModule):
         return result._replace(attention=attention), tf.reshape(output.copied, shape)
 
 
-def _wrap(values: tf.RaggedTensor, start: list[Any], end: list[Any]) -> tf.RaggedTensor:
+def _check_target(lengths: tf.Tensor, limit: int) -> Check:
+    """Return a check that fails for targets with more tokens, including the end, than a limit."""
+    count = tf.strings.as_string(lengths)
+    message = tf.strings.join(
+        ["the target has ", count, f" tokens with its end token, the limit is {limit}. Shorten it."]
+    )
+    return lengths > limit, message
+
+
+def _add_special_values(
+    values: tf.RaggedTensor, start: list[Any], end: list[Any]
+) -> tf.RaggedTensor:
     """Return ragged rows between special values."""
     for side, special in ((0, start), (1, end)):
         if special:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -30,6 +30,7 @@ from attention_zoo.tasks.inputs import (
 )
 from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.scoring import score_summaries
+from attention_zoo.tasks.summarization.article import Article, check_limits
 from attention_zoo.tasks.summarization.result import Summary, origins
 from attention_zoo.tasks.text_inputs import (
     find_unknown,
@@ -41,21 +42,6 @@ from attention_zoo.tasks.text_pairs import Sides, TextPairTask
 WIDTH = 32  # sources are padded to multiples of this, so that many share a shape
 
 
-class Article(NamedTuple):
-    """An encoded text to summarize.
-
-    ids: token ids (S), including the extended ids of out-of-vocabulary words. words: the words of
-    the extended ids, in order. surfaces: the piece of text of each token (S). labels: a readable
-    label of each token (S). truncated: whether the text was truncated.
-    """
-
-    ids: list[int]
-    words: tuple[str, ...]
-    surfaces: list[str]
-    labels: tuple[str, ...]
-    truncated: bool
-
-
 @TASKS.register("summarization")
 class Summarization(TextPairTask):
     """Summarization: a model and a tokenizer of both sides. Inputs and outputs are strings.
@@ -63,9 +49,8 @@ class Summarization(TextPairTask):
     If the tokenizer has a `text_start`, as that of BART, sources and targets begin with it.
 
     Args:
-        model: a `models.CopyingMixin` or a `models.Transformer`.
-        tokenizer: tokenizer with the model's vocabulary, from `data.load_tokenizer` or
-            `data.train_tokenizer`.
+        model: a `models.CopyingMixin`, or a `models.Transformer` of a public checkpoint.
+        tokenizer: `data.Tokenizer` with the model's vocabulary, or the tokenizer of a BART or T5.
         search: default search options of `predict`. Without a `max_length` or `max_length_ratio`,
             the limit is `max_target_length`.
         max_source_length, max_target_length: maximum number of tokens of a text, and of a summary
@@ -143,8 +128,9 @@ class Summarization(TextPairTask):
     def encode_pairs(self, examples: TextPairs) -> Sides:
         """Return token ids of both sides, including the extended ids of words to copy."""
         sources = [self.source_prefix + text for text in examples.sources]
-        options = self.copies, self._longest
-        encoded = encode_for_copying(self.tokenizer, sources, examples.targets, *options)
+        encoded = encode_for_copying(
+            self.tokenizer, sources, examples.targets, self.copies, self._longest
+        )
         start, end = self.special_ids
         empty = self._find_empty(examples.sources, encoded.sources)
         return (
@@ -152,7 +138,7 @@ class Summarization(TextPairTask):
                 [] if is_empty else [*start, *ids, *end]
                 for ids, is_empty in zip(encoded.sources, empty, strict=True)
             ],
-            [[*start, *ids] for ids in encoded.targets],
+            [[*start, *ids] if ids else [] for ids in encoded.targets],
         )
 
     @property
@@ -162,7 +148,11 @@ class Summarization(TextPairTask):
         return [] if start is None else [start], [self.tokenizer.end] * self.add_source_end
 
     def _find_empty(self, texts: Sequence[str], encoded: Sequence[list[int]]) -> list[bool]:
-        """Return which texts have no tokens; `encoded` are those after the prefix."""
+        """Return whether each text has no tokens.
+
+        Args:
+            texts: texts without the prefix. encoded: token ids of the texts with the prefix.
+        """
         if self.source_prefix:
             encoded = self.tokenizer.encode(texts)
         return [not ids for ids in encoded]
@@ -174,7 +164,13 @@ class Summarization(TextPairTask):
 
     @property
     def _longest(self) -> int | None:
-        """Number of tokens to which sources are truncated; None for no truncation."""
+        """Number of tokens to which sources are truncated; None for no truncation.
+
+        Raises:
+            ValueError: a limit exceeds the number of the model's positions, or leaves no token.
+        """
+        limits = {name: vars(self)[name] for name in self.limits}
+        check_limits(limits, getattr(self.model, "max_length", None), self.num_special_tokens)
         return self.max_source_length - self.num_special_tokens if self.truncate_source else None
 
     def make_loss(self, label_smoothing: float = 0.0) -> keras.losses.Loss:
@@ -260,9 +256,9 @@ class Summarization(TextPairTask):
         texts = [check_text(*pair) for pair in add_locations(texts, locations)]
         sources = [self.source_prefix + text for text in texts]
         all_ids = self.tokenizer.encode(sources)
-        empty = iter(self._find_empty(texts, all_ids))
-        for location, ids in add_locations(all_ids, locations):
-            if next(empty):
+        empty = self._find_empty(texts, all_ids)
+        for is_empty, (location, ids) in zip(empty, add_locations(all_ids, locations), strict=True):
+            if is_empty:
                 raise ValueError(f"{location}: the text is empty. Remove it or write a sentence.")
             length = len(ids) + self.num_special_tokens
             if length > self.max_source_length and not self.truncate_source:

@@ -186,3 +186,10 @@ def test_ids_equal_those_of_transformers(tmp_path: Path) -> None:
         if tokenizer.end not in ids and tokenizer.start not in ids:
             assert tokenizer.decode(ids) == results["decoded"][row].strip(" ")
     assert excluded < 100
+
+
+def test_damaged_settings(tmp_path: Path) -> None:
+    write_t5(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"tokenizer_config.json: not a JSON object; copy it ag"):
+        load_tokenizer(tmp_path)

@@ -12,8 +12,9 @@ import pytest
 from attention_zoo import models
 from attention_zoo.models import Transformer
 from attention_zoo.models.public.encoders import PADDING_LOGIT
+from attention_zoo.models.public.tensors import Tensors
 from tests.layers.running import array
-from tests.models.public.checkpoints import GOLDEN, change_config, copy_of
+from tests.models.public.checkpoints import GOLDEN, change_config, copy_of, write_safetensors
 from tests.refusals import refuses
 
 NAMES = ("bart", "t5_gated", "t5")
@@ -92,6 +93,20 @@ def test_a_larger_vocabulary_has_no_further_tokens_in_outputs() -> None:
     np.testing.assert_allclose(logits[..., -1], PADDING_LOGIT)
 
 
+def test_a_bart_without_a_head(tmp_path: Path) -> None:
+    """As `facebook/bart-base`: no prefix, no bias, and the embeddings under another name."""
+    folder, golden = copy_of("bart", tmp_path), Tensors(GOLDEN / "bart")
+    tensors = {name.removeprefix("model."): golden[name] for name in golden}
+    del tensors["final_logits_bias"]
+    tensors["encoder.embed_tokens.weight"] = tensors.pop("shared.weight")
+    write_safetensors(folder / "model.safetensors", tensors)
+    check(folder, models.from_preset(folder))  # the golden biases are 0
+    tensors["decoder.embed_tokens.weight"] = tensors["encoder.embed_tokens.weight"] + 1
+    write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(ValueError, match=r"decoder.embed_tokens.weight is not equal to shared.wei"):
+        models.from_preset(folder)
+
+
 def test_layers_of_a_t5_share_their_positions() -> None:
     model = models.from_preset(GOLDEN / "t5")
     first, second = (layer.attention.positions for layer in model.encoder)
@@ -109,6 +124,7 @@ def test_layers_of_a_t5_share_their_positions() -> None:
     ("bart", {"max_position_embeddings": 63}, "embed_positions.weight has shape"),
     ("t5", {"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh' is not supported"),
     ("t5", {"decoder_start_token_id": 1}, "decoder_start_token_id=1 is not supported, only 0"),
+    ("t5", {"eos_token_id": [1]}, r"eos_token_id=\[1\] is not supported, only a token id"),
     ("t5", {"d_kv": None}, "config.json: d_kv is missing"),
     ("t5", {"num_layers": 3}, "tensor encoder.block.2.layer.0"),
 )
