@@ -69,12 +69,20 @@ def build_bart(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> A
     """Build a `Transformer` with the weights of a BART checkpoint."""
     check_class(checkpoint, cls)
     model = Transformer(**merge(Transformer, _read_settings(checkpoint), overrides))
+    checkpoint.check_positions(model.positions_kind)
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("model."))
     tensors = check_shared_embeddings(tensors, checkpoint.folder)
     rows, bias = list_bart_rows(checkpoint), model.output_bias
     assign_weights(map_bart(model, rows), tensors, checkpoint.folder, (*IGNORED, BIAS))
     values = np.full(bias.shape, PADDING_LOGIT, "float32")
-    values[1 : 1 + len(rows)] = tensors[BIAS][0, rows] if BIAS in tensors else 0.0
+    values[1 : 1 + len(rows)] = 0.0
+    if BIAS in tensors:
+        if tensors[BIAS].shape != (1, len(rows)):
+            raise ValueError(
+                f"{checkpoint.folder}: tensor {BIAS} has shape {tensors[BIAS].shape}, but"
+                f" config.json requires {(1, len(rows))}"
+            )
+        values[1 : 1 + len(rows)] = tensors[BIAS][0, rows]
     values[START] = PADDING_LOGIT
     bias.assign(values)
     return model

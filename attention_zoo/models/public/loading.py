@@ -99,12 +99,12 @@ class Checkpoint(NamedTuple):
                 f"only {expected!r}"
             )
 
-    def check_positions(self, positions: str) -> None:
-        """Raise ValueError unless positions are learned, as in the checkpoint."""
-        if positions != LEARNED:
+    def check_positions(self, positions: str, expected: str = LEARNED) -> None:
+        """Raise ValueError unless positions are those of the checkpoint."""
+        if positions != expected:
             raise ValueError(
-                f"{self.folder}: the checkpoint has learned positions, not {positions!r}; remove "
-                "the positions option"
+                f"{self.folder}: the checkpoint has {expected} positions, not {positions!r}; remove"
+                " the positions option"
             )
 
 

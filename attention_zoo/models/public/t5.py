@@ -55,6 +55,7 @@ def build_t5(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any
     checkpoint = checkpoint._replace(tensors=tensors)
     tied = _is_tied(checkpoint)
     model = Transformer(**merge(Transformer, _read_settings(checkpoint, tied), overrides))
+    checkpoint.check_positions(model.positions_kind, "t5")
     factor = _compute_logit_factor(checkpoint.config, model.settings["embedding_dim"], tied)
     mappings = map_t5(model, list_t5_rows(checkpoint), factor)
     ignored = (*IGNORED, *([r"lm_head\.weight"] if tied else []))

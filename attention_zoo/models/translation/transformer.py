@@ -147,7 +147,7 @@ class Transformer(GenerationMixin, PrebuiltModel):
         self.source_embedding = self.target_embedding if is_shared else source_embedding
         options = read_positions(positions, *ABSOLUTE)
         self.scale = embedding_dim**0.5 if options.scale is None else options.scale
-        self.max_length = options.max_length
+        self.max_length, self.positions_kind = options.max_length, options.kind
         self.source_positions, self.positions = self._make_absolute_positions(options)
         self.drop = Dropout(dropout, **common)
         self._make_layers(options, num_layers)

@@ -101,6 +101,11 @@ def test_a_bart_without_a_head(tmp_path: Path) -> None:
     tensors["encoder.embed_tokens.weight"] = tensors.pop("shared.weight")
     write_safetensors(folder / "model.safetensors", tensors)
     check(folder, models.from_preset(folder))  # the golden biases are 0
+    tensors["final_logits_bias"] = np.zeros((1, 5), "float32")
+    write_safetensors(folder / "model.safetensors", tensors)
+    with pytest.raises(ValueError, match=r"tensor final_logits_bias has shape \(1, 5\), but conf"):
+        models.from_preset(folder)
+    del tensors["final_logits_bias"]
     tensors["decoder.embed_tokens.weight"] = tensors["encoder.embed_tokens.weight"] + 1
     write_safetensors(folder / "model.safetensors", tensors)
     with pytest.raises(ValueError, match=r"decoder.embed_tokens.weight is not equal to shared.wei"):
@@ -134,6 +139,12 @@ def test_unsupported_configs_are_rejected(
     folder = copy_of(name, tmp_path)
     change_config(folder, **changes)
     models.from_preset(folder)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("bart", "learned"), ("t5", "t5")])
+def test_other_positions_are_rejected(name: str, kind: str) -> None:
+    with pytest.raises(ValueError, match=f"has {kind} positions, not 'rotary'; remove the pos"):
+        models.from_preset(GOLDEN / name, positions="rotary")
 
 
 @pytest.mark.parametrize("name", NAMES)
