@@ -19,7 +19,6 @@ import numpy as np
 
 from attention_zoo.models.language.gpt import GPT
 from attention_zoo.models.presets import merge
-from attention_zoo.models.public.initialization import construct
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.weight_mapping import (
     Array,
@@ -48,7 +47,7 @@ def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     """Build a `GPT` with four special tokens first; two of them are `<|endoftext|>`."""
     if cls not in (None, GPT):
         raise ValueError(f"{checkpoint.folder}: is a GPT, not a {cls.__name__}")
-    model = construct(GPT, **merge(GPT, _settings(checkpoint), overrides))
+    model = GPT(**merge(GPT, _settings(checkpoint), overrides))
     checkpoint.check_positions(model.settings["positions"])
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("transformer."))
     assign_weights(map_gpt2(model), tensors, checkpoint.folder, IGNORED)

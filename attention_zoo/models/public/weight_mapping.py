@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attention_zoo.models.public.initialization import set_value
-
 Array = np.ndarray
 SHARED = "shared.weight"
 
@@ -123,8 +121,7 @@ def assign_weights(
                 f" the arguments require {mapping.shape}"
             )
         for weight, part in zip(mapping.weights, mapping.parts(array), strict=True):
-            values = part.reshape(tuple(weight.shape)).astype("float32", copy=False)
-            set_value(weight, values)
+            weight.assign(part.reshape(tuple(weight.shape)).astype("float32"))
         unused.discard(mapping.name)
     if unused:
         raise ValueError(
