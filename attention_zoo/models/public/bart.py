@@ -26,7 +26,7 @@ from attention_zoo.models.generation import START
 from attention_zoo.models.presets import Config, merge
 from attention_zoo.models.public.encoders import PADDING_LOGIT
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
-from attention_zoo.models.public.marian import check_class, map_layer
+from attention_zoo.models.public.marian import SIZES, check_class, map_layer
 from attention_zoo.models.public.weight_mapping import (
     Array,
     WeightMapping,
@@ -42,11 +42,6 @@ UNKNOWN_ID = 3
 """Id of `<unk>`, which no config contains."""
 NUM_RESERVED_POSITIONS = 2
 """Number of rows of the position embeddings that no token uses."""
-SIZES = {
-    "num_heads": ("encoder_attention_heads", "decoder_attention_heads"),
-    "units": ("encoder_ffn_dim", "decoder_ffn_dim"),
-}
-"""Sizes that the encoder and the decoder must share."""
 REQUIRED = {
     "normalize_before": False,
     "normalize_embedding": True,
