@@ -358,8 +358,14 @@ def test_summarization(run_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @pytest.mark.slow
-def test_captioning(run_page: Any) -> None:
+def test_captioning(run_page: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    write_hub(monkeypatch, tmp_path, "nlpconnect/vit-gpt2-image-captioning", "vit_gpt2")
     names = run_page("captioning.md")
+    public = tf.saved_model.load("served-public").signatures["serving_default"]
+    texts = public(image=tf.constant([Path(names["image"]).read_bytes()]))["text"].numpy()
+    assert texts[0, 0].decode() == names["caption"].text
     result, served = names["result"], names["outputs"]
     assert result.image.shape == (32, 32, 3)
     assert len(result.tokens) >= 2

@@ -13,6 +13,7 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.hub import resolve_folder
 from attention_zoo.metrics import read_spans
 from attention_zoo.tasks.base import TASKS
+from attention_zoo.tasks.captioning.public import load_public_captioning
 from attention_zoo.tasks.summarization.public import load_public_summarization
 from attention_zoo.tasks.task_file import read_task_file
 from attention_zoo.tasks.translation.public import load_public_translation
@@ -24,11 +25,15 @@ PUBLIC_TASKS: dict[type, str] = {
     models.TransformerClassifier: "classification",
     models.TransformerTagger: "tagging",
 }
-"""Task name by the class of the model that a public checkpoint loads as, except for translation and
-summarization."""
+"""Task name by the class of the model that a public checkpoint loads as, except for those in
+`PUBLIC_LOADERS` and translation."""
 
-SUMMARIZERS = ("bart", "t5")
-"""Values of `model_type` of checkpoints that load as summarizers."""
+PUBLIC_LOADERS = {
+    "bart": load_public_summarization,
+    "t5": load_public_summarization,
+    "vision-encoder-decoder": load_public_captioning,
+}
+"""Functions that load a checkpoint as a task, by `model_type`."""
 
 MAX_WORDS = 10_000
 """Maximum number of words of a sentence for a public tagger, which reads it in windows."""
@@ -55,8 +60,8 @@ def load(folder: str | Path) -> Any:
         with name_missing_modules(path):
             path = find_task_folder(path)
             return TASKS.get(read_task_file(path)["task"]).load(path)
-    if public["model_type"] in SUMMARIZERS:
-        return load_public_summarization(path, public)
+    if public["model_type"] in PUBLIC_LOADERS:
+        return PUBLIC_LOADERS[public["model_type"]](path, public)
     model = models.from_public(path)
     if public["model_type"] == "marian":
         return load_public_translation(path, public, model)

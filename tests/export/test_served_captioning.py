@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import attention_zoo as az
 from attention_zoo.decoding import SearchOptions
+from attention_zoo.export import export
 from attention_zoo.tasks import Caption, Captioning
-from tests.export.alone import STATUS, ExportedOutputs
+from tests.export.alone import STATUS, ExportedOutputs, predict_in_tensorflow_process
 from tests.export.test_served_glimpses import BATCHES, IMAGES
+from tests.models.public.checkpoints import GOLDEN
 from tests.tasks.captioners import make_untrained_task
 from tests.tiers import mark_others_full
 
@@ -86,3 +91,28 @@ def test_an_invalid_image_does_not_affect_the_others(exported_outputs: ExportedO
         assert answers["scores"][1] == [-np.inf, -np.inf]
         assert shapes["attention"] == [*shapes["tokens"], 3, 3]
         assert_same({name: rows[:1] for name, rows in answers.items()}, expected)
+
+
+@pytest.mark.full
+def test_exported_checkpoint_equals_predict(tmp_path: Path) -> None:
+    """A ViT and a GPT-2 with the generation config of the checkpoint, and scores of targets."""
+    folder = GOLDEN / "vit_gpt2"
+    captioner = az.load(folder)
+    images = [(folder / f"expected{number}.png").read_bytes() for number in range(3)]
+    exported = export(captioner, tmp_path / "served")
+    ((answers, _),) = predict_in_tensorflow_process([exported], [[*images, b"no image"]])[0]
+    assert answers["ok"] == [True, True, True, False]
+    for row, want in enumerate(captioner.predict(images)):
+        assert answers["text"][row] == [want.text]
+        np.testing.assert_allclose(answers["scores"][row], [want.score], rtol=1e-5)
+        weights = np.array(answers["attention"][row][0])[: len(want.tokens)]
+        np.testing.assert_allclose(weights, want.attention, atol=1e-5)
+    (best,) = captioner.predict(images[:1], beam_width=1, length_penalty="none", max_length=20)
+    score = captioner.export_module().make_signatures()["score"]
+    scores = score(tf.constant(images[:1]), tf.constant([best.text]))
+    np.testing.assert_allclose(scores["scores"].numpy(), [best.score], rtol=1e-4)
+    long = score(tf.constant([b"no", *images[:2]]), tf.constant(["red", "red " * 40, best.text]))
+    assert long["ok"].numpy().tolist() == [False, False, True]
+    assert b"tokens, the limit is 24. Shorten the text." in long["error"].numpy()[1]
+    again = score(tf.constant(images[1:2]), tf.constant([best.text]))
+    np.testing.assert_allclose(long["scores"].numpy()[2:], again["scores"].numpy(), rtol=1e-4)

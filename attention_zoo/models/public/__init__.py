@@ -6,6 +6,7 @@ from attention_zoo.models.public import (  # noqa: F401  (they register their fa
     gpt2,
     marian,
     t5,
+    vision,
 )
 from attention_zoo.models.public.loading import FAMILIES, from_public, read_config
 

@@ -25,6 +25,7 @@ import numpy as np
 from attention_zoo.models.generation import START
 from attention_zoo.models.presets import Config, merge
 from attention_zoo.models.public.encoders import PADDING_LOGIT
+from attention_zoo.models.public.initialization import construct, set_value
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.marian import SIZES, check_class, map_layer
 from attention_zoo.models.public.weight_mapping import (
@@ -63,7 +64,7 @@ BIAS = "final_logits_bias"
 def build_bart(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
     """Build a `Transformer` with the weights of a BART checkpoint."""
     check_class(checkpoint, cls)
-    model = Transformer(**merge(Transformer, _read_settings(checkpoint), overrides))
+    model = construct(Transformer, **merge(Transformer, _read_settings(checkpoint), overrides))
     checkpoint.check_positions(model.positions_kind)
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("model."))
     tensors = check_shared_embeddings(tensors, checkpoint.folder)
@@ -79,7 +80,7 @@ def build_bart(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> A
             )
         values[1 : 1 + len(rows)] = tensors[BIAS][0, rows]
     values[START] = PADDING_LOGIT
-    bias.assign(values)
+    set_value(bias, values)
     return model
 
 

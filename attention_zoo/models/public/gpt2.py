@@ -19,6 +19,7 @@ import numpy as np
 
 from attention_zoo.models.language.gpt import GPT
 from attention_zoo.models.presets import merge
+from attention_zoo.models.public.initialization import construct
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.weight_mapping import (
     Array,
@@ -47,20 +48,20 @@ def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     """Build a `GPT` with four special tokens first; two of them are `<|endoftext|>`."""
     if cls not in (None, GPT):
         raise ValueError(f"{checkpoint.folder}: is a GPT, not a {cls.__name__}")
-    model = GPT(**merge(GPT, _settings(checkpoint), overrides))
+    model = construct(GPT, **merge(GPT, read_gpt2_settings(checkpoint), overrides))
     checkpoint.check_positions(model.settings["positions"])
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("transformer."))
     assign_weights(map_gpt2(model), tensors, checkpoint.folder, IGNORED)
     return model
 
 
-def _settings(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the constructor arguments that a config defines."""
+def read_gpt2_settings(checkpoint: Checkpoint, cross_attention: bool = False) -> dict[str, Any]:
+    """Return the constructor arguments of a `GPT` that a config defines."""
     config = checkpoint.config
     for name, expected in (
         ("scale_attn_weights", True),
         ("scale_attn_by_inverse_layer_idx", False),
-        ("add_cross_attention", False),
+        ("add_cross_attention", cross_attention),
         ("tie_word_embeddings", True),
     ):
         checkpoint.check_setting(name, expected=expected)
@@ -82,34 +83,50 @@ def map_gpt2(model: GPT) -> Iterator[WeightMapping]:
     """Yield the mappings of a GPT-2's tensors."""
     embeddings = model.token_embedding.embeddings
     rows, width = embeddings.shape
-    yield WeightMapping("wte.weight", (rows - NUM_SPECIAL + 1, width), [embeddings], _with_special)
+    yield WeightMapping(
+        "wte.weight", (rows - NUM_SPECIAL + 1, width), [embeddings], prepend_special
+    )
     yield map_table("wpe.weight", model.positions.table)
     for number, layer in enumerate(model.decoder):
-        prefix, heads = f"h.{number}", layer.attention
-        names = ("query", "key", "value")
-        kernels = [getattr(heads, f"{name}_projection") for name in names]
-        biases = [getattr(heads, f"{name}_bias") for name in names]
-        yield from map_norm(f"{prefix}.ln_1", layer.attention_residual.norm)
-        yield WeightMapping(f"{prefix}.attn.c_attn.weight", (width, 3 * width), kernels, _split_qkv)
-        yield WeightMapping(f"{prefix}.attn.c_attn.bias", (3 * width,), biases, _split_qkv)
-        output = [heads.output_projection]
-        yield WeightMapping(f"{prefix}.attn.c_proj.weight", (width, width), output)
-        yield map_vector(f"{prefix}.attn.c_proj.bias", heads.output_bias)
-        yield from map_norm(f"{prefix}.ln_2", layer.feed_forward_residual.norm)
-        network = layer.feed_forward
-        for name, dense in (("c_fc", network.first), ("c_proj", network.second)):
-            yield map_table(f"{prefix}.mlp.{name}.weight", dense.kernel)
-            yield map_vector(f"{prefix}.mlp.{name}.bias", dense.bias)
+        yield from map_gpt2_layer(f"h.{number}", layer)
     yield from map_norm("ln_f", model.norm)
 
 
-def _with_special(rows: Array) -> list[Array]:
-    """Prepend the rows of the special tokens; drop the last row."""
-    embeddings, end = rows[:-1], rows[-1:]
-    mean = rows.astype("float64").mean(axis=0, keepdims=True).astype(rows.dtype)
-    return [np.concatenate([mean, mean, end, end, embeddings])]
+def map_gpt2_layer(prefix: str, layer: Any) -> Iterator[WeightMapping]:
+    """Yield the mappings of a layer's tensors, except those of its cross-attention."""
+    heads, width = layer.attention, layer.width
+    yield from map_norm(f"{prefix}.ln_1", layer.attention_residual.norm)
+    yield from map_gpt2_attention(f"{prefix}.attn", "c_attn", heads, ["query", "key", "value"])
+    output = [heads.output_projection]
+    yield WeightMapping(f"{prefix}.attn.c_proj.weight", (width, width), output)
+    yield map_vector(f"{prefix}.attn.c_proj.bias", heads.output_bias)
+    yield from map_norm(f"{prefix}.ln_2", layer.feed_forward_residual.norm)
+    network = layer.feed_forward
+    for name, dense in (("c_fc", network.first), ("c_proj", network.second)):
+        yield map_table(f"{prefix}.mlp.{name}.weight", dense.kernel)
+        yield map_vector(f"{prefix}.mlp.{name}.bias", dense.bias)
 
 
-def _split_qkv(array: Array) -> list[Array]:
-    """Split queries, keys and values, which are stored side by side."""
-    return list(np.split(array, 3, axis=-1))
+def map_gpt2_attention(
+    prefix: str, name: str, heads: Any, parts: list[str]
+) -> Iterator[WeightMapping]:
+    """Yield the mappings of projections that are stored side by side, such as `c_attn`."""
+    kernels = [getattr(heads, f"{part}_projection") for part in parts]
+    biases = [getattr(heads, f"{part}_bias") for part in parts]
+    width = kernels[0].shape[0]
+
+    def split(array: Array) -> list[Array]:
+        return np.split(array, len(parts), axis=-1)
+
+    shape = width, len(parts) * width
+    yield WeightMapping(f"{prefix}.{name}.weight", shape, kernels, split)
+    yield WeightMapping(f"{prefix}.{name}.bias", shape[1:], biases, split)
+
+
+def prepend_special(rows: Array, start: int = -1) -> list[Array]:
+    """Prepend the rows of the special tokens; drop the last row, which is that of the end token.
+
+    `start` is the row of the start token.
+    """
+    mean = rows.mean(axis=0, dtype="float64", keepdims=True).astype(rows.dtype)
+    return [np.concatenate([mean, mean, rows[start][None], rows[-1:], rows[:-1]])]

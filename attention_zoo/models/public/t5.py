@@ -17,6 +17,7 @@ import numpy as np
 
 from attention_zoo.models.presets import Config, merge
 from attention_zoo.models.public.encoders import PADDING_LOGIT
+from attention_zoo.models.public.initialization import construct, set_value
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.marian import check_class
 from attention_zoo.models.public.weight_mapping import (
@@ -54,7 +55,9 @@ def build_t5(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any
     tensors = check_shared_embeddings(checkpoint.tensors, checkpoint.folder)
     checkpoint = checkpoint._replace(tensors=tensors)
     tied = _is_tied(checkpoint)
-    model = Transformer(**merge(Transformer, _read_settings(checkpoint, tied), overrides))
+    model = construct(
+        Transformer, **merge(Transformer, _read_settings(checkpoint, tied), overrides)
+    )
     checkpoint.check_positions(model.positions_kind, "t5")
     factor = _compute_logit_factor(checkpoint.config, model.settings["embedding_dim"], tied)
     mappings = map_t5(model, list_t5_rows(checkpoint), factor)
@@ -62,7 +65,7 @@ def build_t5(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any
     assign_weights(mappings, checkpoint.tensors, checkpoint.folder, ignored)
     biases = np.zeros(model.target_vocabulary_size, "float32")
     biases[0] = PADDING_LOGIT
-    model.output_bias.assign(biases)
+    set_value(model.output_bias, biases)
     return model
 
 

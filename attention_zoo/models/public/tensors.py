@@ -55,6 +55,9 @@ class Tensors(Mapping[str, np.ndarray]):
         other._entries = {rename(name): entry for name, entry in self._entries.items()}
         return other
 
+    def __contains__(self, name: object) -> bool:  # that of `Mapping` loads the array
+        return name in self._entries
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attention_zoo.models.public.initialization import set_value
+
 Array = np.ndarray
 SHARED = "shared.weight"
 
@@ -121,7 +123,8 @@ def assign_weights(
                 f" the arguments require {mapping.shape}"
             )
         for weight, part in zip(mapping.weights, mapping.parts(array), strict=True):
-            weight.assign(part.reshape(tuple(weight.shape)).astype("float32"))
+            values = part.reshape(tuple(weight.shape)).astype("float32", copy=False)
+            set_value(weight, values)
         unused.discard(mapping.name)
     if unused:
         raise ValueError(

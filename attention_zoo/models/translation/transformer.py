@@ -77,7 +77,8 @@ class Transformer(GenerationMixin, PrebuiltModel):
         embedding_dim: D, width of the embeddings and of all layers.
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head, unless `layer["attention"]` has "key_dim".
-        num_layers: N, of the encoder and of the decoder; or two numbers, one for each.
+        num_layers: N, of the encoder and of the decoder; or two numbers, one for each. Without
+            layers, the encoder returns s E_s[x].
         layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation",
             "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
             with a norm after the last layer), "epsilon" and "stochastic_depth"; and "attention", a
@@ -152,7 +153,10 @@ class Transformer(GenerationMixin, PrebuiltModel):
         self.drop = Dropout(dropout, **common)
         self._make_layers(options, num_layers)
         layer = {**self.settings["layer"], **common}
-        self.norms = [make_final_norm(**layer) for _ in range(2)]
+        stacks = self.encoder, self.decoder
+        self.norms = [
+            make_final_norm(**layer) if stack else layers.Identity(**common) for stack in stacks
+        ]
         count = 2 if options.norm else 0
         layer["norm_first"] = True  # for post-norm, `make_final_norm` returns an Identity
         self.embedding_norms = [make_final_norm(**layer) for _ in range(count)]
@@ -163,12 +167,16 @@ class Transformer(GenerationMixin, PrebuiltModel):
     def _make_absolute_positions(self, options: PositionOptions) -> list[Any]:
         """Return the positions that are added to the embeddings of source and target."""
         common: dict[str, Any] = {"dtype": self.dtype_policy}
+        num_layers = self.settings["num_layers"]
+        has_encoder = isinstance(num_layers, int) or num_layers[0] > 0
         if options.max_length is not None:
-            return [LearnedPositions(options.max_length, **common) for _ in range(2)]
+            sides = has_encoder, True
+            return [LearnedPositions(options.max_length, **common) if x else None for x in sides]
         if options.kind not in ABSOLUTE:
             return [None, None]
         is_interleaved = options.kind == SINUSOIDAL
-        return [SinusoidalPositions(interleaved=is_interleaved, **common)] * 2
+        positions = SinusoidalPositions(interleaved=is_interleaved, **common)
+        return [positions if has_encoder else None, positions]
 
     def _make_layers(self, options: PositionOptions, num_layers: int | Sequence[int]) -> None:
         """Create the layers of the encoder and of the decoder."""
@@ -206,8 +214,8 @@ class Transformer(GenerationMixin, PrebuiltModel):
                 f"num_layers must be a number or two numbers, got {num_layers}; write"
                 " [encoder layers, decoder layers], such as [6, 3]"
             )
-        for count in counts:
-            whole_number("num_layers", count)
+        for count, least in zip(counts, (0, 1)[-len(counts) :], strict=True):
+            whole_number("num_layers", count, least)
         tie, _ = self._read_tie()
         check_choice("tie", tie, TIES)
         if tie in SHARED_EMBEDDINGS and source_size != target_size:

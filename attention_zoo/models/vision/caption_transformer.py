@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 from keras import layers, ops
 
+from attention_zoo.decoding import StepOutput
 from attention_zoo.models.generation import DecoderStart, check_vocabulary_size
 from attention_zoo.models.prebuilt import PrebuiltModel
 from attention_zoo.models.presets import (
@@ -23,10 +25,19 @@ from attention_zoo.models.vision.image_encoders import (
     drop_initial_weights,
     make_encoder,
 )
+from attention_zoo.models.vision.vision_transformer import VisionTransformer
 from attention_zoo.ops import angles, rate, sinusoids
 from attention_zoo.typing import Tensor
 
-TRANSFORMER_SETTINGS = ("embedding_dim", "units", "num_heads", "num_layers", "layer", "dropout")
+TRANSFORMER_SETTINGS = (
+    "embedding_dim",
+    "units",
+    "num_heads",
+    "num_layers",
+    "layer",
+    "dropout",
+    "positions",
+)
 
 
 @register_model
@@ -37,17 +48,21 @@ class CaptionTransformer(Captioner, PrebuiltModel):
     `memory = encode(v W + b + p)`, `logits = decode(sqrt(D) E[y] + p', memory) E'`
 
     v are the features at the grid positions. p is their sinusoidal encoding: one half encodes the
-    row, the other half the column.
+    row, the other half the column. Without layers of the encoder, the memory is `v W + b`, or v if
+    the widths are equal; v of a Vision Transformer then begins with its class token, as in
+    checkpoints of ViT and GPT-2.
 
     Args:
         vocabulary_size: V, caption tokens, including the 4 special ones.
         embedding_dim: D, width of the embeddings and of all layers; a multiple of 4.
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head.
-        num_layers: N, of the encoder and of the decoder.
+        num_layers: N, of the encoder and of the decoder; or two numbers, one for each.
         layer: as in `Transformer`.
         encoder: options of the image encoder, as in `ShowAttendTell`.
         dropout: dropout rate on embeddings and sublayers.
+        positions: positions of the words, as in `Transformer`.
+        use_output_bias: whether the logits have a bias.
 
     Call arguments:
         inputs: `{"image": (B, H, W, 3), "target": (B, T)}`, pixels from 0 to 255 and integers that
@@ -60,6 +75,9 @@ class CaptionTransformer(Captioner, PrebuiltModel):
 
     Masking:
         Padding (0) in the target does not affect other positions.
+
+    `search` returns the attention weights over the grid positions. Their sum is less than 1 where
+    the memory begins with a class token.
 
     Reference:
         Vaswani et al. 2017, arXiv 1706.03762, section 3, pre-norm; image regions as the source as
@@ -74,10 +92,12 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         embedding_dim: int = 512,
         units: int = 2048,
         num_heads: int = 8,
-        num_layers: int = 6,
+        num_layers: int | Sequence[int] = 6,
         layer: Config | None = None,
         encoder: Config | None = None,
         dropout: float = 0.1,
+        positions: str | Config = "sinusoidal",
+        use_output_bias: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -92,15 +112,23 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         layer_settings = {name: settings[name] for name in TRANSFORMER_SETTINGS}
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
-        self.input_projection = layers.Dense(settings["embedding_dim"], **common)
-        words = settings["vocabulary_size"]
-        self.transformer = Transformer(words, words, tie="all", **layer_settings, **common)
+        num_layers, width = settings["num_layers"], settings["embedding_dim"]
+        self.has_layers_over_grid = not (isinstance(num_layers, list) and num_layers[:1] == [0])
+        features = self.encoder.compute_output_shape((None, None, None, self.encoder.channels))[-1]
+        is_projected = self.has_layers_over_grid or features != width
+        projection = layers.Dense(width, **common) if is_projected else None
+        self.input_projection: Any = projection
+        words, tie = settings["vocabulary_size"], {"kind": "all", "bias": use_output_bias}
+        self.transformer = Transformer(words, words, tie=tie, **layer_settings, **common)
+        is_vit = isinstance(self.encoder, VisionTransformer)
+        self.has_class_token = is_vit and not self.has_layers_over_grid
         self.build()
 
     def build_layers(self) -> None:
         image = (None, None, None, self.encoder.channels)
         self.encoder.build(image)
-        self.input_projection.build(self.encoder.compute_output_shape(image))
+        if self.input_projection is not None:
+            self.input_projection.build(self.encoder.compute_output_shape(image))
 
     # computation
 
@@ -114,19 +142,53 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         return projection.logits() if project else projection
 
     def encode(self, image: Tensor, training: bool = False) -> Tensor:
-        """Return the memory `(B, h w, D)` of images."""
+        """Return the memory `(B, S, D)` of images: S is h w, or 1 + h w with a class token."""
+        if not self.has_layers_over_grid:
+            return self._encode_features(image, training)
         grid = self.input_projection(self.encoder(image, training=training))
         batch, height, width, size = ops.shape(grid)
         grid = grid + _encode_grid_positions(height, width, size, grid.dtype)
         flat_grid = ops.reshape(grid, (batch, height * width, size))
         return self.transformer.encode_embedded(flat_grid, _make_full_mask(flat_grid), training)
 
+    def _encode_features(self, image: Tensor, training: bool) -> Tensor:
+        """Return the memory without layers over it."""
+        if self.has_class_token:
+            features = self.encoder.encode(image, training)
+        else:
+            grid = self.encoder(image, training=training)
+            batch, height, width, size = ops.shape(grid)
+            features = ops.reshape(grid, (batch, height * width, size))
+        return features if self.input_projection is None else self.input_projection(features)
+
     def start_decoding(self, source: Tensor, width: int, max_steps: Any) -> DecoderStart:
         """Encode images once and return the decoder's step function and initial state."""
         memory = self.encode(source)
         mask = _make_full_mask(memory)
         start = self.transformer.start_decoding_memory(memory, mask, width, max_steps)
-        return self.make_image_start(source, memory, start.mask_special_tokens())
+        start = start.mask_special_tokens()
+        if self.has_class_token:
+            memory, start = memory[:, 1:], start._replace(step=_drop_first_weight(start.step))
+        return self.make_image_start(source, memory, start)
+
+    @property
+    def max_target_length(self) -> int | None:
+        """Number of learned positions of words; None for other positions."""
+        return self.transformer.max_length
+
+    def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor | None:
+        """Return the number of learned positions, `(B,)`; None for other positions."""
+        return self.transformer.get_max_target_lengths(source_lengths)
+
+
+def _drop_first_weight(step: Callable[..., StepOutput]) -> Callable[..., StepOutput]:
+    """Return the step function with attention weights over all memory positions but the first."""
+
+    def step_on_grid(tokens: Tensor, state: dict[str, Any]) -> StepOutput:
+        output = step(tokens, state)
+        return output._replace(attention=output.attention[..., 1:])
+
+    return step_on_grid
 
 
 def _encode_grid_positions(height: Tensor, width: Tensor, size: int, dtype: str) -> Tensor:

@@ -67,6 +67,7 @@ class ConvolutionalEncoder(layers.Layer):
         self.filters = [whole_number("filters", width) for width in filters]
         if not self.filters:
             raise ValueError("filters is empty; give a width for each stage")
+        self.sizes = {"filters": self.filters}
         last = len(self.filters) - 1
         shapes = []  # filters, kernel size, stride
         for stage, width in enumerate(self.filters):
@@ -88,7 +89,7 @@ class ConvolutionalEncoder(layers.Layer):
             width = convolution.filters
             norm.build((None, None, None, width))
         if self.initial_weights is not None:
-            pretrained = _load_convolutional_encoder(self.initial_weights, self.filters)
+            pretrained = load_encoder(self.initial_weights, self, "cnn")
             for weight, initial in zip(self.weights, pretrained.weights, strict=True):
                 weight.assign(initial)
         self.built = True
@@ -216,9 +217,10 @@ def check_image(image: Tensor, channels: int) -> None:
 
 
 def make_image_spec(encoder: Any) -> keras.InputSpec:
-    """Return the spec of an encoder's images of any size: pixels, or precomputed features."""
+    """Return the spec of an encoder's images: pixels, or precomputed features."""
     dtype = "float32" if isinstance(encoder, PrecomputedFeatures) else "uint8"
-    return keras.InputSpec(dtype, shape=(None, None, None, encoder.channels), name="image")
+    side = getattr(encoder, "image_size", None)
+    return keras.InputSpec(dtype, shape=(None, side, side, encoder.channels), name="image")
 
 
 def compute_grid_shape(encoder: Any, image: Any) -> tuple[int, int]:
@@ -250,24 +252,35 @@ def _list_applications() -> dict[str, ModuleType]:
     }
 
 
-def _load_convolutional_encoder(source: str, filters: list[int]) -> ConvolutionalEncoder:
-    """Load the encoder of a saved model; raise ValueError for another kind or other filters."""
+def load_encoder(source: str, like: Any, kind: str) -> Any:
+    """Load the encoder of a saved model, or a public checkpoint of an encoder.
+
+    Args:
+        source: the run, entry, folder or address.
+        like: an encoder of the same class; its `sizes` must be equal.
+        kind: its name.
+
+    Raises:
+        ValueError: there is no model, or its encoder has another kind or other sizes.
+    """
     if not isinstance(source, str | Path):
         raise ValueError(f"encoder.weights: expected a run or a model's folder, got {source!r}")
     try:
         folder = resolve_folder(source)
         if not (folder / "config.json").is_file():
             folder = find_task_folder(folder) / "model"
-        encoder = getattr(from_preset(folder), "encoder", None)
+        model = from_preset(folder)
     except (OSError, ValueError) as error:
         raise ValueError(f"encoder.weights: {error}") from None
-    if not isinstance(encoder, ConvolutionalEncoder):
-        raise ValueError(f"encoder.weights: {source}: its model has no encoder of kind cnn")
-    if encoder.filters != filters:
-        raise ValueError(
-            f"encoder.weights: {source}: has filters {encoder.filters}, but encoder.filters is"
-            f" {filters}; use the same"
-        )
+    encoder = model if isinstance(model, type(like)) else getattr(model, "encoder", None)
+    if not isinstance(encoder, type(like)):
+        raise ValueError(f"encoder.weights: {source}: its model has no encoder of kind {kind}")
+    for name, size in like.sizes.items():
+        if encoder.sizes[name] != size:
+            raise ValueError(
+                f"encoder.weights: {source}: has {name} {encoder.sizes[name]}, but encoder.{name}"
+                f" is {size}; use the same"
+            )
     return encoder
 
 

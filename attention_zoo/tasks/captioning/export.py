@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from attention_zoo.decoding import Rule
-from attention_zoo.export.checks import serve_valid_rows
+from attention_zoo.export.checks import check_long, get_first_error, serve_valid_rows
 from attention_zoo.export.graph_images import square_images
-from attention_zoo.export.graph_tokenizer import GraphTokenizer
+from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.export.modules import STRINGS, Inputs, SearchModule
 
 
@@ -21,8 +21,9 @@ class CaptioningModule(SearchModule):
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
         self._side = task.image_size
+        self._num_positions = getattr(task.model, "max_target_length", None)
         self._grid = task.model.grid_shape((1, self._side, self._side, 3))
-        super().__init__(task, rules, GraphTokenizer(task.tokenizer))
+        super().__init__(task, rules, make_graph_tokenizer(task.tokenizer))
 
     def _serve(self, image: tf.Tensor, **values: tf.Tensor) -> dict[str, tf.Tensor]:
         """Caption encoded images `(B,)`.
@@ -47,6 +48,13 @@ class CaptioningModule(SearchModule):
     def _score(self, image: tf.Tensor, target: tf.Tensor) -> dict[str, tf.Tensor]:
         errors, images = square_images(image, self._side)
         targets, _ = self.tokenizer.encode(target)
-        return serve_valid_rows(
-            errors, lambda rows: self.score_targets(images, tf.gather(targets, rows))
-        )
+        numbers = tf.cumsum(tf.cast(errors == "", "int32")) - 1  # of the valid images
+        checks = [(errors != "", errors)]
+        if self._num_positions is not None:
+            checks.append(check_long(targets.row_lengths() + 1, self._num_positions))
+
+        def score(rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            chosen = tf.gather(images, tf.gather(numbers, rows))
+            return self.score_targets(chosen, tf.gather(targets, rows))
+
+        return serve_valid_rows(get_first_error(*checks), score)

@@ -46,7 +46,9 @@ class Captioning(GenerationTask, ImageTextTask):
     metric_names: ClassVar[tuple[str, ...]] = ("bleu4", "cider", "rouge_l", "exact_match")
     output_noun: ClassVar[str] = "caption"
     result_class = Caption
-    used_search_options = tuple(name for name in SEARCH_OPTIONS if name != "replace_unknown")
+    used_search_options = tuple(
+        name for name in SEARCH_OPTIONS if name not in ("replace_unknown", "no_repeat_source_ngram")
+    )
     max_length_attribute: ClassVar[str | None] = "max_target_length"
     metric_modules: ClassVar[tuple[str, ...]] = ("sacrebleu",)
     card_metrics: ClassVar[Mapping[str, str]] = {

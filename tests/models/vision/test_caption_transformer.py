@@ -24,6 +24,8 @@ class TestCaptionTransformer(CaptionerConformance):
         "vocabulary_size": 10,
         "embedding_dim": 12,
         "encoder": {"kind": "features", "width": 5},
+        "positions": "rotary",
+        "use_output_bias": True,
     }
     rate = 0.01
     fill = staticmethod(fill)

@@ -1,0 +1,94 @@
+"""Settings of the image processor of a public checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+PROCESSOR = "preprocessor_config.json"
+
+CLASSES = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil")
+"""Supported classes; older files have "ViTFeatureExtractor" as `feature_extractor_type`."""
+
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "do_center_crop": (False,),
+    "do_pad": (False,),
+    "do_resize": (True,),
+    "feature_extractor_type": ("ViTFeatureExtractor",),
+    "image_processor_type": CLASSES,
+    "resample": (2,),  # bilinear
+}
+"""Supported values, besides null, of fields that change the pixels."""
+
+READ = {"do_normalize", "do_rescale", "image_mean", "image_std", "rescale_factor", "size"}
+
+IGNORED = {
+    "crop_size",
+    "data_format",
+    "default_to_square",
+    "device",
+    "disable_grouping",
+    "do_convert_rgb",
+    "image_seq_length",
+    "input_data_format",
+    "pad_size",
+    "processor_class",
+    "return_tensors",
+}
+"""Fields without effect on the pixels of an RGB image that is resized to a square."""
+
+
+def read_image_processor(folder: Path, image_size: int) -> dict[str, list[float]]:
+    """Return `mean` and `std` of pixels that are divided by 255.
+
+    Args:
+        folder: the checkpoint.
+        image_size: side of the model's images, which the processor must resize to.
+
+    Raises:
+        ValueError: the file is missing or damaged, or a field is not supported.
+    """
+    path = folder / PROCESSOR
+    try:
+        fields = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}; copy it again") from None
+    if not isinstance(fields, dict):
+        raise ValueError(f"{path}: expected an object; copy it again")
+    for name, value in fields.items():
+        values = SUPPORTED.get(name)
+        if values is None and name not in READ | IGNORED and value is not None:
+            raise ValueError(f"{path}: {name}={value!r} is not supported; remove it")
+        if values is not None and value not in (None, *values):
+            raise ValueError(f"{path}: {name}={value!r} is not supported, only {values[0]!r}")
+    size = fields.get("size", image_size)
+    if size not in (image_size, {"height": image_size, "width": image_size}):
+        raise ValueError(
+            f"{path}: size={size!r} is not supported, only that of the model, {image_size}"
+        )
+    return _read_normalization(path, fields)
+
+
+def _read_normalization(path: Path, fields: dict[str, Any]) -> dict[str, list[float]]:
+    """Return mean and std; without scaling, they are those of values from 0 to 255."""
+    factor = fields.get("rescale_factor", 1 / 255) if fields.get("do_rescale", True) else 1.0
+    mean, std = [0.0] * 3, [1.0] * 3
+    if fields.get("do_normalize", True):
+        mean, std = fields.get("image_mean", [0.5] * 3), fields.get("image_std", [0.5] * 3)
+    try:
+        return {
+            "mean": [float(x) / (255 * factor) for x in _check_three(mean)],
+            "std": [float(x) / (255 * factor) for x in _check_three(std)],
+        }
+    except (TypeError, ValueError, ZeroDivisionError):
+        raise ValueError(
+            f"{path}: image_mean and image_std must be three numbers and rescale_factor a positive"
+            f" one, got {mean}, {std} and {factor}; copy the file again"
+        ) from None
+
+
+def _check_three(values: Any) -> list[float]:
+    """Return the values; raise ValueError unless there are three."""
+    red, green, blue = values
+    return [red, green, blue]
