@@ -2,7 +2,7 @@
 
     python benchmarks/public_loading.py --transformers-python PYTHON [--rounds 5]
 
-The checkpoint is a BERT of the base size with random weights. Both libraries load it in turn, each
+The checkpoint is a BERT-base with random weights. Both libraries load it in turn, each
 time in a new process; imports are not measured, and every weight is read once.
 """
 
@@ -22,7 +22,7 @@ from side_by_side import describe_device, write_section
 
 PEER = Path(__file__).parent / "peers" / "transformers_loading.py"
 TARGET_TIME, TARGET_MEMORY = 1.5, 2.2
-"""Time as a fraction of that of `transformers`, and memory as a fraction of the file."""
+"""Time relative to `transformers`, and peak memory relative to the file size."""
 
 
 def load(folder: str) -> None:
@@ -80,7 +80,7 @@ def main() -> None:
         return
     medians, size = measure([options.transformers_python, str(PEER)], options.rounds)
     lines = [
-        "| | seconds | peak memory, MiB | of the file |",
+        "| | seconds | peak memory, MiB | memory / file size |",
         "|---|---|---|---|",
         *(
             f"| {name} | {seconds:.2f} | {mebibytes:,.0f} | {mebibytes / size:.2f} |"
@@ -88,10 +88,10 @@ def main() -> None:
         ),
         "",
         f"Ratio of the times: **{medians['attention_zoo'][0] / medians['transformers'][0]:.2f}**,"
-        f" target {TARGET_TIME}; target of the memory: {TARGET_MEMORY} of the file ({size:.0f} MiB,"
+        f" target {TARGET_TIME}; target of the memory: {TARGET_MEMORY} x the file ({size:.0f} MiB,"
         f" median of {options.rounds} rounds, {describe_device()}).",
     ]
-    write_section("Loading a BERT of the base size", lines, options.dry_run)
+    write_section("Loading a BERT-base checkpoint", lines, options.dry_run)
 
 
 if __name__ == "__main__":

@@ -262,6 +262,7 @@ def test_search_and_export(run_page: Any) -> None:
     assert names["outputs"]["ok"].numpy().tolist() == [True, False]
     (expected,) = names["task"].predict(["at 5:04 PM."], beam_width=5)
     assert names["outputs"]["text"][0, 0].numpy().decode() == expected.text
+    assert names["half"].model.dtype_policy.name == "mixed_bfloat16"
     assert names["prefixed"]["text"][0, 0].numpy().startswith(b"il")
     assert np.isfinite(names["scored"]["scores"].numpy()).all()
     runtime = pytest.importorskip("onnxruntime")

@@ -49,6 +49,14 @@ def add_recipe(parser: argparse.ArgumentParser, **options: Any) -> None:
     )
 
 
+def add_dtype(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--dtype`, the dtype policy of the model."""
+    parser.add_argument(
+        "--dtype",
+        help="dtype policy of the model, such as mixed_bfloat16 (default: float32)",
+    )
+
+
 def add_imports(parser: argparse.ArgumentParser) -> None:
     """Add the option `--import`, a list of module names, which `main` imports."""
     parser.add_argument(

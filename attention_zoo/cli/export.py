@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import textwrap
 
-from attention_zoo.cli.arguments import add_imports, apply_overrides, split_overrides
+from attention_zoo.cli.arguments import add_dtype, add_imports, apply_overrides, split_overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the output folder and the search options to export."""
     parser.add_argument("run", metavar="RUN", help="a run folder, a zoo entry or hf://owner/name")
     add_imports(parser)
+    add_dtype(parser)
     parser.add_argument(
         "words",
         metavar="OUT | key=value",
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo import tasks
     from attention_zoo.export import export, format_call
 
-    task = tasks.load(arguments.run)
+    task = tasks.load(arguments.run, arguments.dtype)
     apply_overrides(task, overrides, "export")
     folder = export(task, folders[0], arguments.format)
     print(f"{folder}; call it without attention_zoo:")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attention_zoo.cli.arguments import (
+    add_dtype,
     add_imports,
     apply_overrides,
     check_parent,
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run, the inputs, their format, the search options and the output options."""
     parser.add_argument("run", metavar="RUN", help="a run folder, a zoo entry or hf://owner/name")
     add_imports(parser)
+    add_dtype(parser)
     parser.add_argument(
         "words",
         metavar="FILE | key=value",
@@ -115,7 +117,7 @@ def run(arguments: argparse.Namespace) -> None:
     from attention_zoo.zoo import find_recipe_of
 
     folder = resolve_folder(arguments.run)
-    task = tasks.load(folder)
+    task = tasks.load(folder, arguments.dtype)
     if arguments.html and not task.has_report():
         raise ValueError(
             f"--html {arguments.html}: task {task.name} has no HTML page; remove --html"

@@ -12,6 +12,8 @@ from attention_zoo.checkpoints.folder import find_task_folder
 from attention_zoo.data import load_tokenizer
 from attention_zoo.hub import resolve_folder
 from attention_zoo.metrics import read_spans
+from attention_zoo.models.precision import DTYPES, use_dtype_policy
+from attention_zoo.registry import check_choice
 from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.captioning.public import load_public_captioning
 from attention_zoo.tasks.summarization.public import load_public_summarization
@@ -39,7 +41,7 @@ MAX_WORDS = 10_000
 """Maximum number of words of a sentence for a public tagger, which reads it in windows."""
 
 
-def load(folder: str | Path) -> Any:
+def load(folder: str | Path, dtype: str | None = None) -> Any:
     """Load a task that is ready to predict.
 
     Args:
@@ -48,12 +50,23 @@ def load(folder: str | Path) -> Any:
             its tokenizer (`models.from_public`); or the Hub address of one of these,
             `hf://owner/name`, optionally followed by `/folder`. A folder in the current one is
             written `./NAME`: a string without a path separator is an entry if one has that name.
+        dtype: dtype policy of the model: "float32", "float16", "mixed_float16" or "mixed_bfloat16"
+            (computes in bfloat16, with weights in float32); by default, Keras's global one.
 
     Raises:
-        ValueError: if the name is unknown, the folder has no task, its files are damaged, or the
-            module that registers its model or task is not imported. Loading imports no module that
-            a file names.
+        ValueError: if the name or the dtype is unknown, the folder has no task, its files are
+            damaged, or the module that registers its model or task is not imported. Loading imports
+            no module that a file names.
     """
+    if dtype is None:
+        return _load(folder)
+    check_choice("dtype", dtype, DTYPES)
+    with use_dtype_policy(dtype):
+        return _load(folder)
+
+
+def _load(folder: str | Path) -> Any:
+    """Load a task with Keras's global dtype policy."""
     path = resolve_folder(folder)
     public = models.public.read_config(path)
     if public is None:

@@ -1,4 +1,4 @@
-"""Write a BERT of the base size with random weights, or load it; used by `public_loading.py`.
+"""Write a BERT-base with random weights, or load it; used by `public_loading.py`.
 
     python transformers_loading.py write FOLDER
     python transformers_loading.py load FOLDER

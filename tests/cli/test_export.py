@@ -25,7 +25,7 @@ def test_exported_model_predicts_like_the_task(
     options = {"beam_width": 3, "n_best": 2}
     words = [f"search.{name}={value}" for name, value in options.items()]
     folder = tmp_path / "served"
-    code = main(["export", str(small_run()), str(folder), *words])
+    code = main(["export", str(small_run()), str(folder), *words, "--dtype", "float32"])
     out = capsys.readouterr().out
     assert code == 0
     lines = out[out.index(f"{folder}; call it") :].splitlines()[1:]

@@ -31,6 +31,23 @@ def predict(capsys: Capture, folder: Path, content: bytes, *words: str) -> tuple
     return run(capsys, "predict", small_run(), folder / "in.txt", *words)
 
 
+def test_dtype(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+    load = tasks.load
+
+    def record(*arguments: Any) -> Any:
+        loaded.append(load(*arguments))
+        return loaded[-1]
+
+    monkeypatch.setattr(tasks, "load", record)
+    code, out, _ = predict(capsys, tmp_path, LINES[0].encode(), "--dtype", "mixed_bfloat16")
+    assert (code, out.count("\n")) == (0, 1)
+    assert loaded[0].model.dtype_policy.name == "mixed_bfloat16"
+    code, _, err = predict(capsys, tmp_path, LINES[0].encode(), "--dtype", "half")
+    assert code == 2
+    assert "dtype must be one of float32, float16, mixed_float16, mixed_bfloat16, got 'half'" in err
+
+
 @pytest.mark.full
 def test_one_output_line_per_input_line(tmp_path: Path, capsys: Capture) -> None:
     expected = [answer.text for answer in tasks.load(small_run()).predict(LINES, beam_width=2)]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from attention_zoo import tasks
+from attention_zoo import models, tasks
+from attention_zoo.export import export
 from attention_zoo.training import read_recipe
 from tests.hub import use_cache, write_repository
+from tests.models.public.checkpoints import GOLDEN
 from tests.training.small import copy_of_small_run, small_run
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +46,42 @@ def test_damaged_checkpoint_is_skipped_and_never_loaded(tmp_path: Path) -> None:
     (before / "manifest.json").unlink()
     with pytest.raises(ValueError, match=r"step-00000020: manifest\.json is missing; use another"):
         tasks.load(before)
+
+
+@pytest.mark.parametrize("dtype", models.precision.DTYPES)
+def test_dtype(dtype: str) -> None:
+    before = keras.config.dtype_policy()
+    task, reference = tasks.load(GOLDEN / "distilbert_tagger", dtype), tasks.load(small_run())
+    policies = {layer.dtype_policy.name for layer in task.model._flatten_layers()}
+    assert policies == {dtype}
+    assert keras.config.dtype_policy() is before
+    assert reference.model.dtype_policy.name == before.name
+    (result,) = task.predict([["Ida", "lives"]])
+    (want,) = tasks.load(GOLDEN / "distilbert_tagger").predict([["Ida", "lives"]])
+    np.testing.assert_allclose(result.score, want.score, rtol=0.01)
+
+
+def test_unknown_dtype_raises() -> None:
+    with pytest.raises(ValueError, match=r"dtype must be one of float32, .*got 'mixed_bfloat'"):
+        tasks.load(small_run(), "mixed_bfloat")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["marian_translator", "bart", "t5_gated", "vit_gpt2"])
+def test_exports_have_the_precision_of_the_model(name: str, tmp_path: Path) -> None:
+    folder = GOLDEN / name
+    given: Any = "ba de ki"
+    if name == "vit_gpt2":
+        given = (folder / "expected0.png").read_bytes()
+    (want,) = tasks.load(folder).predict([given])
+    exported = export(tasks.load(folder, "mixed_bfloat16"), tmp_path / "served")
+    served = tf.saved_model.load(exported).signatures["serving_default"]
+    (source,) = served.structured_input_signature[1]
+    outputs = served(**{source: tf.constant([given])})
+    assert outputs["scores"].dtype == tf.float32
+    assert outputs["text"].numpy()[0, 0].decode() == want.text
+    difference = abs(outputs["scores"].numpy()[0, 0] - want.score)
+    assert 0 < difference < 0.02
 
 
 def test_folder_without_a_task_raises(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from attention_zoo.models.generation import START
 from attention_zoo.models.presets import Config, merge
 from attention_zoo.models.public.encoders import PADDING_LOGIT
-from attention_zoo.models.public.initialization import construct, set_value
+from attention_zoo.models.public.initialization import set_value, skip_initialization
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.marian import SIZES, check_class, map_layer
 from attention_zoo.models.public.weight_mapping import (
@@ -64,7 +64,8 @@ BIAS = "final_logits_bias"
 def build_bart(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
     """Build a `Transformer` with the weights of a BART checkpoint."""
     check_class(checkpoint, cls)
-    model = construct(Transformer, **merge(Transformer, _read_settings(checkpoint), overrides))
+    with skip_initialization():
+        model = Transformer(**merge(Transformer, _read_settings(checkpoint), overrides))
     checkpoint.check_positions(model.positions_kind)
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("model."))
     tensors = check_shared_embeddings(tensors, checkpoint.folder)

@@ -15,7 +15,7 @@ from attention_zoo.models.classification.transformer_classifier import Transform
 from attention_zoo.models.language.bert import BERT
 from attention_zoo.models.language.masked_lm import MaskedLM
 from attention_zoo.models.presets import Config, merge
-from attention_zoo.models.public.initialization import construct
+from attention_zoo.models.public.initialization import skip_initialization
 from attention_zoo.models.public.loading import Checkpoint
 from attention_zoo.models.public.tensors import Tensors
 from attention_zoo.models.public.weight_mapping import (
@@ -108,7 +108,8 @@ def build_encoder(
     is_pooled = model_class is TransformerClassifier and family.hidden_activation is None
     settings["use_pooler"] = f"{POOLER}.weight" in tensors and (model_class is BERT or is_pooled)
     if model_class is BERT:
-        model = bert = construct(BERT, **merge(BERT, settings, overrides))
+        with skip_initialization():
+            model = bert = BERT(**merge(BERT, settings, overrides))
         mappings: list[WeightMapping] = []
     else:
         # As in `from_preset` of these classes.
@@ -204,7 +205,8 @@ def _build_masked_lm(
 ) -> tuple[MaskedLM, list[WeightMapping]]:
     """Return a masked language model and the mappings of its head."""
     checkpoint.check_setting("tie_word_embeddings", expected=True)
-    model = construct(MaskedLM, settings, **own)
+    with skip_initialization():
+        model = MaskedLM(settings, **own)
     return model, [
         *map_dense(LM_DENSE, model.dense),
         *map_norm("cls.predictions.transform.LayerNorm", model.norm),
@@ -229,7 +231,8 @@ def _build_classifier(
         "dropout": _read_dropout(checkpoint, family.classifier_dropout, settings["dropout"]),
         "hidden_activation": family.hidden_activation,
     }
-    model = construct(TransformerClassifier, settings, **{**head, **own})
+    with skip_initialization():
+        model = TransformerClassifier(settings, **{**head, **own})
     dense = [] if model.dense is None else map_dense(HIDDEN_DENSE, model.dense)
     return model, [*dense, *map_dense(family.classifier, model.head)]
 
@@ -244,7 +247,8 @@ def _build_tagger(
         "class_token": True,
         "window": settings["max_length"],
     }
-    model = construct(TransformerTagger, settings, **{**head, **own})
+    with skip_initialization():
+        model = TransformerTagger(settings, **{**head, **own})
     return model, map_dense(TAG_CLASSIFIER, model.head.emit)
 
 

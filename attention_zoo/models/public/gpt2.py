@@ -13,13 +13,14 @@ sides. This library's four special tokens replace it, as in `data.public_tokeniz
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from attention_zoo.models.language.gpt import GPT
 from attention_zoo.models.presets import merge
-from attention_zoo.models.public.initialization import construct
+from attention_zoo.models.public.initialization import skip_initialization
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.weight_mapping import (
     Array,
@@ -48,7 +49,8 @@ def build_gpt2(checkpoint: Checkpoint, cls: type | None, overrides: dict[str, An
     """Build a `GPT` with four special tokens first; two of them are `<|endoftext|>`."""
     if cls not in (None, GPT):
         raise ValueError(f"{checkpoint.folder}: is a GPT, not a {cls.__name__}")
-    model = construct(GPT, **merge(GPT, read_gpt2_settings(checkpoint), overrides))
+    with skip_initialization():
+        model = GPT(**merge(GPT, read_gpt2_settings(checkpoint), overrides))
     checkpoint.check_positions(model.settings["positions"])
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("transformer."))
     assign_weights(map_gpt2(model), tensors, checkpoint.folder, IGNORED)
@@ -84,7 +86,7 @@ def map_gpt2(model: GPT) -> Iterator[WeightMapping]:
     embeddings = model.token_embedding.embeddings
     rows, width = embeddings.shape
     yield WeightMapping(
-        "wte.weight", (rows - NUM_SPECIAL + 1, width), [embeddings], prepend_special
+        "wte.weight", (rows - NUM_SPECIAL + 1, width), [embeddings], prepend_special_tokens
     )
     yield map_table("wpe.weight", model.positions.table)
     for number, layer in enumerate(model.decoder):
@@ -94,12 +96,9 @@ def map_gpt2(model: GPT) -> Iterator[WeightMapping]:
 
 def map_gpt2_layer(prefix: str, layer: Any) -> Iterator[WeightMapping]:
     """Yield the mappings of a layer's tensors, except those of its cross-attention."""
-    heads, width = layer.attention, layer.width
+    projections = {"c_attn": ["query", "key", "value"]}
     yield from map_norm(f"{prefix}.ln_1", layer.attention_residual.norm)
-    yield from map_gpt2_attention(f"{prefix}.attn", "c_attn", heads, ["query", "key", "value"])
-    output = [heads.output_projection]
-    yield WeightMapping(f"{prefix}.attn.c_proj.weight", (width, width), output)
-    yield map_vector(f"{prefix}.attn.c_proj.bias", heads.output_bias)
+    yield from map_gpt2_attention(f"{prefix}.attn", layer.attention, projections)
     yield from map_norm(f"{prefix}.ln_2", layer.feed_forward_residual.norm)
     network = layer.feed_forward
     for name, dense in (("c_fc", network.first), ("c_proj", network.second)):
@@ -108,25 +107,35 @@ def map_gpt2_layer(prefix: str, layer: Any) -> Iterator[WeightMapping]:
 
 
 def map_gpt2_attention(
-    prefix: str, name: str, heads: Any, parts: list[str]
+    prefix: str, heads: Any, projections: dict[str, list[str]]
 ) -> Iterator[WeightMapping]:
-    """Yield the mappings of projections that are stored side by side, such as `c_attn`."""
-    kernels = [getattr(heads, f"{part}_projection") for part in parts]
-    biases = [getattr(heads, f"{part}_bias") for part in parts]
-    width = kernels[0].shape[0]
+    """Yield the mappings of the projections of an attention.
 
-    def split(array: Array) -> list[Array]:
-        return np.split(array, len(parts), axis=-1)
+    Args:
+        prefix: of the names of the tensors.
+        heads: the attention.
+        projections: by name, such as `c_attn`, the projections that are stored side by side.
+    """
+    for name, parts in projections.items():
+        kernels = [getattr(heads, f"{part}_projection") for part in parts]
+        biases = [getattr(heads, f"{part}_bias") for part in parts]
+        width = kernels[0].shape[0]
+        split = partial(np.split, indices_or_sections=len(parts), axis=-1)
+        shape = width, len(parts) * width
+        yield WeightMapping(f"{prefix}.{name}.weight", shape, kernels, split)
+        yield WeightMapping(f"{prefix}.{name}.bias", shape[1:], biases, split)
+    width = heads.output_bias.shape[0]
+    output = [heads.output_projection]
+    yield WeightMapping(f"{prefix}.c_proj.weight", (width, width), output)
+    yield map_vector(f"{prefix}.c_proj.bias", heads.output_bias)
 
-    shape = width, len(parts) * width
-    yield WeightMapping(f"{prefix}.{name}.weight", shape, kernels, split)
-    yield WeightMapping(f"{prefix}.{name}.bias", shape[1:], biases, split)
 
+def prepend_special_tokens(rows: Array, start: int = -1) -> list[Array]:
+    """Return embeddings that begin with the special tokens, without the last row, that of the end.
 
-def prepend_special(rows: Array, start: int = -1) -> list[Array]:
-    """Prepend the rows of the special tokens; drop the last row, which is that of the end token.
-
-    `start` is the row of the start token.
+    Args:
+        rows: embeddings of the checkpoint.
+        start: row of the start token.
     """
     mean = rows.mean(axis=0, dtype="float64", keepdims=True).astype(rows.dtype)
     return [np.concatenate([mean, mean, rows[start][None], rows[-1:], rows[:-1]])]

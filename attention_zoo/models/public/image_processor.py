@@ -21,7 +21,8 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 """Supported values, besides null, of fields that change the pixels."""
 
-READ = {"do_normalize", "do_rescale", "image_mean", "image_std", "rescale_factor", "size"}
+CONVERTED = {"do_normalize", "do_rescale", "image_mean", "image_std", "rescale_factor", "size"}
+"""Fields that determine the normalization and the size."""
 
 IGNORED = {
     "crop_size",
@@ -57,11 +58,11 @@ def read_image_processor(folder: Path, image_size: int) -> dict[str, list[float]
     if not isinstance(fields, dict):
         raise ValueError(f"{path}: expected an object; copy it again")
     for name, value in fields.items():
-        values = SUPPORTED.get(name)
-        if values is None and name not in READ | IGNORED and value is not None:
+        supported = SUPPORTED.get(name)
+        if supported is None and name not in CONVERTED | IGNORED and value is not None:
             raise ValueError(f"{path}: {name}={value!r} is not supported; remove it")
-        if values is not None and value not in (None, *values):
-            raise ValueError(f"{path}: {name}={value!r} is not supported, only {values[0]!r}")
+        if supported is not None and value not in (None, *supported):
+            raise ValueError(f"{path}: {name}={value!r} is not supported, only {supported[0]!r}")
     size = fields.get("size", image_size)
     if size not in (image_size, {"height": image_size, "width": image_size}):
         raise ValueError(
@@ -71,24 +72,20 @@ def read_image_processor(folder: Path, image_size: int) -> dict[str, list[float]
 
 
 def _read_normalization(path: Path, fields: dict[str, Any]) -> dict[str, list[float]]:
-    """Return mean and std; without scaling, they are those of values from 0 to 255."""
+    """Return the mean and the standard deviation of pixels that are divided by 255."""
     factor = fields.get("rescale_factor", 1 / 255) if fields.get("do_rescale", True) else 1.0
     mean, std = [0.0] * 3, [1.0] * 3
     if fields.get("do_normalize", True):
         mean, std = fields.get("image_mean", [0.5] * 3), fields.get("image_std", [0.5] * 3)
     try:
+        if len(mean) != 3 or len(std) != 3:
+            raise ValueError
         return {
-            "mean": [float(x) / (255 * factor) for x in _check_three(mean)],
-            "std": [float(x) / (255 * factor) for x in _check_three(std)],
+            "mean": [float(x) / (255 * factor) for x in mean],
+            "std": [float(x) / (255 * factor) for x in std],
         }
     except (TypeError, ValueError, ZeroDivisionError):
         raise ValueError(
             f"{path}: image_mean and image_std must be three numbers and rescale_factor a positive"
             f" one, got {mean}, {std} and {factor}; copy the file again"
         ) from None
-
-
-def _check_three(values: Any) -> list[float]:
-    """Return the values; raise ValueError unless there are three."""
-    red, green, blue = values
-    return [red, green, blue]

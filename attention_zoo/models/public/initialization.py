@@ -1,12 +1,12 @@
-"""Construction of models without random weights, which a checkpoint would replace.
+"""Models of public checkpoints without random weights, which the checkpoint would replace.
 
 Keras has no public API for the value of a variable that is not initialized.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import keras
@@ -16,10 +16,13 @@ from keras.src.backend.common.global_state import get_global_attribute
 from attention_zoo.typing import Shape, Tensor
 
 
-def construct(cls: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
-    """Return a model whose variables are not initialized; see `initialize_at_end`."""
-    with keras.StatelessScope(initialize_variables=False):
-        return cls(*arguments, **settings)
+def skip_initialization() -> AbstractContextManager[Any]:
+    """Return a context in which models are built without initializing their variables.
+
+    `set_value` and `initialize_missing_weights` initialize them.
+    """
+    context: AbstractContextManager[Any] = keras.StatelessScope(initialize_variables=False)
+    return context
 
 
 def set_value(variable: Any, value: Any) -> None:
@@ -36,16 +39,12 @@ def set_value(variable: Any, value: Any) -> None:
 
 
 @contextmanager
-def initialize_at_end() -> Iterator[None]:
-    """At the end of the context, initialize the variables that were created without a value.
-
-    These are, for example, those of a new head. Keras lists the variables that it has to
-    initialize, and does not remove those that have got a value.
-    """
+def initialize_missing_weights() -> Iterator[None]:
+    """On exit, initialize the variables without a value, such as those of a new head."""
     try:
         yield
         for variable in _list_uninitialized():
-            if variable._value is None:
+            if variable._value is None:  # Keras keeps variables with a value in this list
                 variable._deferred_initialize()
     finally:
         _list_uninitialized().clear()

@@ -19,7 +19,7 @@ import numpy as np
 
 from attention_zoo.models.presets import Config, merge
 from attention_zoo.models.public.encoders import PADDING_LOGIT
-from attention_zoo.models.public.initialization import construct
+from attention_zoo.models.public.initialization import skip_initialization
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.weight_mapping import (
     Array,
@@ -60,7 +60,8 @@ def build_marian(checkpoint: Checkpoint, cls: type | None, overrides: Config) ->
     """Build a `Transformer` with the weights of a Marian checkpoint."""
     check_class(checkpoint, cls)
     settings, rows = _read_settings(checkpoint), _list_rows(checkpoint)
-    model = construct(Transformer, **merge(Transformer, settings, overrides))
+    with skip_initialization():
+        model = Transformer(**merge(Transformer, settings, overrides))
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("model."))
     assign_weights(map_marian(model, rows), tensors, checkpoint.folder, IGNORED)
     return model

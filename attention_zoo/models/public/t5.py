@@ -17,7 +17,7 @@ import numpy as np
 
 from attention_zoo.models.presets import Config, merge
 from attention_zoo.models.public.encoders import PADDING_LOGIT
-from attention_zoo.models.public.initialization import construct, set_value
+from attention_zoo.models.public.initialization import set_value, skip_initialization
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.marian import check_class
 from attention_zoo.models.public.weight_mapping import (
@@ -55,9 +55,8 @@ def build_t5(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any
     tensors = check_shared_embeddings(checkpoint.tensors, checkpoint.folder)
     checkpoint = checkpoint._replace(tensors=tensors)
     tied = _is_tied(checkpoint)
-    model = construct(
-        Transformer, **merge(Transformer, _read_settings(checkpoint, tied), overrides)
-    )
+    with skip_initialization():
+        model = Transformer(**merge(Transformer, _read_settings(checkpoint, tied), overrides))
     checkpoint.check_positions(model.positions_kind, "t5")
     factor = _compute_logit_factor(checkpoint.config, model.settings["embedding_dim"], tied)
     mappings = map_t5(model, list_t5_rows(checkpoint), factor)

@@ -1,14 +1,13 @@
-"""Loaders of Vision Transformers, and of captioners of a ViT and a GPT-2.
+"""Loaders of Vision Transformers, and of captioners with a ViT encoder and a GPT-2 decoder.
 
-Four special tokens come first, as in `models.public.gpt2`: the rows of 2 and 3 are those of the
-start and the end token of the config, often both `<|endoftext|>`, and 0, 1 and 2 have probability 0
-in the output.
+As in `models.public.gpt2`, four special tokens come first. Row 2 of the embeddings is that of
+`decoder_start_token_id`, row 3 that of `eos_token_id` (often both `<|endoftext|>`); tokens 0, 1 and
+2 have probability 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,11 @@ from attention_zoo.models.public.gpt2 import (
     NUM_SPECIAL,
     map_gpt2_attention,
     map_gpt2_layer,
-    prepend_special,
+    prepend_special_tokens,
     read_gpt2_settings,
 )
 from attention_zoo.models.public.image_processor import read_image_processor
-from attention_zoo.models.public.initialization import construct, set_value
+from attention_zoo.models.public.initialization import set_value, skip_initialization
 from attention_zoo.models.public.loading import FAMILIES, Checkpoint
 from attention_zoo.models.public.weight_mapping import (
     Array,
@@ -49,7 +48,7 @@ NAMES = {
     "image_size": "image_size",
     "patch_size": "patch_size",
 }
-UNUSED = (r"pooler\..*", r"classifier\..*", r"embeddings\.mask_token")
+VIT_IGNORED = (r"pooler\..*", r"classifier\..*", r"embeddings\.mask_token")
 """Tensors that do not encode images: heads, and the embedding of masked patches."""
 
 
@@ -59,28 +58,25 @@ def build_vit(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> An
     if cls not in (None, VisionTransformer):
         raise ValueError(f"{checkpoint.folder}: is a VisionTransformer, not a {cls.__name__}")
     settings = _read_vit_settings(checkpoint)
-    encoder = construct(_make_encoder, **merge(VisionTransformer, settings, overrides))
+    with skip_initialization():
+        encoder = VisionTransformer(**merge(VisionTransformer, settings, overrides))
+        encoder.build((None, None, None, encoder.channels))
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("vit."))
-    assign_weights(map_vit("", encoder), tensors, checkpoint.folder, UNUSED)
-    return encoder
-
-
-def _make_encoder(**settings: Any) -> VisionTransformer:
-    encoder = VisionTransformer(**settings)
-    encoder.build((None, None, None, encoder.channels))
+    assign_weights(map_vit("", encoder), tensors, checkpoint.folder, VIT_IGNORED)
     return encoder
 
 
 @FAMILIES.register("vision-encoder-decoder")
 def build_captioner(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
-    """Build a `CaptionTransformer` with the weights of a ViT and a GPT-2."""
+    """Build a `CaptionTransformer` with the weights of a ViT encoder and a GPT-2 decoder."""
     if cls not in (None, CaptionTransformer):
         raise ValueError(f"{checkpoint.folder}: is a CaptionTransformer, not a {cls.__name__}")
     settings = _read_settings(checkpoint)
-    model = construct(CaptionTransformer, **merge(CaptionTransformer, settings, overrides))
+    with skip_initialization():
+        model = CaptionTransformer(**merge(CaptionTransformer, settings, overrides))
     checkpoint.check_positions(model.transformer.positions_kind)
-    start, _ = read_token_ids(checkpoint.folder, checkpoint.config)
-    ignored = [f"encoder\\.{name}" for name in UNUSED]
+    start, _ = get_start_and_end(checkpoint)
+    ignored = [f"encoder\\.{name}" for name in VIT_IGNORED]
     ignored += [f"decoder\\.(transformer\\.)?{name}" for name in IGNORED]
     assign_weights(map_captioner(model, start), checkpoint.tensors, checkpoint.folder, ignored)
     biases = np.zeros(model.target_vocabulary_size, "float32")
@@ -89,27 +85,22 @@ def build_captioner(checkpoint: Checkpoint, cls: type | None, overrides: Config)
     return model
 
 
-def read_token_ids(folder: Path, config: Config) -> tuple[int, int]:
-    """Return the start and the end token of a captioner's config, or else of its decoder's.
+def get_start_and_end(checkpoint: Checkpoint) -> tuple[int, int]:
+    """Return the ids of the start and end tokens; the decoder's apply where the config has none.
 
     Raises:
-        ValueError: a token is missing or not a token id, or the end is not the last one.
+        ValueError: one is missing or not a token id, or the end token is not the last one.
     """
-    size = config["decoder"]["vocab_size"]
-    tokens = []
-    for name in ("decoder_start_token_id", "eos_token_id"):
-        token = config.get(name)
-        token = config["decoder"].get(name) if token is None else token
-        if type(token) is not int or not 0 <= token < size:
-            raise ValueError(
-                f"{folder / 'config.json'}: {name}={token!r} is not supported, only a token id"
-            )
-        tokens.append(token)
-    start, end = tokens
-    if end != size - 1:
+    config, names = checkpoint.config, ("decoder_start_token_id", "eos_token_id")
+    ids = {name: config[name] for name in names if config.get(name) is not None}
+    checkpoint = checkpoint._replace(config={**config["decoder"], **ids})
+    start, end = checkpoint.get_token_ids(*names)
+    size = checkpoint.config["vocab_size"]
+    checkpoint.check_setting("eos_token_id", expected=size - 1)
+    if start >= size:
         raise ValueError(
-            f"{folder / 'config.json'}: eos_token_id={end} is not supported, only {size - 1}, the"
-            " last token of a GPT-2"
+            f"{checkpoint.folder / 'config.json'}: decoder_start_token_id={start} is not in the"
+            f" vocabulary of {size} tokens"
         )
     return start, end
 
@@ -119,7 +110,7 @@ def _read_settings(checkpoint: Checkpoint) -> Config:
     parts = {}
     for name, family in (("encoder", "vit"), ("decoder", "gpt2")):
         part: Any = checkpoint.config.get(name)
-        found = part.get("model_type") if isinstance(part, dict) else part
+        found = part.get("model_type") if isinstance(part, dict) else None
         if found != family:
             raise ValueError(
                 f"{checkpoint.folder / 'config.json'}: {name}.model_type={found!r} is not"
@@ -147,7 +138,7 @@ def _read_vit_settings(checkpoint: Checkpoint) -> Config:
     activation = checkpoint.get_activation("hidden_act", "gelu")
     return {
         **numbers,
-        **read_image_processor(checkpoint.folder, numbers["image_size"]),
+        "normalization": read_image_processor(checkpoint.folder, numbers["image_size"]),
         "dropout": config.get("hidden_dropout_prob", 0.0),
         "layer": {"activation": activation, "epsilon": config.get("layer_norm_eps", 1e-12)},
     }
@@ -156,16 +147,16 @@ def _read_vit_settings(checkpoint: Checkpoint) -> Config:
 def map_vit(prefix: str, encoder: VisionTransformer) -> Iterator[WeightMapping]:
     """Yield the mappings of a ViT's tensors, whose names begin with `prefix`."""
     width, size = encoder.width, encoder.patch_size
-    dense = encoder.patch_projection
+    dense, kernel_shape = encoder.patch_projection, (width, encoder.channels, size, size)
 
-    def flatten(kernel: Array) -> list[Array]:
-        return [kernel.transpose(2, 3, 1, 0)]  # rows and columns of the patch, colours, outputs
+    def transpose(kernel: Array) -> list[Array]:
+        return [kernel.transpose(2, 3, 1, 0)]  # (height, width, channels, outputs)
 
     embeddings = f"{prefix}embeddings"
     yield map_table(f"{embeddings}.cls_token", encoder.class_token)
     yield map_table(f"{embeddings}.position_embeddings", encoder.positions)
-    projection, shape = f"{embeddings}.patch_embeddings.projection", (width, 3, size, size)
-    yield WeightMapping(f"{projection}.weight", shape, [dense.kernel], flatten)
+    projection, shape = f"{embeddings}.patch_embeddings.projection", kernel_shape
+    yield WeightMapping(f"{projection}.weight", shape, [dense.kernel], transpose)
     yield map_vector(f"{projection}.bias", dense.bias)
     for number, layer in enumerate(encoder.encoder):
         layer_prefix, heads = f"{prefix}encoder.layer.{number}", layer.attention
@@ -195,17 +186,13 @@ def map_captioner(model: CaptionTransformer, start: int) -> Iterator[WeightMappi
         f"{prefix}.wte.weight",
         (size - NUM_SPECIAL + 1, width),
         [table],
-        lambda rows: prepend_special(rows, start),
+        lambda rows: prepend_special_tokens(rows, start),
     )
     yield map_table(f"{prefix}.wpe.weight", decoder.positions.table)
     for number, layer in enumerate(decoder.decoder):
         layer_prefix, heads = f"{prefix}.h.{number}", layer.memory_attention
         yield from map_gpt2_layer(layer_prefix, layer)
-        attention = f"{layer_prefix}.crossattention"
-        yield from map_gpt2_attention(attention, "q_attn", heads, ["query"])
-        yield from map_gpt2_attention(attention, "c_attn", heads, ["key", "value"])
-        output = [heads.output_projection]
-        yield WeightMapping(f"{attention}.c_proj.weight", (width, width), output)
-        yield map_vector(f"{attention}.c_proj.bias", heads.output_bias)
+        projections = {"q_attn": ["query"], "c_attn": ["key", "value"]}
+        yield from map_gpt2_attention(f"{layer_prefix}.crossattention", heads, projections)
         yield from map_norm(f"{layer_prefix}.ln_cross_attn", layer.memory_residual.norm)
     yield from map_norm(f"{prefix}.ln_f", decoder.norms[1])

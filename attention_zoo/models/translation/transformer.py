@@ -77,8 +77,8 @@ class Transformer(GenerationMixin, PrebuiltModel):
         embedding_dim: D, width of the embeddings and of all layers.
         units: F, width of the feed-forward networks.
         num_heads: H; D / H is the width of a head, unless `layer["attention"]` has "key_dim".
-        num_layers: N, of the encoder and of the decoder; or two numbers, one for each. Without
-            layers, the encoder returns s E_s[x].
+        num_layers: N, of the encoder and of the decoder; or two numbers, one for each. With 0
+            encoder layers, the memory is `norm(s E_s[x])`, without positions.
         layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation",
             "norm", "norm_first" (False: post-norm as in the paper; True, the default: pre-norm,
             with a norm after the last layer), "epsilon" and "stochastic_depth"; and "attention", a
@@ -151,7 +151,7 @@ class Transformer(GenerationMixin, PrebuiltModel):
         self.max_length, self.positions_kind = options.max_length, options.kind
         self.source_positions, self.positions = self._make_absolute_positions(options)
         self.drop = Dropout(dropout, **common)
-        self._make_layers(options, num_layers)
+        self._make_layers(options)
         layer = {**self.settings["layer"], **common}
         stacks = self.encoder, self.decoder
         self.norms = [
@@ -167,8 +167,7 @@ class Transformer(GenerationMixin, PrebuiltModel):
     def _make_absolute_positions(self, options: PositionOptions) -> list[Any]:
         """Return the positions that are added to the embeddings of source and target."""
         common: dict[str, Any] = {"dtype": self.dtype_policy}
-        num_layers = self.settings["num_layers"]
-        has_encoder = isinstance(num_layers, int) or num_layers[0] > 0
+        has_encoder = self._read_num_layers()[0] > 0
         if options.max_length is not None:
             sides = has_encoder, True
             return [LearnedPositions(options.max_length, **common) if x else None for x in sides]
@@ -178,16 +177,16 @@ class Transformer(GenerationMixin, PrebuiltModel):
         positions = SinusoidalPositions(interleaved=is_interleaved, **common)
         return [positions if has_encoder else None, positions]
 
-    def _make_layers(self, options: PositionOptions, num_layers: int | Sequence[int]) -> None:
+    def _make_layers(self, options: PositionOptions) -> None:
         """Create the layers of the encoder and of the decoder."""
         settings, dtype = self.settings, self.dtype_policy
         width, num_heads = settings["embedding_dim"], settings["num_heads"]
         layer_options = {name: settings[name] for name in ("units", "num_heads", "dropout")}
         layer_options |= {**settings["layer"], "dtype": dtype}
         head_options = layer_options.pop("attention", {})
-        counts = [num_layers] * 2 if isinstance(num_layers, int) else num_layers
         self.encoder, self.decoder = list[Any](), list[Any]()
-        for stack, count in zip((self.encoder, self.decoder), counts, strict=True):
+        stacks = self.encoder, self.decoder
+        for stack, count in zip(stacks, self._read_num_layers(), strict=True):
             is_causal = stack is self.decoder
             layer_class = TransformerDecoderLayer if is_causal else TransformerEncoderLayer
             relative = None
@@ -207,15 +206,9 @@ class Transformer(GenerationMixin, PrebuiltModel):
         heads = check_options("layer.attention", layer.get("attention"), HEAD_OPTIONS)
         if "key_dim" not in heads:
             check_num_heads(self.settings)
-        num_layers = self.settings["num_layers"]
-        counts = num_layers if isinstance(num_layers, list) else [num_layers]
-        if isinstance(num_layers, list) and len(num_layers) != 2:
-            raise ValueError(
-                f"num_layers must be a number or two numbers, got {num_layers}; write"
-                " [encoder layers, decoder layers], such as [6, 3]"
-            )
-        for count, least in zip(counts, (0, 1)[-len(counts) :], strict=True):
-            whole_number("num_layers", count, least)
+        encoder_layers, decoder_layers = self._read_num_layers()
+        whole_number("num_layers", decoder_layers)
+        whole_number("num_layers", encoder_layers, 0)
         tie, _ = self._read_tie()
         check_choice("tie", tie, TIES)
         if tie in SHARED_EMBEDDINGS and source_size != target_size:
@@ -223,6 +216,17 @@ class Transformer(GenerationMixin, PrebuiltModel):
                 f"tie={tie!r} requires one vocabulary, got {source_size} source and {target_size} "
                 "target tokens; use tie='target' for two"
             )
+
+    def _read_num_layers(self) -> list[int]:
+        """Return the numbers of layers of the encoder and of the decoder."""
+        num_layers = self.settings["num_layers"]
+        counts: list[int] = num_layers if isinstance(num_layers, list) else [num_layers] * 2
+        if len(counts) != 2:
+            raise ValueError(
+                f"num_layers must be a number or two numbers, got {num_layers}; write"
+                " [encoder layers, decoder layers], such as [6, 3]"
+            )
+        return counts
 
     def _read_tie(self) -> tuple[str, bool]:
         """Return how the output layer is tied, and whether it has a bias."""

@@ -45,12 +45,12 @@ TRANSFORMER_SETTINGS = (
 class CaptionTransformer(Captioner, PrebuiltModel):
     """Image encoder, followed by a Transformer from its feature grid to words.
 
-    `memory = encode(v W + b + p)`, `logits = decode(sqrt(D) E[y] + p', memory) E'`
+    `memory = encode(v W + b + p)`, `logits = decode(sqrt(D) E[y] + p', memory) E' + c`
 
     v are the features at the grid positions. p is their sinusoidal encoding: one half encodes the
-    row, the other half the column. Without layers of the encoder, the memory is `v W + b`, or v if
-    the widths are equal; v of a Vision Transformer then begins with its class token, as in
-    checkpoints of ViT and GPT-2.
+    row, the other half the column. With `num_layers=[0, N]`, there are no encoder layers and no p:
+    the memory is `v W + b`, or v if it has D features. The features of a Vision Transformer then
+    include its class token, as first position.
 
     Args:
         vocabulary_size: V, caption tokens, including the 4 special ones.
@@ -61,8 +61,9 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         layer: as in `Transformer`.
         encoder: options of the image encoder, as in `ShowAttendTell`.
         dropout: dropout rate on embeddings and sublayers.
-        positions: positions of the words, as in `Transformer`.
-        use_output_bias: whether the logits have a bias.
+        positions: positional encoding of the caption tokens, p', as in `Transformer`; relative
+            positions also apply to the flattened grid in the encoder layers.
+        use_output_bias: whether the bias c is added to the logits.
 
     Call arguments:
         inputs: `{"image": (B, H, W, 3), "target": (B, T)}`, pixels from 0 to 255 and integers that
@@ -113,15 +114,20 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.encoder = make_encoder(encoder, self.dtype_policy)
         num_layers, width = settings["num_layers"], settings["embedding_dim"]
-        self.has_layers_over_grid = not (isinstance(num_layers, list) and num_layers[:1] == [0])
+        self.has_encoder_layers = not (isinstance(num_layers, list) and num_layers[:1] == [0])
         features = self.encoder.compute_output_shape((None, None, None, self.encoder.channels))[-1]
-        is_projected = self.has_layers_over_grid or features != width
+        is_projected = self.has_encoder_layers or features != width
         projection = layers.Dense(width, **common) if is_projected else None
         self.input_projection: Any = projection
         words, tie = settings["vocabulary_size"], {"kind": "all", "bias": use_output_bias}
         self.transformer = Transformer(words, words, tie=tie, **layer_settings, **common)
+        if self.has_encoder_layers and self.transformer.max_length is not None:
+            raise ValueError(
+                f"positions: learned positions require num_layers=[0, N], got {num_layers}: encoder"
+                " layers use the positions in the grid"
+            )
         is_vit = isinstance(self.encoder, VisionTransformer)
-        self.has_class_token = is_vit and not self.has_layers_over_grid
+        self.has_class_token = is_vit and not self.has_encoder_layers
         self.build()
 
     def build_layers(self) -> None:
@@ -143,7 +149,7 @@ class CaptionTransformer(Captioner, PrebuiltModel):
 
     def encode(self, image: Tensor, training: bool = False) -> Tensor:
         """Return the memory `(B, S, D)` of images: S is h w, or 1 + h w with a class token."""
-        if not self.has_layers_over_grid:
+        if not self.has_encoder_layers:
             return self._encode_features(image, training)
         grid = self.input_projection(self.encoder(image, training=training))
         batch, height, width, size = ops.shape(grid)
@@ -152,7 +158,7 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         return self.transformer.encode_embedded(flat_grid, _make_full_mask(flat_grid), training)
 
     def _encode_features(self, image: Tensor, training: bool) -> Tensor:
-        """Return the memory without layers over it."""
+        """Return the features of the images as memory, projected if their width is not D."""
         if self.has_class_token:
             features = self.encoder.encode(image, training)
         else:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +16,7 @@ from keras import layers, ops
 
 from attention_zoo.checkpoints.folder import find_task_folder
 from attention_zoo.hub import resolve_folder
+from attention_zoo.models.precision import use_dtype_policy
 from attention_zoo.models.presets import Config, check_kind_options, from_preset
 from attention_zoo.ops import check_shape, whole_number
 from attention_zoo.registry import Registry, did_you_mean
@@ -159,7 +159,7 @@ class KerasApplication(layers.Layer):
         super().__init__(trainable=trainable, **kwargs)
         module = _list_applications()[kind]
         self.kind, self.preprocess = kind, module.preprocess_input
-        with _use_dtype_policy(self.dtype_policy):
+        with use_dtype_policy(self.dtype_policy):
             model = _build_application(getattr(module, kind), weights)
         if layer is not None:
             names = [x.name for x in model.layers]
@@ -310,17 +310,6 @@ def _fold_second_rescaling(constructor: Any, model: Any, scale: Any) -> Any:
     norm.adapt_variance.assign(norm.adapt_variance / ops.square(ops.convert_to_tensor(scale)))
     norm.finalize_state()
     return unscaled
-
-
-@contextlib.contextmanager
-def _use_dtype_policy(policy: Any) -> Iterator[None]:
-    """Set the global dtype policy temporarily: `keras.applications` has no `dtype` argument."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def _groups(width: int) -> int:

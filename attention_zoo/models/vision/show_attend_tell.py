@@ -171,9 +171,11 @@ class ShowAttendTell(Captioner, EncoderDecoder):
             with "expected_rate", "coefficient" and "entropy_bonus", or {"kind": "pooled"}, the
             mean of the grid.
         encoder: image encoder: {"kind": "cnn"} with "filters", trained with the rest of the model;
-            {"kind": "features"} with "width", for precomputed features; or the name of a model of
-            `keras.applications` as kind, with "weights" (default "imagenet"), "trainable" and
-            "layer", the name of the layer whose output is the grid.
+            {"kind": "vit"} with the arguments of
+            `models.vision.vision_transformer.VisionTransformer`; {"kind": "features"} with
+            "width", for precomputed features; or the name of a model of `keras.applications` as
+            kind, with "weights" (default "imagenet"), "trainable" and "layer", the name of the
+            layer whose output is the grid.
         dropout: dropout rate on embeddings and on the input of L_o.
         word_dropout: rate at which previous words are replaced by the unknown token in training,
             so that predictions depend less on previous words and more on the image.

@@ -1,7 +1,8 @@
-"""Vision Transformer (Dosovitskiy et al. 2021): an image encoder, alone or in a captioner."""
+"""Vision Transformer (Dosovitskiy et al. 2021), an image encoder."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ SIZES = ("image_size", "patch_size", "embedding_dim", "units", "num_heads", "num
 
 @IMAGE_ENCODERS.register("vit")
 class VisionTransformer(layers.Layer):
-    """Transformer over the patches of an image, and a class token before them.
+    """Vision Transformer (ViT): a Transformer encoder over image patches and a class token.
 
     `v = norm(layers([c; x_1 W + b; ...; x_N W + b] + P))`, where x_i are the pixels of patch i
 
@@ -38,8 +39,8 @@ class VisionTransformer(layers.Layer):
             (default "gelu"), "norm", "norm_first" (default True, as in the paper), "epsilon" and
             "stochastic_depth".
         dropout: dropout rate on embeddings and sublayers.
-        mean, std: pixels are divided by 255, then normalized by these, a number or one for each
-            colour.
+        normalization: dict of "mean" and "std", by default 0.5 and 0.5, with which pixels are
+            normalized after division by 255: numbers, or one for each channel.
         weights: initial weights: a public ViT checkpoint, or a run, an entry of the zoo or the
             folder of a model with such an encoder, or the address `hf://owner/name` of one of
             these. The sizes must be equal. None for random ones.
@@ -56,8 +57,8 @@ class VisionTransformer(layers.Layer):
         ValueError: sizes that do not fit together, or images of another size.
 
     Reference:
-        Dosovitskiy et al. 2021, arXiv 2010.11929, section 3.1: P is the patch size there, and
-        E_pos is P.
+        Dosovitskiy et al. 2021, arXiv 2010.11929, section 3.1: E is W, E_pos is P, x_class is c;
+        the paper's P is `patch_size`.
     """
 
     channels = 3
@@ -72,8 +73,7 @@ class VisionTransformer(layers.Layer):
         num_layers: int = 12,
         layer: Config | None = None,
         dropout: float = 0.0,
-        mean: float | Sequence[float] = 0.5,
-        std: float | Sequence[float] = 0.5,
+        normalization: Config | None = None,
         weights: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -89,9 +89,12 @@ class VisionTransformer(layers.Layer):
                 f" image_size={image_size}"
             )
         self.image_size, self.patch_size, self.width = image_size, patch_size, embedding_dim
-        self.mean, self.std = _read_colours("mean", mean), _read_colours("std", std)
-        if min(self.std) <= 0:
-            raise ValueError(f"std must be greater than 0, got {std}")
+        self.grid_size = image_size // patch_size
+        normalization = check_options("normalization", normalization, ("mean", "std"))
+        self.mean, self.std = (
+            _read_channel_values(f"normalization.{name}", normalization.get(name, 0.5), above)
+            for name, above in (("mean", -math.inf), ("std", 0.0))
+        )
         self.initial_weights = weights
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         options = {"activation": "gelu", **check_options("layer", layer, LAYER_OPTIONS), **common}
@@ -110,17 +113,17 @@ class VisionTransformer(layers.Layer):
         self.norm = make_final_norm(**options)
 
     def build(self, image_shape: Shape) -> None:
-        side = self.image_size // self.patch_size
+        num_positions = self.grid_size**2 + 1
         normal = keras.initializers.RandomNormal(stddev=0.02)
         self.class_token = self.add_weight(
             shape=(1, 1, self.width), initializer="zeros", name="class_token"
         )
         self.positions = self.add_weight(
-            shape=(1, side**2 + 1, self.width), initializer=normal, name="positions"
+            shape=(1, num_positions, self.width), initializer=normal, name="positions"
         )
         self.patch_projection.build((None, None, self.channels * self.patch_size**2))
         for layer in (*self.encoder, self.norm):
-            layer.build((None, side**2 + 1, self.width))
+            layer.build((None, num_positions, self.width))
         if self.initial_weights is not None:
             pretrained = load_encoder(self.initial_weights, self, "vit")
             for weight, initial in zip(self.weights, pretrained.weights, strict=True):
@@ -128,9 +131,8 @@ class VisionTransformer(layers.Layer):
         self.built = True
 
     def call(self, image: Tensor, training: bool = False) -> Tensor:
-        side = self.image_size // self.patch_size
         patches = self.encode(image, training)[:, 1:]
-        return ops.reshape(patches, (ops.shape(image)[0], side, side, self.width))
+        return ops.reshape(patches, (-1, self.grid_size, self.grid_size, self.width))
 
     def encode(self, image: Tensor, training: bool = False) -> Tensor:
         """Return the output at the class token and the patches, `(B, 1 + h w, D)`."""
@@ -147,7 +149,7 @@ class VisionTransformer(layers.Layer):
     def _split_into_patches(self, image: Tensor) -> Tensor:
         """Return the normalized pixels of each patch, `(B, h w, patch_size^2 * 3)`, row by row."""
         dtype, batch = self.compute_dtype, ops.shape(image)[0]
-        side, size = self.image_size // self.patch_size, self.patch_size
+        side, size = self.grid_size, self.patch_size
         pixels = ops.cast(image, "float32") / 255
         pixels = (pixels - ops.convert_to_tensor(self.mean)) / ops.convert_to_tensor(self.std)
         grid = ops.reshape(pixels, (batch, side, size, side, size, self.channels))
@@ -159,16 +161,15 @@ class VisionTransformer(layers.Layer):
         if any(size not in (None, self.image_size) for size in image_shape[1:3]):
             height, width = image_shape[1:3]
             raise ValueError(
-                f"images of {height} x {width} pixels do not fit an encoder of image_size"
-                f" {self.image_size}; give images of this size (data.image_size)"
+                f"image must have {self.image_size} x {self.image_size} pixels, the image_size of"
+                f" the encoder, got {height} x {width}; set data.image_size={self.image_size}"
             )
-        side = self.image_size // self.patch_size
-        return (image_shape[0], side, side, self.width)
+        return (image_shape[0], self.grid_size, self.grid_size, self.width)
 
 
-def _read_colours(name: str, value: float | Sequence[float]) -> list[float]:
-    """Return three numbers; one is repeated for each colour."""
+def _read_channel_values(name: str, value: float | Sequence[float], above: float) -> list[float]:
+    """Return three numbers above a bound; one is repeated for each channel."""
     values = list(value) if isinstance(value, Sequence) else [value] * 3
     if len(values) != 3:
         raise ValueError(f"{name} must be a number or three numbers, got {value}")
-    return [float(finite_number(name, number)) for number in values]
+    return [float(finite_number(name, number, above)) for number in values]

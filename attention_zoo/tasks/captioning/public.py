@@ -1,4 +1,4 @@
-"""Load captioners of a ViT and a GPT-2 as captioning tasks."""
+"""Load captioners with a ViT encoder and a GPT-2 decoder as captioning tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from attention_zoo import models
 from attention_zoo.data import load_tokenizer
 from attention_zoo.data.tokenizers.public_tokenizers import ByteTokenizer
-from attention_zoo.models.public.vision import read_token_ids
+from attention_zoo.models.public.loading import Checkpoint
+from attention_zoo.models.public.tensors import Tensors
+from attention_zoo.models.public.vision import get_start_and_end
 from attention_zoo.tasks.captioning.task import Captioning
 from attention_zoo.tasks.generation_config import GENERATION_CONFIG, read_search_options
 
@@ -28,18 +30,18 @@ def load_public_captioning(folder: Path, config: dict[str, Any]) -> Captioning:
     """
     model = models.from_public(folder, models.CaptionTransformer)
     tokenizer: Any = load_tokenizer(folder)
-    is_gpt2 = isinstance(tokenizer, ByteTokenizer)
-    if not is_gpt2:
+    if tokenizer.kind != ByteTokenizer.kind:
         raise ValueError(
             f"{folder}: a captioner requires the tokenizer of a GPT-2, got a"
             f" {type(tokenizer).__name__}; such checkpoints are not supported"
         )
-    start, end = read_token_ids(folder, config)
+    checkpoint = Checkpoint(folder, config, Tensors(folder))
+    start, end = get_start_and_end(checkpoint)
     fields = {"vocab_size": config["decoder"]["vocab_size"], "eos_token_id": end}
     config = {**config, **fields, "decoder_start_token_id": start}
-    longest = model.max_target_length
+    num_positions = model.max_target_length
     search = read_search_options(
-        folder, config, tokenizer.from_checkpoint_id, min(longest, MAX_LENGTH)
+        folder, config, tokenizer.from_checkpoint_id, min(num_positions, MAX_LENGTH)
     )
     if search.no_repeat_source_ngram:
         raise ValueError(
@@ -51,5 +53,5 @@ def load_public_captioning(folder: Path, config: dict[str, Any]) -> Captioning:
         tokenizer,
         search,
         image_size=model.encoder.image_size,
-        max_target_length=longest,
+        max_target_length=num_positions,
     )

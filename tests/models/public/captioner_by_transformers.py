@@ -25,8 +25,8 @@ import transformers
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 STEPS, BATCH = 250, 64
-FEWER = 30
-"""Number of images that are described with all options but the first two, which have COUNT."""
+NUM_OTHER = 30
+"""Number of images captioned with each option after the first two."""
 SIDE, PATCH, WIDTH = 16, 8, 32
 END_OF_TEXT = "<|endoftext|>"
 COLOURS = {
@@ -57,8 +57,8 @@ def make_examples(rng: np.random.Generator, count: int) -> tuple[np.ndarray, lis
     captions = []
     for image in images:
         chosen = [names[number] for number in rng.integers(len(names), size=4)]
-        for place, name in enumerate(chosen):
-            row, column = (PATCH * x for x in divmod(place, 2))
+        for position, name in enumerate(chosen):
+            row, column = (PATCH * x for x in divmod(position, 2))
             image[row : row + PATCH, column : column + PATCH] = COLOURS[name]
         captions.append(" and ".join(name for name in chosen if name != "black") or "nothing")
     return images, captions
@@ -76,7 +76,7 @@ def train_byte_pairs(folder: Path, texts: list[str]) -> Any:
 
 
 def build(size: int, encoder_width: int) -> Any:
-    """Return a model; both ends of a text have the last token."""
+    """Return a model; `<|endoftext|>`, the last token, is the start and the end token."""
     encoder = transformers.ViTConfig(
         hidden_size=encoder_width,
         num_hidden_layers=2,
@@ -132,7 +132,7 @@ def train(model: Any, images: np.ndarray, rows: list[list[int]]) -> None:
 
 
 def compute_logits(model: Any, images: np.ndarray) -> dict[str, Any]:
-    """Return the logits of random tokens; id 0 is in the texts."""
+    """Return the logits of random tokens; token id 0 occurs in the targets."""
     size = model.config.decoder.vocab_size
     target = torch.randint(0, size - 1, (len(images), 7))
     target[:, 0], target[:, 3] = size - 1, 0
@@ -206,7 +206,7 @@ def main(name: str, encoder_width: str = "24", given: str = "200", seed: str = "
         if "suppress_tokens" in options:
             counts = np.bincount([token for row in cases[0]["ids"] for token in row[:-1]])
             options["suppress_tokens"] = [int(counts.argmax())]
-        found, scores = generate(model, images[: total if number < 2 else FEWER], options)
+        found, scores = generate(model, images[: total if number < 2 else NUM_OTHER], options)
         cases.append({"options": options, "ids": found, "scores": scores})
         different, ended = len({str(row) for row in found}), sum(row[-1] == end for row in found)
         print(options, different, "different outputs,", ended, "of", len(found), "end")

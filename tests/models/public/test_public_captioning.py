@@ -33,7 +33,8 @@ from tests.refusals import refuses
 
 NAME = "vit_gpt2"
 FOLDER = GOLDEN / NAME
-SIDE = 16
+SIDE, END = 16, 275
+"""Side of the images, and the id of `<|endoftext|>` in the checkpoint."""
 
 
 @functools.cache
@@ -90,7 +91,7 @@ def test_equal_widths_without_a_projection(tmp_path: Path) -> None:
     check(tmp_path, model)
 
 
-def test_the_encoder_of_an_own_captioner(tmp_path: Path) -> None:
+def test_initial_weights_of_an_encoder(tmp_path: Path) -> None:
     """`weights` takes a ViT checkpoint, with or without a head, and a captioner."""
     golden, settings = az.models.public.loading.Tensors(FOLDER), load_task().model.settings
     names = [name for name in golden if name.startswith("encoder.")]
@@ -131,7 +132,7 @@ def test_pixels_equal_those_of_the_image_processor(number: int) -> None:
         np.testing.assert_allclose(normalized * encoder.std, want * encoder.std, atol=2 / 255)
 
 
-def test_tokens_equal_those_of_transformers(tmp_path: Path) -> None:
+def test_tokens_equal_those_of_transformers() -> None:
     """The shortest output of greedy search; the full tier has all."""
     task, ids = load_task(), read_cases()[0]["ids"]
     row = min(range(200), key=lambda row: len(ids[row]))
@@ -151,10 +152,10 @@ def test_all_tokens_equal_those_of_transformers(number: int, tmp_path: Path) -> 
     options = read_options(tmp_path, **case["options"]) | {"batch_size": 200}
     results = task.predict(expected(FOLDER)["images"][: len(case["ids"])], **options)
     for result, ids in zip(results, case["ids"], strict=True):
-        token_ids = [task.tokenizer.from_checkpoint_id(one) for one in ids if one != 275]
+        token_ids = [task.tokenizer.from_checkpoint_id(one) for one in ids if one != END]
         assert list(result.tokens) == task.tokenizer.tokens(token_ids)
         assert result.text == task.tokenizer.decode(token_ids)
-        assert result.truncated == (ids[-1] != 275)
+        assert result.truncated == (ids[-1] != END)
         assert result.attention.shape == (len(token_ids), 2, 2)
     if case["scores"]:
         scores = [result.score for result in results]
@@ -166,7 +167,7 @@ def test_the_expected_tokens_differ_and_each_option_has_an_effect() -> None:
     for case in (greedy, beam):
         assert len(case["ids"]) == 200
         assert len({str(ids) for ids in case["ids"]}) >= 150
-        assert sum(ids[-1] == 275 for ids in case["ids"]) > 150
+        assert sum(ids[-1] == END for ids in case["ids"]) > 150
         assert len({len(ids) for ids in case["ids"]}) > 4
     for case in cases:
         assert (case["ids"], case["scores"]) != (beam["ids"][:30], beam["scores"][:30]), case
@@ -234,14 +235,18 @@ def test_ids_of_the_decoder_apply_where_the_config_has_none(tmp_path: Path) -> N
     want = array(load_task().model.transformer.target_embedding.embeddings)
     np.testing.assert_array_equal(table[2], want[9 + 4])
     np.testing.assert_array_equal(table[3:], want[3:])
-    assert az.load(folder).predict([np.zeros((9, 9, 3), np.uint8)], max_length=2)
+    assert az.load(folder).search.max_length == 24
 
 
 @refuses(
     ({"encoder": {"model_type": "swin"}}, "encoder.model_type='swin' is not supported, only 'vit'"),
     ({"decoder": None}, "decoder.model_type=None is not supported, only 'gpt2'"),
-    ({"eos_token_id": 3}, "eos_token_id=3 is not supported, only 275, the last token of a GPT-2"),
-    ({"decoder_start_token_id": 276}, "decoder_start_token_id=276 is not supported, only a token"),
+    ({"encoder": "vit"}, "encoder.model_type=None is not supported, only 'vit'"),
+    ({"eos_token_id": 3}, "eos_token_id=3 is not supported, only 275"),
+    (
+        {"decoder_start_token_id": 276},
+        "decoder_start_token_id=276 is not in the vocabulary of 276 tokens",
+    ),
     ({"eos_token_id": [275]}, "eos_token_id=[275] is not supported, only a token id"),
     literal=True,
 )
@@ -276,7 +281,7 @@ def test_unsupported_parts_are_rejected(part: str, changes: dict[str, Any], tmp_
     ({"size": {"shortest_edge": 16}}, "size={'shortest_edge': 16} is not supported"),
     ({"gamma": 2}, "gamma=2 is not supported; remove it"),
     ({"image_std": [1, 1]}, "image_mean and image_std must be three numbers"),
-    ({"image_std": [1, 1, 0]}, "std must be greater than 0, got [1.0, 1.0, 0.0]"),
+    ({"image_std": [1, 1, 0]}, "normalization.std must be a finite number above 0, got 0.0"),
     ({"rescale_factor": 0}, "image_mean and image_std must be three numbers and rescale_factor a"),
     literal=True,
 )

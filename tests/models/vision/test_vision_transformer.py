@@ -15,6 +15,7 @@ from tests.refusals import refuses
 
 SIZES = {"image_size": 12, "patch_size": 4, "embedding_dim": 8, "units": 12, "num_heads": 2}
 OPTIONS: dict[str, Any] = {"kind": "vit", **SIZES, "num_layers": 2}
+NORMALIZATION = {"mean": [0.1, 0.2, 0.3], "std": 0.7}
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 12, 12, 3)).astype("uint8")
 TARGET = np.array([[2, 5, 6], [2, 7, 0]], "int32")
 
@@ -26,9 +27,9 @@ def build(dtype: str = "float32", **options: Any) -> Any:
     return encoder
 
 
-def test_a_layer_less_encoder_equals_numpy() -> None:
+def test_embedded_patches_equal_numpy() -> None:
     """Patches are read row by row, each with its pixels row by row."""
-    encoder = build(num_layers=1, layer={"norm_first": False}, mean=[0.1, 0.2, 0.3], std=0.7)
+    encoder = build(num_layers=1, layer={"norm_first": False}, normalization=NORMALIZATION)
     encoder.encoder.clear()
     pixels = (IMAGES / 255 - [0.1, 0.2, 0.3]) / 0.7
     kernel, bias = map(array, encoder.patch_projection.weights)
@@ -72,9 +73,10 @@ def test_dropout_in_training_only() -> None:
 @refuses(
     ({"patch_size": 5}, "patch_size must divide image_size, got patch_size=5, image_size=12"),
     ({"num_heads": 3}, "num_heads must divide embedding_dim"),
-    ({"std": 0.0}, "std must be greater than 0, got 0.0"),
-    ({"mean": [0.5, 0.5]}, "mean must be a number or three numbers, got [0.5, 0.5]"),
-    ({"mean": float("nan")}, "mean must be a finite number"),
+    ({"normalization": {"std": 0.0}}, "std must be a finite number above 0, got 0.0"),
+    ({"normalization": {"mean": [1, 2]}}, "mean must be a number or three numbers, got [1, 2]"),
+    ({"normalization": {"mean": float("nan")}}, "mean must be a finite number"),
+    ({"normalization": {"scale": 1}}, "normalization has no option"),
     ({"layer": {"activations": "relu"}}, "layer has no option"),
     ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
     literal=True,
@@ -85,7 +87,9 @@ def test_invalid_options_are_rejected(changes: dict[str, Any]) -> None:
 
 def test_images_of_another_size_are_rejected() -> None:
     encoder = build()
-    with pytest.raises(ValueError, match="images of 16 x 12 pixels do not fit an encoder of image"):
+    with pytest.raises(
+        ValueError, match="image must have 12 x 12 pixels, the image_size of the encoder, got 16 x"
+    ):
         encoder(np.zeros((2, 16, 12, 3), "uint8"))
 
 
@@ -128,6 +132,7 @@ def test_a_captioner_without_layers_over_a_cnn() -> None:
     close(memory, array(model.encoder(IMAGES)).reshape(2, 9, 8), 0)
 
 
+@pytest.mark.full
 def test_all_weights_of_a_captioner_are_trained() -> None:
     """Without layers of the encoder, there is no norm after them and no second positions."""
     positions = {"kind": "learned", "max_length": 8, "scale": 1.0}
@@ -160,6 +165,10 @@ def test_settings_are_saved(tmp_path: Any) -> None:
     ({"num_layers": []}, "num_layers must be a number or two numbers, got []"),
     ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
     ({"positions": "learned"}, "require max_length"),
+    (
+        {"positions": {"kind": "learned", "max_length": 9}, "num_layers": [2, 1]},
+        "positions: learned positions require num_layers=[0, N], got [2, 1]",
+    ),
     literal=True,
 )
 def test_invalid_captioners_are_rejected(changes: dict[str, Any]) -> None:
