@@ -98,6 +98,27 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 """Types of the supported fields."""
 
 
+DEFAULTS = {
+    "early_stopping": False,
+    "encoder_no_repeat_ngram_size": 0,
+    "length_penalty": 1.0,
+    "max_length": 20,
+    "min_length": 0,
+    "no_repeat_ngram_size": 0,
+    "num_beams": 1,
+    "repetition_penalty": 1.0,
+}
+"""Defaults of supported fields in `transformers`, where they are not null."""
+
+
+def add_decoder_fields(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the config with the generation fields of its `decoder` where its own have defaults."""
+    known = TYPES.keys() | WITHOUT_EFFECT.keys()
+    unset = {name for name in known if config.get(name) in (None, DEFAULTS.get(name))}
+    inner = {name: value for name, value in config["decoder"].items() if name in unset}
+    return {**config, **{n: x for n, x in inner.items() if x not in (None, DEFAULTS.get(n))}}
+
+
 def read_search_options(
     folder: Path,
     config: dict[str, Any],

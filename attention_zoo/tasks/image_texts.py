@@ -70,11 +70,20 @@ class ImageTextTask(ImageTask):
                 f" {CHANNELS} channels; train the model with `fit` on such grids, or use another"
                 " encoder"
             )
-        self.model.grid_shape((1, image_size, image_size, 3))  # raises for a small image_size
         self.tokenizer = tokenizer
         self.search = search or SearchOptions()
         self.image_size = image_size
         self.max_target_length = max_target_length
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        """Raise ValueError if the encoder does not take images of `image_size`."""
+        self.model.grid_shape((1, self.image_size, self.image_size, 3))
+
+    def set_options(self, **options: Any) -> None:
+        """Set search options and limits; see `Task.set_options`."""
+        super().set_options(**options)
+        self._check_limits()
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: CaptionedImages) -> Any:

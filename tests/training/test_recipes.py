@@ -46,14 +46,14 @@ VOCABULARIES = {
 }
 
 
-AROUND_BERT: dict[str, tuple[Any, dict[str, int]]] = {
-    "classification": (models.TransformerClassifier, {}),
-    "matching": (models.PairClassifier, {"start_token": 2, "end_token": 3}),
-}
-"""Models around a BERT, and their arguments that the tokenizer determines."""
-
-
 TAGS = ["B-LOC", "I-LOC", "O"]
+CLASSES = {"classes": ["a", "b"]}
+AROUND_BERT: dict[str, tuple[Any, dict[str, Any]]] = {
+    "classification": (models.TransformerClassifier, CLASSES),
+    "matching": (models.PairClassifier, {**CLASSES, "start_token": 2, "end_token": 3}),
+    "tagging": (models.TransformerTagger, {"tags": TAGS}),
+}
+"""Models around a BERT, and their arguments that the data and the tokenizer determine."""
 
 
 def languages(recipe: Recipe) -> tuple[str, ...]:
@@ -66,6 +66,10 @@ def languages(recipe: Recipe) -> tuple[str, ...]:
 
 def built(recipe: Recipe) -> Any:
     """A small model of the recipe's section."""
+    if recipe.init is not None and recipe.task in AROUND_BERT:
+        cls, given = AROUND_BERT[recipe.task]
+        section = {"preset": "bert_tiny", **recipe.model}
+        return build_around_bert(cls, section, None, 20, False, **given)
     if recipe.task == "tagging":
         characters = 20 if takes_characters(recipe.model) else None
         small = {"units": 16, "embedding_dim": 8}
@@ -75,10 +79,6 @@ def built(recipe: Recipe) -> Any:
         size = recipe.data.image_size
         return build_model(recipe.model, image_shape=[size, size, 1], classes=10)
     sizes: dict[str, Any] = dict.fromkeys(VOCABULARIES[recipe.task], 20)
-    if recipe.init is not None and recipe.task in AROUND_BERT:
-        cls, given = AROUND_BERT[recipe.task]
-        section = {"preset": "bert_tiny", **recipe.model}
-        return build_around_bert(cls, section, None, 20, False, classes=["a", "b"], **given)
     if recipe.task in ("classification", "matching"):
         return build_model({**recipe.model, "embedding_dim": 8}, classes=["a", "b"], **sizes)
     section = {**recipe.model, "units": 8, "embedding_dim": 8}

@@ -38,7 +38,7 @@ NAMES = {
     "max_length": "n_positions",
 }
 IGNORED = (
-    r"h\.\d+\.attn\.(masked_)?bias",  # the causal mask
+    r"h\.\d+\.(attn|crossattention)\.(masked_)?bias",  # the causal mask
     r"lm_head\.weight",  # duplicate of the tied table
 )
 NUM_SPECIAL = 4

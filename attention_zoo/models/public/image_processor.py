@@ -8,8 +8,12 @@ from typing import Any
 
 PROCESSOR = "preprocessor_config.json"
 
-CLASSES = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil")
-"""Supported classes; older files have "ViTFeatureExtractor" as `feature_extractor_type`."""
+CLASSES = (
+    "ViTImageProcessor",
+    "ViTImageProcessorFast",
+    "ViTImageProcessorPil",
+    "ViTFeatureExtractor",
+)
 
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "do_center_crop": (False,),
@@ -19,12 +23,13 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
     "image_processor_type": CLASSES,
     "resample": (2,),  # bilinear
 }
-"""Supported values, besides null, of fields that change the pixels."""
+"""Supported values of fields that change the pixels; null too, except for `do_resize`."""
 
 CONVERTED = {"do_normalize", "do_rescale", "image_mean", "image_std", "rescale_factor", "size"}
 """Fields that determine the normalization and the size."""
 
 IGNORED = {
+    "_valid_processor_keys",
     "crop_size",
     "data_format",
     "default_to_square",
@@ -61,10 +66,12 @@ def read_image_processor(folder: Path, image_size: int) -> dict[str, list[float]
         supported = SUPPORTED.get(name)
         if supported is None and name not in CONVERTED | IGNORED and value is not None:
             raise ValueError(f"{path}: {name}={value!r} is not supported; remove it")
-        if supported is not None and value not in (None, *supported):
+        is_unset = value is None and name != "do_resize"
+        if supported is not None and not is_unset and value not in supported:
             raise ValueError(f"{path}: {name}={value!r} is not supported, only {supported[0]!r}")
     size = fields.get("size", image_size)
-    if size not in (image_size, {"height": image_size, "width": image_size}):
+    square = {"height": image_size, "width": image_size}
+    if size not in (image_size, [image_size] * 2, square):
         raise ValueError(
             f"{path}: size={size!r} is not supported, only that of the model, {image_size}"
         )

@@ -41,13 +41,14 @@ def set_value(variable: Any, value: Any) -> None:
 @contextmanager
 def initialize_missing_weights() -> Iterator[None]:
     """On exit, initialize the variables without a value, such as those of a new head."""
+    start = len(_list_uninitialized())
     try:
         yield
-        for variable in _list_uninitialized():
+        for variable in _list_uninitialized()[start:]:
             if variable._value is None:  # Keras keeps variables with a value in this list
                 variable._deferred_initialize()
     finally:
-        _list_uninitialized().clear()
+        del _list_uninitialized()[start:]
 
 
 def _list_uninitialized() -> list[Any]:

@@ -77,7 +77,7 @@ class Checkpoint(NamedTuple):
             ValueError: another value.
         """
         value = self.config.get(name, default)
-        if value not in choices:
+        if not isinstance(value, str | None) or value not in choices:
             raise ValueError(
                 f"{self.folder / 'config.json'}: {name}={value!r} is not supported"
                 f" (known: {', '.join(filter(None, choices))})"

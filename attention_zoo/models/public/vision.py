@@ -58,6 +58,7 @@ def build_vit(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> An
     if cls not in (None, VisionTransformer):
         raise ValueError(f"{checkpoint.folder}: is a VisionTransformer, not a {cls.__name__}")
     settings = _read_vit_settings(checkpoint)
+    check_overrides(checkpoint, overrides)
     with skip_initialization():
         encoder = VisionTransformer(**merge(VisionTransformer, settings, overrides))
         encoder.build((None, None, None, encoder.channels))
@@ -72,9 +73,9 @@ def build_captioner(checkpoint: Checkpoint, cls: type | None, overrides: Config)
     if cls not in (None, CaptionTransformer):
         raise ValueError(f"{checkpoint.folder}: is a CaptionTransformer, not a {cls.__name__}")
     settings = _read_settings(checkpoint)
+    check_overrides(checkpoint, overrides)
     with skip_initialization():
         model = CaptionTransformer(**merge(CaptionTransformer, settings, overrides))
-    checkpoint.check_positions(model.transformer.positions_kind)
     start, _ = get_start_and_end(checkpoint)
     ignored = [f"encoder\\.{name}" for name in VIT_IGNORED]
     ignored += [f"decoder\\.(transformer\\.)?{name}" for name in IGNORED]
@@ -85,6 +86,19 @@ def build_captioner(checkpoint: Checkpoint, cls: type | None, overrides: Config)
     return model
 
 
+def check_overrides(checkpoint: Checkpoint, overrides: Config) -> None:
+    """Raise ValueError for an override that changes more than dropout rates and the precision."""
+    names = {*overrides}
+    if isinstance(overrides.get("encoder"), dict):
+        names |= {f"encoder.{name}" for name in overrides["encoder"]}
+        names.remove("encoder")
+    for name in sorted(names - {"dropout", "dtype", "encoder.dropout", "name", "trainable"}):
+        raise ValueError(
+            f"{checkpoint.folder}: {name} of the checkpoint cannot be changed, only dropout and"
+            " dtype; remove it"
+        )
+
+
 def get_start_and_end(checkpoint: Checkpoint) -> tuple[int, int]:
     """Return the ids of the start and end tokens; the decoder's apply where the config has none.
 
@@ -92,8 +106,12 @@ def get_start_and_end(checkpoint: Checkpoint) -> tuple[int, int]:
         ValueError: one is missing or not a token id, or the end token is not the last one.
     """
     config, names = checkpoint.config, ("decoder_start_token_id", "eos_token_id")
-    ids = {name: config[name] for name in names if config.get(name) is not None}
-    checkpoint = checkpoint._replace(config={**config["decoder"], **ids})
+    ids = {name: config[name] for name in (*names, "bos_token_id") if config.get(name) is not None}
+    merged = {**config["decoder"], **ids}
+    if merged.get(names[0]) is None and "bos_token_id" in merged:
+        merged[names[0]] = merged["bos_token_id"]
+    checkpoint = checkpoint._replace(config=merged)
+    checkpoint.get_token_ids("vocab_size")
     start, end = checkpoint.get_token_ids(*names)
     size = checkpoint.config["vocab_size"]
     checkpoint.check_setting("eos_token_id", expected=size - 1)
@@ -117,8 +135,11 @@ def _read_settings(checkpoint: Checkpoint) -> Config:
                 f" supported, only {family!r}"
             )
         parts[name] = checkpoint._replace(config=part)
-    parts["decoder"].check_setting("cross_attention_hidden_size", expected=None)
-    decoder = read_gpt2_settings(parts["decoder"], cross_attention=True)
+    _, end = get_start_and_end(checkpoint)
+    part = parts["decoder"]
+    part = part._replace(config={**part.config, "eos_token_id": end})
+    part.check_setting("cross_attention_hidden_size", expected=None)
+    decoder = read_gpt2_settings(part, cross_attention=True)
     max_length = decoder.pop("max_length")
     return {
         **decoder,

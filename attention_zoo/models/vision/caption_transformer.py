@@ -179,7 +179,7 @@ class CaptionTransformer(Captioner, PrebuiltModel):
 
     @property
     def max_target_length(self) -> int | None:
-        """Number of learned positions of words; None for other positions."""
+        """Number of learned positions; None for other positions."""
         return self.transformer.max_length
 
     def get_max_target_lengths(self, source_lengths: Tensor) -> Tensor | None:

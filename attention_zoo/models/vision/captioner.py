@@ -46,6 +46,11 @@ class Captioner(GenerationMixin):
         """Specs of the inputs of a call."""
         return {"image": make_image_spec(self.encoder), "target": make_token_spec("target")}
 
+    @property
+    def max_target_length(self) -> int | None:
+        """Maximum number of caption tokens, the number of learned positions; None for no limit."""
+        return None
+
     def grid_shape(self, image: Any) -> tuple[int, int]:
         """Return the height and width of the grid of images `(B, H, W, C)`, or of such a shape."""
         return compute_grid_shape(self.encoder, image)

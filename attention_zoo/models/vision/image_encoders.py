@@ -67,7 +67,7 @@ class ConvolutionalEncoder(layers.Layer):
         self.filters = [whole_number("filters", width) for width in filters]
         if not self.filters:
             raise ValueError("filters is empty; give a width for each stage")
-        self.sizes = {"filters": self.filters}
+        self.structure = {"filters": self.filters}
         last = len(self.filters) - 1
         shapes = []  # filters, kernel size, stride
         for stage, width in enumerate(self.filters):
@@ -257,11 +257,11 @@ def load_encoder(source: str, like: Any, kind: str) -> Any:
 
     Args:
         source: the run, entry, folder or address.
-        like: an encoder of the same class; its `sizes` must be equal.
+        like: an encoder of the same class; its `structure` must be equal.
         kind: its name.
 
     Raises:
-        ValueError: there is no model, or its encoder has another kind or other sizes.
+        ValueError: there is no model, or its encoder has another kind or structure.
     """
     if not isinstance(source, str | Path):
         raise ValueError(f"encoder.weights: expected a run or a model's folder, got {source!r}")
@@ -275,11 +275,11 @@ def load_encoder(source: str, like: Any, kind: str) -> Any:
     encoder = model if isinstance(model, type(like)) else getattr(model, "encoder", None)
     if not isinstance(encoder, type(like)):
         raise ValueError(f"encoder.weights: {source}: its model has no encoder of kind {kind}")
-    for name, size in like.sizes.items():
-        if encoder.sizes[name] != size:
+    for name, value in like.structure.items():
+        if encoder.structure[name] != value:
             raise ValueError(
-                f"encoder.weights: {source}: has {name} {encoder.sizes[name]}, but encoder.{name}"
-                f" is {size}; use the same"
+                f"encoder.weights: {source}: has {name} {encoder.structure[name]}, but"
+                f" encoder.{name} is {value}; use the same"
             )
     return encoder
 

@@ -36,14 +36,14 @@ class VisionTransformer(layers.Layer):
         num_heads: H; D / H is the width of a head.
         num_layers: number of layers.
         layer: arguments of `layers.TransformerEncoderLayer` for every layer: any of "activation"
-            (default "gelu"), "norm", "norm_first" (default True, as in the paper), "epsilon" and
-            "stochastic_depth".
+            (default "gelu"), "norm", "norm_first" (default True, as in the paper), "epsilon"
+            (default 1e-6) and "stochastic_depth".
         dropout: dropout rate on embeddings and sublayers.
         normalization: dict of "mean" and "std", by default 0.5 and 0.5, with which pixels are
             normalized after division by 255: numbers, or one for each channel.
         weights: initial weights: a public ViT checkpoint, or a run, an entry of the zoo or the
             folder of a model with such an encoder, or the address `hf://owner/name` of one of
-            these. The sizes must be equal. None for random ones.
+            these. All other options but `dropout` must be equal. None for random ones.
 
     Call arguments:
         image: `(B, image_size, image_size, 3)`, 0 to 255.
@@ -79,10 +79,8 @@ class VisionTransformer(layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         values = image_size, patch_size, embedding_dim, units, num_heads, num_layers
-        self.sizes = {
-            name: whole_number(name, value) for name, value in zip(SIZES, values, strict=True)
-        }
-        check_num_heads(self.sizes)
+        sizes = {name: whole_number(name, value) for name, value in zip(SIZES, values, strict=True)}
+        check_num_heads(sizes)
         if image_size % patch_size:
             raise ValueError(
                 f"patch_size must divide image_size, got patch_size={patch_size},"
@@ -97,7 +95,11 @@ class VisionTransformer(layers.Layer):
         )
         self.initial_weights = weights
         common: dict[str, Any] = {"dtype": self.dtype_policy}
-        options = {"activation": "gelu", **check_options("layer", layer, LAYER_OPTIONS), **common}
+        options: dict[str, Any] = {"activation": "gelu", "epsilon": 1e-6}
+        options |= check_options("layer", layer, LAYER_OPTIONS)
+        means = {"mean": self.mean, "std": self.std}
+        self.structure = {**sizes, "normalization": means, "layer": dict(options)}
+        options |= common
         self.patch_projection = layers.Dense(embedding_dim, **common)
         self.drop = Dropout(rate("dropout", dropout), **common)
         self.encoder = [

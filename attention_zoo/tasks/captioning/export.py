@@ -21,7 +21,7 @@ class CaptioningModule(SearchModule):
 
     def __init__(self, task: Any, rules: Sequence[Rule]) -> None:
         self._side = task.image_size
-        self._num_positions = getattr(task.model, "max_target_length", None)
+        self._num_positions = task.model.max_target_length
         self._grid = task.model.grid_shape((1, self._side, self._side, 3))
         super().__init__(task, rules, make_graph_tokenizer(task.tokenizer))
 

@@ -12,7 +12,11 @@ from attention_zoo.models.public.loading import Checkpoint
 from attention_zoo.models.public.tensors import Tensors
 from attention_zoo.models.public.vision import get_start_and_end
 from attention_zoo.tasks.captioning.task import Captioning
-from attention_zoo.tasks.generation_config import GENERATION_CONFIG, read_search_options
+from attention_zoo.tasks.generation_config import (
+    GENERATION_CONFIG,
+    add_decoder_fields,
+    read_search_options,
+)
 
 MAX_LENGTH = 64
 """Maximum number of tokens of a caption if the checkpoint sets none."""
@@ -38,7 +42,7 @@ def load_public_captioning(folder: Path, config: dict[str, Any]) -> Captioning:
     checkpoint = Checkpoint(folder, config, Tensors(folder))
     start, end = get_start_and_end(checkpoint)
     fields = {"vocab_size": config["decoder"]["vocab_size"], "eos_token_id": end}
-    config = {**config, **fields, "decoder_start_token_id": start}
+    config = add_decoder_fields(config) | fields | {"decoder_start_token_id": start}
     num_positions = model.max_target_length
     search = read_search_options(
         folder, config, tokenizer.from_checkpoint_id, min(num_positions, MAX_LENGTH)

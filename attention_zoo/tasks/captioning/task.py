@@ -66,6 +66,16 @@ class Captioning(GenerationTask, ImageTextTask):
     model_class = models.Captioner
     model_example = "ShowAttendTell"
 
+    def _check_limits(self) -> None:
+        """Raise ValueError for an unsuitable `image_size` or more tokens than positions."""
+        super()._check_limits()
+        num_positions = self.model.max_target_length
+        if num_positions is not None and self.max_target_length > num_positions:
+            raise ValueError(
+                f"max_target_length must be at most {num_positions}, the number of positions of the"
+                f" model, got {self.max_target_length}; set data.max_target_length={num_positions}"
+            )
+
     # Prediction.
 
     def predict(

@@ -111,6 +111,10 @@ def test_initial_weights_of_an_encoder(tmp_path: Path) -> None:
     other = {**settings["encoder"], "weights": str(tmp_path), "units": 49}
     with pytest.raises(ValueError, match=r"has units 48, but encoder.units is 49; use the same"):
         make_encoder(other, "float32")(images)
+    for name, value in (("normalization", {"mean": 0.1}), ("layer", {"norm_first": False})):
+        other = {**settings["encoder"], "weights": str(tmp_path), name: value}
+        with pytest.raises(ValueError, match=rf"has {name} .*, but encoder.{name} is {{.*; use"):
+            make_encoder(other, "float32")(images)
     with pytest.raises(ValueError, match="no task loads a VisionTransformer from a public check"):
         az.load(tmp_path)
     with pytest.raises(ValueError, match="is a VisionTransformer, not a GPT"):
@@ -171,6 +175,57 @@ def test_the_expected_tokens_differ_and_each_option_has_an_effect() -> None:
         assert len({len(ids) for ids in case["ids"]}) > 4
     for case in cases:
         assert (case["ids"], case["scores"]) != (beam["ids"][:30], beam["scores"][:30]), case
+
+
+def test_masks_of_older_checkpoints_are_ignored(tmp_path: Path) -> None:
+    folder, golden = copy_of(NAME, tmp_path), az.models.public.loading.Tensors(FOLDER)
+    tensors = {name: golden[name] for name in golden}
+    for name in ("attn.bias", "attn.masked_bias", "crossattention.bias"):
+        tensors[f"decoder.transformer.h.0.{name}"] = np.ones((1, 1, 24, 24), "uint8")
+    write_safetensors(folder / "model.safetensors", tensors)
+    check(folder, models.from_public(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("encoder", {"kind": "cnn", "filters": [4]}),
+        ("encoder", {"weights": "x"}),
+        ("encoder", "cnn"),
+        ("use_output_bias", False),
+        ("layer", {"activation": "swiglu"}),
+        ("num_layers", [1, 2]),
+    ],
+)
+def test_other_structures_are_rejected(name: str, value: Any) -> None:
+    """Only dropout rates may differ from the config."""
+    with pytest.raises(ValueError, match=f": {name}.* of the checkpoint cannot be changed"):
+        models.from_public(FOLDER, **{name: value})
+    model = models.from_public(FOLDER, dropout=0.3, encoder={"dropout": 0.2}, dtype="float16")
+    assert (model.settings["dropout"], model.encoder.drop.rate) == (0.3, 0.2)
+    assert model.dtype_policy.name == "float16"
+
+
+def test_search_options_of_the_decoder_apply_where_the_config_has_defaults(tmp_path: Path) -> None:
+    folder = copy_of(NAME, tmp_path)
+    (folder / "generation_config.json").unlink()
+    decoder = json.loads((folder / "config.json").read_text())["decoder"]
+    decoder |= {"num_beams": 3, "max_length": 9, "no_repeat_ngram_size": 2, "min_length": 0}
+    change_config(folder, decoder=decoder, num_beams=1, no_repeat_ngram_size=4, max_length=20)
+    search = az.load(folder).search
+    assert (search.beam_width, search.max_length, search.no_repeat_ngram) == (3, 8, 4)
+
+
+def test_a_limit_above_the_positions_is_rejected() -> None:
+    task = load_task()
+    options = {"image_size": SIDE, "max_target_length": 25}
+    with pytest.raises(
+        ValueError, match=r"max_target_length must be at most 24, the number of pos"
+    ):
+        az.tasks.Captioning(task.model, task.tokenizer, **options)
+    task = az.load(FOLDER)
+    with pytest.raises(ValueError, match=r"set data.image_size=16"):
+        task.set_options(image_size=32)
 
 
 def test_a_search_scores_as_the_whole_decoder() -> None:
@@ -260,7 +315,9 @@ def test_unsupported_configs_are_rejected(changes: dict[str, Any], tmp_path: Pat
     ("encoder", {"qkv_bias": False}, "qkv_bias=False is not supported, only True"),
     ("encoder", {"num_channels": 1}, "num_channels=1 is not supported, only 3"),
     ("encoder", {"hidden_act": "mish"}, "hidden_act='mish' is not supported"),
+    ("encoder", {"hidden_act": ["gelu"]}, "hidden_act=['gelu'] is not supported"),
     ("encoder", {"image_size": 24}, "only that of the model, 24"),
+    ("decoder", {"vocab_size": None}, "vocab_size=None is not supported, only a token id"),
     ("encoder", {"intermediate_size": 50}, "intermediate.dense.weight has shape (48, 24), but"),
     ("decoder", {"add_cross_attention": False}, "add_cross_attention=False is not supported"),
     ("decoder", {"cross_attention_hidden_size": 24}, "cross_attention_hidden_size=24 is not"),
@@ -277,6 +334,7 @@ def test_unsupported_parts_are_rejected(part: str, changes: dict[str, Any], tmp_
     ({"resample": 3}, "resample=3 is not supported, only 2"),
     ({"do_center_crop": True}, "do_center_crop=True is not supported, only False"),
     ({"do_resize": False}, "do_resize=False is not supported, only True"),
+    ({"do_resize": None}, "do_resize=None is not supported, only True"),
     ({"image_processor_type": "CLIPImageProcessor"}, "image_processor_type='CLIPImageProcessor'"),
     ({"size": {"shortest_edge": 16}}, "size={'shortest_edge': 16} is not supported"),
     ({"gamma": 2}, "gamma=2 is not supported; remove it"),
@@ -295,6 +353,8 @@ def test_unsupported_image_processors_are_rejected(changes: dict[str, Any], tmp_
     ("changes", "mean", "std"),
     [
         ({"size": SIDE, "image_mean": [0.1, 0.2, 0.3]}, [0.1, 0.2, 0.3], [0.5] * 3),
+        ({"size": [SIDE, SIDE], "_valid_processor_keys": ["images"]}, [0.5] * 3, [0.5] * 3),
+        ({"image_processor_type": "ViTFeatureExtractor"}, [0.5] * 3, [0.5] * 3),
         ({"do_normalize": False}, [0] * 3, [1] * 3),
         ({"do_rescale": False}, [0.5 / 255] * 3, [0.5 / 255] * 3),
         ({"rescale_factor": 1 / 127.5}, [0.25] * 3, [0.25] * 3),
