@@ -91,6 +91,8 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/recurrent_decoding.py --tfa-python .venv-tfa/bin/python
 	$(BIN)/python benchmarks/decoding.py \
 		--kerashub-python .venv-kerashub/bin/python --ctranslate2-python .venv-ctranslate2/bin/python
+	$(BIN)/python benchmarks/precision.py --ctranslate2-python .venv-ctranslate2/bin/python \
+		--transformers-python .venv-transformers/bin/python
 	$(BIN)/python benchmarks/crf.py \
 		--tfa-python .venv-tfa/bin/python --pytorch-crf-python .venv-pytorch_crf/bin/python
 	$(BIN)/python benchmarks/han_training.py --pytorch-han-python .venv-pytorch_han/bin/python

@@ -1,4 +1,4 @@
-"""CTranslate2: greedy and beam search (beam width 5) of a random pre-norm Transformer, float32.
+"""CTranslate2: greedy and beam search (beam width 5) of a random pre-norm Transformer.
 
 Small models are faster on one thread than on two, so the faster of both is reported.
 """
@@ -83,10 +83,12 @@ def seconds_of(translator: ctranslate2.Translator, source: list[list[str]], beam
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", type=int, nargs=5, metavar="N", help="depth heads width ffn vocab")
+    parser.add_argument("--compute-type", default="float32")
     options = parser.parse_args()
+    compute_type = options.compute_type
     folder = model(*options.sizes)
     translators = [
-        ctranslate2.Translator(folder, device="cpu", intra_threads=threads, compute_type="float32")
+        ctranslate2.Translator(folder, "cpu", intra_threads=threads, compute_type=compute_type)
         for threads in (1, 2)
     ]
     ids = RNG.integers(0, options.sizes[-1] - 3, (common.SEARCH_BATCH, common.LENGTH))
