@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -19,7 +20,7 @@ from attention_zoo.typing import Shape, Tensor
 def skip_initialization() -> AbstractContextManager[Any]:
     """Return a context in which models are built without initializing their variables.
 
-    `set_value` and `initialize_missing_weights` initialize them.
+    `set_value` and `finish_initialization` initialize them.
     """
     context: AbstractContextManager[Any] = keras.StatelessScope(initialize_variables=False)
     return context
@@ -39,14 +40,24 @@ def set_value(variable: Any, value: Any) -> None:
 
 
 @contextmanager
-def initialize_missing_weights() -> Iterator[None]:
-    """On exit, initialize the variables without a value, such as those of a new head."""
+def finish_initialization(folder: Path) -> Iterator[None]:
+    """On exit, initialize the states of random generators; all weights must have a value.
+
+    Raises:
+        ValueError: the checkpoint in the folder has no value for a weight.
+    """
     start = len(_list_uninitialized())
     try:
         yield
         for variable in _list_uninitialized()[start:]:
-            if variable._value is None:  # Keras keeps variables with a value in this list
-                variable._deferred_initialize()
+            if variable._value is not None:  # Keras keeps variables with a value in this list
+                continue
+            if "float" in variable.dtype:
+                raise ValueError(
+                    f"{folder}: the checkpoint has no weights for {variable.path}; remove the"
+                    " arguments that change the layers of the model"
+                )
+            variable._deferred_initialize()
     finally:
         del _list_uninitialized()[start:]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from attention_zoo.hub import resolve_folder
 from attention_zoo.models.presets import LOADERS
-from attention_zoo.models.public.initialization import initialize_missing_weights
+from attention_zoo.models.public.initialization import finish_initialization
 from attention_zoo.models.public.tensors import Tensors
 from attention_zoo.models.transformer_options import LEARNED
 from attention_zoo.registry import Registry
@@ -127,8 +127,16 @@ def from_public(folder: str | Path, cls: type | None = None, **overrides: Any) -
     if config is None:
         raise ValueError(f"{folder}: not a public checkpoint (no config.json with a model_type)")
     build: Callable[..., Any] = FAMILIES.get(config["model_type"])
-    with initialize_missing_weights():
-        return build(Checkpoint(folder, config, Tensors(folder)), cls, overrides)
+    with finish_initialization(folder):
+        try:
+            return build(Checkpoint(folder, config, Tensors(folder)), cls, overrides)
+        except AttributeError as error:  # such as `gamma` of a normalization that has none
+            if not overrides:
+                raise
+            raise ValueError(
+                f"{folder}: the tensors do not fit the layers of the model ({error}); remove the"
+                f" arguments that change the layers, one of {', '.join(overrides)}"
+            ) from error
 
 
 def _load_if_public(folder: Path, cls: type | None, overrides: Mapping[str, Any]) -> Any:

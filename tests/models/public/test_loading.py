@@ -59,6 +59,16 @@ def test_every_family_has_a_golden_checkpoint() -> None:
     assert {config["model_type"] for config in configs} == {*FAMILIES.names()}
 
 
+@pytest.mark.parametrize("layer", [{"activation": "swiglu"}, {"norm": "rms"}])
+@pytest.mark.parametrize("family", ["bert", "roberta", "gpt2", "marian", "bart", "t5"])
+def test_arguments_that_change_the_layers_are_rejected(family: str, layer: dict[str, str]) -> None:
+    if (family, layer) == ("t5", {"norm": "rms"}):
+        pytest.skip("T5 has this normalization")
+    with pytest.raises(ValueError, match=r"remove the arguments that change|tensor .* is missing"):
+        models.from_public(GOLDEN / family, layer=layer)
+    models.from_public(GOLDEN / family)
+
+
 def test_config_is_converted() -> None:
     config = {"n": 3, "act": "swish", "kind": "a"}
     checkpoint = Checkpoint(Path("x"), config, Tensors(GOLDEN / "bert"))
