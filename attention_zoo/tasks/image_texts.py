@@ -82,8 +82,10 @@ class ImageTextTask(ImageTask):
 
     def set_options(self, **options: Any) -> None:
         """Set search options and limits; see `Task.set_options`."""
+        before = self.options
         super().set_options(**options)
-        self._check_limits()
+        if self.options != before:
+            self._check_limits()
 
     @classmethod
     def from_recipe(cls, recipe: Any, train: CaptionedImages) -> Any:

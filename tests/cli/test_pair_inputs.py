@@ -293,7 +293,7 @@ class CommonWords(tasks.Task):
 @pytest.fixture
 def run_folder(folder: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folder `run` of a task, trained on a TSV."""
-    monkeypatch.setattr(tasks, "load", lambda _: CommonWords())
+    monkeypatch.setattr(tasks, "load", lambda *_: CommonWords())
     Path("run").mkdir()
     Path("run/recipe.yaml").write_text("data: {corpus: tsv, first: q, second: c, header: true}\n")
 

@@ -258,7 +258,7 @@ def test_the_command_line_requests_attention_only_to_show_it(
         return Tagging.predict(task, texts, **options)
 
     monkeypatch.setattr(task, "predict", predict)
-    monkeypatch.setattr(tasks, "load", lambda folder: task)
+    monkeypatch.setattr(tasks, "load", lambda *_: task)
     output(capsys, "predict", "./run", file)
     output(capsys, "predict", "./run", file, "--html", tmp_path / "page.html")
     assert [one["attention"] for one in requests] == [False, True]
