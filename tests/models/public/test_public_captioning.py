@@ -142,9 +142,10 @@ def test_tokens_equal_those_of_transformers() -> None:
     row = min(range(200), key=lambda row: len(ids[row]))
     options = az.decoding.SearchOptions(max_length=19)
     result = task.model.search(expected(FOLDER)["images"][row : row + 1], options)
-    tokens = [int(one) for one in result.tokens[0, 0, : int(result.lengths[0, 0])]]
+    length = int(result.lengths[0, 0])
+    tokens = [int(one) for one in result.tokens[0, 0, :length]]
     assert tokens == [*map(task.tokenizer.from_checkpoint_id, ids[row])]
-    weights = array(result.attention)
+    weights = array(result.attention)[0, 0, :length]
     assert weights.shape[-1] == 4  # without the class token
     assert ((weights.sum(-1) > 0) & (weights.sum(-1) < 1)).all()
 
