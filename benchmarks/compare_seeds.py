@@ -4,9 +4,9 @@
     python benchmarks/compare_seeds.py "Pairs of SICK" runs/A1 runs/A2 runs/B1 runs/B2 \
         [--baselines LINEAR.json] [--out FILE.json] [--metric accuracy]
 
-Runs of the same model, `model` of the recipe, are one row, which shows the preset and the options
-that differ between rows of this preset. If a preset has two rows, the difference of their means is
-reported with its standard error. `linear_baselines.py --out` writes the baselines.
+Runs of the same model, `model` of the recipe, are one row, which shows the preset (or `init`) and
+the options that differ between rows of this preset. If a preset has two rows, the difference of
+their means is reported with its standard error. `linear_baselines.py --out` writes the baselines.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def group_runs(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
     models = [result["model"] for result in results]
     groups: dict[str, list[dict[str, Any]]] = {}
     for result in results:
-        same_preset = [m for m in models if m["preset"] == result["preset"]]
+        same_preset = [m for m in models if m.get("preset") == result["preset"]]
         shown = [
             f"{option}={json.dumps(result['model'][option])}"
             for option in sorted(options[result["preset"]] - {"preset"})
             if option in result["model"]
             if any(m.get(option) != result["model"][option] for m in same_preset)
         ]
-        name = ", ".join([result["preset"], *shown])
+        name = ", ".join([result["preset"] or result["init"], *shown])
         group = groups.setdefault(name, [])
         if any(other["seed"] == result["seed"] for other in group):
             raise ValueError(f"{name}: two runs have the seed {result['seed']}")
