@@ -25,7 +25,8 @@ LOGGER = logging.getLogger("attention_zoo.data")
 
 FORMAT_VERSION = 1
 INFO = "entry.json"
-ENTRY_NAME = re.compile(r"\.?((?:examples|fingerprint|tokenizer|tokens)-[0-9a-f]{32})(?:\.\w+)?")
+KINDS = ("examples", "features", "fingerprint", "tokenizer", "tokens")
+ENTRY_NAME = re.compile(rf"\.?((?:{'|'.join(KINDS)})-[0-9a-f]{{32}})(?:\.\w+)?")
 """Name of the folder of an entry; it begins with a dot while the entry is incomplete."""
 FOLDER_VARIABLE = "ATTENTION_ZOO_CACHE"
 """Environment variable that names the default folder."""
@@ -51,7 +52,7 @@ class CacheEntry(NamedTuple):
 
     Attributes:
         folder: its folder.
-        kind: "examples", "fingerprint", "tokenizer" or "tokens".
+        kind: one of `KINDS`.
         origin: the source of the data.
         bytes: size of its files.
         created: time of creation, in seconds since 1970.

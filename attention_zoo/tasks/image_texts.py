@@ -18,6 +18,7 @@ from attention_zoo.registry import Registry
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.caption_corpora import CAPTIONED_IMAGES
 from attention_zoo.tasks.encoding import EncodedPart, load_or_encode
+from attention_zoo.tasks.image_features import load_or_compute_features
 from attention_zoo.tasks.images import ImageTask
 from attention_zoo.tasks.text_inputs import PART
 
@@ -102,6 +103,34 @@ class ImageTextTask(ImageTask):
         Raises:
             ValueError: if no caption is left.
         """
+        return self._make_batches(examples, examples.images, batch_size, seed)
+
+    def make_feature_batches(
+        self, examples: CaptionedImages, batch_size: int, seed: int
+    ) -> ImageTextBatches:
+        """Return the same batches with the features of a frozen encoder in place of the images.
+
+        Raises:
+            ValueError: the encoder has trainable weights, the model needs more than its feature
+                grid, or see `make_batches`.
+        """
+        if self.model.encoder.trainable_variables:
+            raise ValueError(
+                "training.cache_features: the image encoder is trained; set"
+                " training.frozen=[encoder], or training.cache_features=false"
+            )
+        if getattr(self.model, "has_class_token", False):
+            raise ValueError(
+                "training.cache_features: the decoder attends to the class token, which is not in"
+                " the feature grid; set training.cache_features=false"
+            )
+        features = load_or_compute_features(self.model, examples)
+        return self._make_batches(examples, features, batch_size, seed)
+
+    def _make_batches(
+        self, examples: CaptionedImages, images: Any, batch_size: int, seed: int
+    ) -> ImageTextBatches:
+        """Return batches of the captions with `images`, or with their features."""
         encoded = load_or_encode(self, examples, self._encode_captions)
         rows = encoded.rows
         if not len(rows):
@@ -110,7 +139,7 @@ class ImageTextTask(ImageTask):
                 f" max_target_length={self.max_target_length}. Raise data.max_target_length."
             )
         texts = encoded["captions"]
-        return self.batch_class(examples.images, texts, rows, batch_size, seed, numbers=rows + 1)
+        return self.batch_class(images, texts, rows, batch_size, seed, numbers=rows + 1)
 
     def filter_by_length(self, examples: CaptionedImages) -> CaptionedImages:
         """Return the images with a caption within the limit, each with all its captions."""

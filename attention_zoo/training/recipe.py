@@ -82,6 +82,9 @@ class TrainingOptions:
         patience: early stopping: evaluations without a new best before training stops, or null.
         frozen: parts of the model that are not trained: names of its attributes that hold layers
             ("encoder"), or attributes of these ("decoder.cell").
+        cache_features: whether to compute the feature grids of a frozen image encoder once, in
+            float16, instead of at every step. They are in the cache of the corpus (`data.cache`),
+            or in memory if it has none.
         layer_decay: layer-wise learning rate decay: factor of the learning rate per layer from the
             top, or null. See `training.layer_decay.scale_learning_rates`.
         precision: the Keras dtype policy.
@@ -111,6 +114,7 @@ class TrainingOptions:
     monitor_size: int = 200
     patience: int | None = None
     frozen: list[str] = field(default_factory=list)
+    cache_features: bool = False
     layer_decay: float | None = None
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
     jit: bool | str = "auto"

@@ -173,9 +173,9 @@ class Batches(ABC):
         import tensorflow as tf
 
         def make_spec(array: NDArray[Any]) -> Any:
-            """Return the spec of an array: images (uint8) have a fixed shape, other axes vary."""
-            is_image = array.dtype == np.uint8
-            dimensions = array.shape[1:] if is_image else [None] * (array.ndim - 1)
+            """Return the spec of an array: the shape of images and feature grids is fixed."""
+            is_fixed = array.dtype in (np.uint8, np.float16)
+            dimensions = array.shape[1:] if is_fixed else [None] * (array.ndim - 1)
             return tf.TensorSpec([None, *dimensions], array.dtype)
 
         signature = tf.nest.map_structure(make_spec, self.make_batch(np.arange(1)))

@@ -12,7 +12,7 @@ from attention_zoo.data.batching.batching import Batches, check_integers
 from attention_zoo.data.batching.ragged import Integers, Ragged, Rows
 from attention_zoo.data.storage.image_column import ImageFile
 
-Inputs = dict[str, NDArray[np.uint8] | NDArray[np.int32]]
+Inputs = dict[str, NDArray[np.uint8] | NDArray[np.float16] | NDArray[np.int32]]
 
 
 class ImageTextBatches(Batches):
@@ -24,7 +24,7 @@ class ImageTextBatches(Batches):
     the same label.
 
     Args:
-        images: `(N, H, W, 3)`, uint8.
+        images: `(N, H, W, 3)`, uint8, or feature grids `(N, h, w, C)`, float16.
         texts: token ids, without start and end tokens.
         image_indices: index of each text's image, counted from 0, in any order.
         batch_size, seed, options: see `Batches`. T is padded to a multiple of `bucket_width`.
@@ -36,7 +36,7 @@ class ImageTextBatches(Batches):
 
     def __init__(
         self,
-        images: NDArray[np.uint8] | ImageFile,
+        images: NDArray[np.uint8] | NDArray[np.float16] | ImageFile,
         texts: Rows,
         image_indices: Sequence[int] | Integers,
         batch_size: int,
@@ -64,7 +64,8 @@ class ImageTextBatches(Batches):
     def make_batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
         """Return `({"image": (B, H, W, 3), "text": (B, T)}, labels (B,))`.
 
-        Images are uint8, texts and labels int32. Texts are padded with 0. Labels are image indices.
+        Images are uint8 (feature grids: float16), texts and labels int32. Texts are padded with 0.
+        Labels are image indices.
         """
         text = self._texts.pad(rows, self.bucket_width)
         indices = self._image_indices[rows]

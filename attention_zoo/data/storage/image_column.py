@@ -1,4 +1,4 @@
-"""Images of one size in a NumPy file, which are written and read one by one."""
+"""Images of one size, or feature grids, in a NumPy file, written and read one by one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ImageFile:
         OSError: the file cannot be written or read.
     """
 
-    dtype = np.dtype(np.uint8)
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
     ndim = 4
 
     def __init__(self, path: str | Path, create: bool = False) -> None:
@@ -33,18 +33,18 @@ class ImageFile:
         self._file: BinaryIO | None = self.path.open("wb") if create else None
         self._count = 0
         self._image_shape: tuple[int, ...] = ()
-        self._images: NDArray[np.uint8] | None = None
+        self._images: NDArray[Any] | None = None
         self._rows: NDArray[np.int64] | None = None
         if not create:
             self._map()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _load, (self.path, self._rows)
+        return _load, (type(self), self.path, self._rows)
 
     def __repr__(self) -> str:
         return f"<ImageFile: {len(self):,} images in {self.path}>"
 
-    def append(self, image: NDArray[np.uint8]) -> None:
+    def append(self, image: NDArray[Any]) -> None:
         """Add an image `(H, W, C)`, of the same size as all others.
 
         Raises:
@@ -57,7 +57,7 @@ class ImageFile:
             write_header(self._file, self.dtype, self.shape)
         if image.shape != self._image_shape:
             raise ValueError(f"{self.path}: expected {self._image_shape}, got {image.shape}")
-        self._file.write(image.astype(np.uint8, copy=False).tobytes())
+        self._file.write(image.astype(self.dtype, copy=False).tobytes())
         self._count += 1
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class ImageFile:
             self._file.close()
             self._file = None
 
-    def _map(self) -> NDArray[np.uint8]:
+    def _map(self) -> NDArray[Any]:
         """Return all images of the file, mapped into memory."""
         if self._images is None:
             self.close()
@@ -93,7 +93,7 @@ class ImageFile:
     def __len__(self) -> int:
         return self._count if self._rows is None else len(self._rows)
 
-    def __getitem__(self, index: Any) -> NDArray[np.uint8]:
+    def __getitem__(self, index: Any) -> NDArray[Any]:
         images = self._map()
         if self._rows is None:
             return np.asarray(images[index])
@@ -102,7 +102,7 @@ class ImageFile:
         axes = (slice(None),) * np.ndim(rows)
         return np.asarray(images[rows][(*axes, *others)])
 
-    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+    def __iter__(self) -> Iterator[NDArray[Any]]:
         return (self[row] for row in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -111,6 +111,12 @@ class ImageFile:
         return np.array(self[:], dtype)
 
 
-def _load(path: Path, rows: NDArray[np.int64] | None) -> ImageFile:
-    images = ImageFile(path)
+class FeatureFile(ImageFile):
+    """Feature grids `(N, h, w, C)`, float16, in a `.npy` file; see `ImageFile`."""
+
+    dtype = np.dtype(np.float16)
+
+
+def _load(file: type[ImageFile], path: Path, rows: NDArray[np.int64] | None) -> ImageFile:
+    images = file(path)
     return images if rows is None else images.select(rows)

@@ -2,6 +2,7 @@
 
 from attention_zoo.models.public import (  # noqa: F401  (they register their families)
     bart,
+    efficientnet_lite,
     encoder_families,
     gpt2,
     marian,

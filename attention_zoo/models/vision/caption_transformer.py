@@ -23,6 +23,7 @@ from attention_zoo.models.vision.captioner import Captioner
 from attention_zoo.models.vision.image_encoders import (
     complete_encoder_options,
     drop_initial_weights,
+    encode_image,
     make_encoder,
 )
 from attention_zoo.models.vision.vision_transformer import VisionTransformer
@@ -66,8 +67,8 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         use_output_bias: whether the bias c is added to the logits.
 
     Call arguments:
-        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`, pixels from 0 to 255 and integers that
-            begin with 2.
+        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`, pixels from 0 to 255 or, unless the
+            memory has a class token, the encoder's grid; and integers that begin with 2.
         training: enables dropout.
         project: if False, return the `ops.Projection` that computes the logits.
 
@@ -151,7 +152,7 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         """Return the memory `(B, S, D)` of images: S is h w, or 1 + h w with a class token."""
         if not self.has_encoder_layers:
             return self._encode_features(image, training)
-        grid = self.input_projection(self.encoder(image, training=training))
+        grid = self.input_projection(encode_image(self.encoder, image, training))
         batch, height, width, size = ops.shape(grid)
         grid = grid + _encode_grid_positions(height, width, size, grid.dtype)
         flat_grid = ops.reshape(grid, (batch, height * width, size))
@@ -162,7 +163,7 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         if self.has_class_token:
             features = self.encoder.encode(image, training)
         else:
-            grid = self.encoder(image, training=training)
+            grid = encode_image(self.encoder, image, training)
             batch, height, width, size = ops.shape(grid)
             features = ops.reshape(grid, (batch, height * width, size))
         return features if self.input_projection is None else self.input_projection(features)

@@ -58,12 +58,12 @@ class Captioner(GenerationMixin):
     def convert_source(self, source: Any) -> Tensor:
         """Convert images to a tensor of their own dtype; raise ValueError for a wrong shape."""
         image = ops.convert_to_tensor(source)
-        check_image(image, self.encoder.channels)
+        check_image(image, self.encoder)
         return image
 
     def check_search(self, source: Any, options: SearchOptions) -> None:
         """Raise ValueError for a wrong image shape, `max_length_ratio` or no `max_length`."""
-        check_image(source, self.encoder.channels)
+        check_image(source, self.encoder)
         if options.max_length_ratio is not None:
             raise ValueError("max_length_ratio: an image has no length; give max_length")
         if options.max_length is None:

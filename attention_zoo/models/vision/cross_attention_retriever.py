@@ -26,6 +26,7 @@ from attention_zoo.models.vision.image_encoders import (
     complete_encoder_options,
     compute_grid_shape,
     drop_initial_weights,
+    encode_image,
     make_encoder,
     make_image_spec,
 )
@@ -69,8 +70,8 @@ class CrossAttentionRetriever(PrebuiltModel):
             {"margin": 0.2, "sharpness": 20.0}. Training from scratch needs a sharpness.
 
     Call arguments:
-        inputs: `{"image": (B, H, W, 3), "text": (B, T)}`, pixels from 0 to 255 and integers. Image
-            b and text b are a pair.
+        inputs: `{"image": (B, H, W, 3), "text": (B, T)}`, pixels from 0 to 255 or the encoder's
+            grid, and integers. Image b and text b are a pair.
         training: enables dropout.
 
     Returns:
@@ -147,8 +148,8 @@ class CrossAttentionRetriever(PrebuiltModel):
     def _grid(self, image: Tensor, training: bool) -> Tensor:
         """Return the encoder's feature grid `(B, h, w, C)`."""
         image = ops.convert_to_tensor(image)
-        check_image(image, self.encoder.channels)
-        return self.drop_regions(self.encoder(image, training=training), training=training)
+        check_image(image, self.encoder)
+        return self.drop_regions(encode_image(self.encoder, image, training), training=training)
 
     def _regions(self, grid: Tensor) -> Tensor:
         """Flatten and project a grid to unit vectors `(B, S, D)`."""

@@ -95,7 +95,7 @@ class ConvolutionalEncoder(layers.Layer):
         self.built = True
 
     def call(self, image: Tensor, training: bool = False) -> Tensor:
-        grid = ops.cast(_pad_empty_batch(image), self.compute_dtype) / 127.5 - 1
+        grid = ops.cast(pad_empty_batch(image), self.compute_dtype) / 127.5 - 1
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             if convolution in (self.convolutions[0], self.convolutions[-1]):
                 grid = ops.concatenate([grid, _make_coordinates(grid)], axis=-1)
@@ -171,7 +171,7 @@ class KerasApplication(layers.Layer):
 
     def call(self, image: Tensor, training: bool = False) -> Tensor:
         self.compute_output_shape(image.shape)
-        pixels = self.preprocess(ops.cast(_pad_empty_batch(image), "float32"))
+        pixels = self.preprocess(ops.cast(pad_empty_batch(image), "float32"))
         grid = self.model(pixels, training=training and self.trainable)
         return grid[: ops.shape(image)[0]]
 
@@ -209,11 +209,32 @@ def make_encoder(options: Config, dtype: Any) -> Any:
     return _get_constructor(kind)(**options, dtype=dtype)
 
 
-def check_image(image: Tensor, channels: int) -> None:
-    """Raise ValueError unless images or grids are `(B, H, W, C)` with at least one pixel."""
-    check_shape("image", image.shape, ("batch", "height", "width", channels))
+def check_image(image: Tensor, encoder: Any) -> None:
+    """Raise ValueError unless images are `(B, H, W, C)` with at least one pixel, or its grids."""
+    channels = encoder.channels
+    if not is_feature_grid(image, encoder):
+        check_shape("image", image.shape, ("batch", "height", "width", channels))
     if 0 in image.shape[1:]:
         raise ValueError(f"image has shape {tuple(image.shape)}: height or width is 0")
+
+
+def is_feature_grid(image: Any, encoder: Any) -> bool:
+    """Return whether `image`, or an array of its shape, has the features of the encoder's output.
+
+    If an encoder has as many features as its images have channels, it is an image.
+    """
+    shape = image.shape
+    if len(shape) != 4 or shape[-1] == encoder.channels:
+        return False
+    width = encoder.compute_output_shape((None, None, None, encoder.channels))[-1]
+    return bool(shape[-1] == width)
+
+
+def encode_image(encoder: Any, image: Tensor, training: bool) -> Tensor:
+    """Return the encoder's grid of images; grids that it computed before are not encoded again."""
+    if is_feature_grid(image, encoder):
+        return ops.cast(image, encoder.compute_dtype)
+    return encoder(image, training=training)
 
 
 def make_image_spec(encoder: Any) -> keras.InputSpec:
@@ -317,7 +338,7 @@ def _groups(width: int) -> int:
     return math.gcd(width, 8) if width >= 32 else 1
 
 
-def _pad_empty_batch(image: Tensor) -> Tensor:
+def pad_empty_batch(image: Tensor) -> Tensor:
     """Return the images, or one black image for an empty batch.
 
     TensorFlow's oneDNN convolution returns an empty batch unchanged, in a wrong shape.

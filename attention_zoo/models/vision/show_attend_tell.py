@@ -32,6 +32,7 @@ from attention_zoo.models.vision.captioner import Captioner
 from attention_zoo.models.vision.image_encoders import (
     complete_encoder_options,
     drop_initial_weights,
+    encode_image,
     make_encoder,
 )
 from attention_zoo.ops import (
@@ -172,7 +173,8 @@ class ShowAttendTell(Captioner, EncoderDecoder):
             mean of the grid.
         encoder: image encoder: {"kind": "cnn"} with "filters", trained with the rest of the model;
             {"kind": "vit"} with the arguments of
-            `models.vision.vision_transformer.VisionTransformer`; {"kind": "features"} with
+            `models.vision.vision_transformer.VisionTransformer`; {"kind": "efficientnet_lite"} with
+            those of `models.vision.efficientnet_lite.EfficientNetLite`; {"kind": "features"} with
             "width", for precomputed features; or the name of a model of `keras.applications` as
             kind, with "weights" (default "imagenet"), "trainable" and "layer", the name of the
             layer whose output is the grid.
@@ -181,8 +183,8 @@ class ShowAttendTell(Captioner, EncoderDecoder):
             so that predictions depend less on previous words and more on the image.
 
     Call arguments:
-        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`: pixels from 0 to 255 (for "features"
-            the grid `(B, h, w, C)`), and token ids that begin with the start token, 2.
+        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`: pixels from 0 to 255, or the encoder's
+            grid `(B, h, w, C)`, and token ids that begin with the start token, 2.
         training: enables dropout and sampling, and adds the attention's auxiliary loss.
         project: if False, return the `ops.Projection` that computes the logits.
 
@@ -261,7 +263,7 @@ class ShowAttendTell(Captioner, EncoderDecoder):
     readout_fields = ("hidden", "context", "weights")
 
     def encode(self, source: Tensor, training: bool) -> Encoded:
-        grid = self.encoder(source, training=training)
+        grid = encode_image(self.encoder, source, training)
         return Encoded(self.attention.make_memory(grid), None, ops.mean(grid, axis=(1, 2)))
 
     def make_decoder_input_ids(self, target: Tensor, encoded: Encoded) -> Tensor:
