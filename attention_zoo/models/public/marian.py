@@ -7,6 +7,9 @@ Token ids are those of `data.SentencePieceTokenizer`:
 | 0 padding | none: 0, and its logit is `PADDING_LOGIT` |
 | 1 unknown, 2 start, 3 end | those of `<unk>`, `<pad>` and `</s>` |
 | 4, 5, ... | the others, in order |
+
+Without `share_encoder_decoder_embeddings`, the source has the vocabulary `vocab.json`, and the
+target `target_vocab.json`. In both, `<pad>` and `</s>` have the ids of `config.json`.
 """
 
 from __future__ import annotations
@@ -45,25 +48,29 @@ REQUIRED = {
     "add_final_layer_norm": False,
     "add_bias_logits": False,
     "static_position_embeddings": True,
-    "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
+VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 IGNORED = (
     r"(encoder|decoder)\.embed_positions\.weight",  # computed
-    r"(encoder|decoder)\.embed_tokens\.weight",  # duplicates of the shared table
-    r"lm_head\.weight",
+    r"lm_head\.weight",  # the target embeddings
 )
+DUPLICATES = r"(encoder|decoder)\.embed_tokens\.weight"
+"""Tensors that are duplicates of `shared.weight`, if there is one vocabulary."""
 
 
 @FAMILIES.register("marian")
 def build_marian(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
     """Build a `Transformer` with the weights of a Marian checkpoint."""
     check_class(checkpoint, cls)
-    settings, rows = _read_settings(checkpoint), _list_rows(checkpoint)
+    is_shared = _has_one_vocabulary(checkpoint)
+    settings, rows = _read_settings(checkpoint), _list_rows(checkpoint, VOCABULARY)
+    target_rows = rows if is_shared else _list_rows(checkpoint, TARGET_VOCABULARY)
     with skip_initialization():
         model = Transformer(**merge(Transformer, settings, overrides))
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("model."))
-    assign_weights(map_marian(model, rows), tensors, checkpoint.folder, IGNORED)
+    ignored = (*IGNORED, DUPLICATES) if is_shared else IGNORED
+    assign_weights(map_marian(model, rows, target_rows), tensors, checkpoint.folder, ignored)
     return model
 
 
@@ -81,9 +88,10 @@ def _read_settings(checkpoint: Checkpoint) -> Config:
     for name, expected in REQUIRED.items():
         checkpoint.check_setting(name, expected=expected)
     config, sizes = checkpoint.config, checkpoint.get_sizes(SIZES)
-    embedding_dim, words, *_ = checkpoint.get_numbers(
+    embedding_dim, *_ = checkpoint.get_numbers(
         {name: name for name in ("d_model", "vocab_size", "pad_token_id", "eos_token_id")}
     ).values()
+    sources, targets = _get_vocabulary_sizes(checkpoint)
     checkpoint.check_setting("decoder_start_token_id", expected=config["pad_token_id"])
     if type(config["eos_token_id"]) is not int:
         checkpoint.check_setting("eos_token_id", expected=0)
@@ -92,42 +100,85 @@ def _read_settings(checkpoint: Checkpoint) -> Config:
         **sizes,
         "num_layers": [*checkpoint.get_numbers({name: name for name in LAYERS}).values()],
         "embedding_dim": embedding_dim,
-        "source_vocabulary_size": words + 1,  # with padding
-        "target_vocabulary_size": words + 1,
+        "source_vocabulary_size": sources + 1,  # with padding
+        "target_vocabulary_size": targets + 1,
         "dropout": config.get("dropout", 0.1),
-        "tie": {"kind": "all", "bias": True},
+        "tie": {"kind": "all" if _has_one_vocabulary(checkpoint) else "target", "bias": True},
         "positions": SINUSOIDAL_HALVES,
         "layer": {"norm_first": False, "activation": activation, "epsilon": 1e-5},
     }
 
 
-def _list_rows(checkpoint: Checkpoint) -> list[int]:
-    """Return the row of the checkpoint for each token id from 1 on."""
-    path = checkpoint.folder / "vocab.json"
+def _has_one_vocabulary(checkpoint: Checkpoint) -> bool:
+    """Return whether source and target have the same vocabulary and embeddings."""
+    choices = {None: True, True: True, False: False}
+    is_shared = checkpoint.config.get("share_encoder_decoder_embeddings")
+    if is_shared not in choices:
+        checkpoint.check_setting("share_encoder_decoder_embeddings", expected=True)
+    return choices[is_shared]
+
+
+def _get_vocabulary_sizes(checkpoint: Checkpoint) -> tuple[int, int]:
+    """Return the numbers of source and target tokens in the checkpoint."""
+    sources = checkpoint.config["vocab_size"]
+    targets = checkpoint.config.get("decoder_vocab_size") or sources
+    if _has_one_vocabulary(checkpoint):
+        checkpoint.check_setting("decoder_vocab_size", expected=sources)
+    return sources, targets
+
+
+def _list_rows(checkpoint: Checkpoint, name: str) -> list[int]:
+    """Return the row of the checkpoint for each token id from 1 on.
+
+    Args:
+        checkpoint: the checkpoint.
+        name: the file of the vocabulary.
+    """
+    path, config = checkpoint.folder / name, checkpoint.config
     try:
-        unknown = json.loads(path.read_text("utf-8"))["<unk>"]
+        vocabulary = json.loads(path.read_text("utf-8"))
+        unknown = vocabulary["<unk>"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: has no id of <unk> ({error}); copy it again") from None
-    config = checkpoint.config
+    for piece, key in (("<pad>", "pad_token_id"), ("</s>", "eos_token_id")):
+        if vocabulary.get(piece, config[key]) != config[key]:
+            raise ValueError(
+                f"{path}: {piece} has id {vocabulary[piece]}, but {key} in config.json is"
+                f" {config[key]}; such checkpoints are not supported"
+            )
     special = [unknown, config["pad_token_id"], config["eos_token_id"]]
-    return [*special, *(n for n in range(config["vocab_size"]) if n not in special)]
+    size = _get_vocabulary_sizes(checkpoint)[name == TARGET_VOCABULARY]
+    return [*special, *(n for n in range(size) if n not in special)]
 
 
-def map_marian(model: Transformer, rows: list[int]) -> Iterator[WeightMapping]:
-    """Yield the mappings of a checkpoint's tensors; `rows` is that of `_list_rows`."""
-    table, bias = model.target_embedding.embeddings, model.output_bias
+def map_marian(
+    model: Transformer, rows: list[int], target_rows: list[int]
+) -> Iterator[WeightMapping]:
+    """Yield the mappings of a checkpoint's tensors; for the rows see `_list_rows`."""
+    tables = model.source_embedding.embeddings, model.target_embedding.embeddings
+    if rows is target_rows:
+        yield map_rows("shared.weight", tables[1], rows)
+    else:
+        yield map_rows("encoder.embed_tokens.weight", tables[0], rows)
+        yield map_rows("decoder.embed_tokens.weight", tables[1], target_rows)
+
+    def reorder_bias(x: Array) -> list[Array]:
+        return [np.concatenate([np.full(1, PADDING_LOGIT, x.dtype), x[0, target_rows]])]
+
+    shape = (1, len(target_rows))
+    yield WeightMapping("final_logits_bias", shape, [model.output_bias], reorder_bias)
+    for side in ("encoder", "decoder"):
+        for number, layer in enumerate(getattr(model, side)):
+            yield from map_layer(f"{side}.layers.{number}", layer, side == "decoder")
+
+
+def map_rows(name: str, table: Any, rows: list[int]) -> WeightMapping:
+    """Map embeddings to a table that begins with the row 0 of padding."""
 
     def reorder(x: Array) -> list[Array]:
         return [np.concatenate([np.zeros_like(x[:1]), x[rows]])]
 
-    def reorder_bias(x: Array) -> list[Array]:
-        return [np.concatenate([np.full(1, PADDING_LOGIT, x.dtype), x[0, rows]])]
-
-    yield WeightMapping("shared.weight", (len(rows), table.shape[1]), [table], reorder)
-    yield WeightMapping("final_logits_bias", (1, len(rows)), [bias], reorder_bias)
-    for side in ("encoder", "decoder"):
-        for number, layer in enumerate(getattr(model, side)):
-            yield from map_layer(f"{side}.layers.{number}", layer, side == "decoder")
+    return WeightMapping(name, (len(rows), table.shape[1]), [table], reorder)
 
 
 def map_layer(prefix: str, layer: Any, is_decoder: bool) -> Iterator[WeightMapping]:

@@ -35,7 +35,7 @@ def load_public_translation(
     if sizes != expected:
         raise ValueError(
             f"{folder}: the vocabularies have {sizes[0] - 1} and {sizes[1] - 1} pieces, but"
-            f" vocab_size in config.json is {expected[0] - 1}; copy the files again"
+            f" config.json has {expected[0] - 1} and {expected[1] - 1}; copy the files again"
         )
     positions = config.get("max_position_embeddings", DEFAULT_POSITIONS)
     if type(positions) is not int:

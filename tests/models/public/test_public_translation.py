@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from attention_zoo.tasks.generation_config import read_search_options
 from attention_zoo.tasks.text_inputs import pad_batch
 from attention_zoo.tasks.translation.sentences import join_results, split_source
 from tests.hub import use_cache, write_repository
-from tests.models.public.checkpoints import GOLDEN, copy_of
+from tests.layers.running import array, close
+from tests.models.public.checkpoints import (
+    GOLDEN,
+    change_config,
+    copy_of,
+    find_transformers,
+    write_safetensors,
+)
 from tests.refusals import refuses
 
 FOLDER = GOLDEN / "marian_translator"
@@ -167,7 +175,113 @@ def test_a_vocabulary_of_another_size_is_rejected(tmp_path: Path) -> None:
     folder = copy_of("marian_translator", tmp_path)
     pieces = json.loads((folder / "vocab.json").read_text("utf-8"))
     (folder / "target_vocab.json").write_text(json.dumps(pieces | {"more": len(pieces)}))
-    with pytest.raises(ValueError, match="the vocabularies have 86 and 87 pieces, but vocab_size"):
+    with pytest.raises(
+        ValueError, match=r"86 and 87 pieces, but config\.json has 86 and 86; copy the"
+    ):
+        az.load(folder)
+
+
+def write_separate_vocabularies(folder: Path) -> Path:
+    """Return the golden translator with target tokens in another order, and two more of them."""
+    folder = copy_of("marian_translator", folder)
+    vocabulary = json.loads((folder / "vocab.json").read_text("utf-8"))
+    size, rng = len(vocabulary), np.random.default_rng(0)
+    special = [vocabulary[piece] for piece in ("</s>", "<unk>", "<pad>")]
+    others = [number for number in range(size) if number not in special]
+    order = np.arange(size)
+    order[others] = rng.permutation(others)  # row n of the target is that of `order[n]`
+    pieces = {number: piece for piece, number in vocabulary.items()}
+    target = {pieces[number]: row for row, number in enumerate(order)}
+    target |= {"more": size, "still more": size + 1}
+    (folder / "target_vocab.json").write_text(json.dumps(target), "utf-8")
+    golden = az.models.public.loading.Tensors(folder)
+    tensors = {name: golden[name] for name in golden if name != "model.shared.weight"}
+    table, bias = golden["model.shared.weight"], golden["final_logits_bias"]
+    tensors["model.encoder.embed_tokens.weight"] = table
+    tensors["model.decoder.embed_tokens.weight"] = np.concatenate([table[order], table[4:6]])
+    never = np.full((1, 2), -1e4, bias.dtype)
+    tensors["final_logits_bias"] = np.concatenate([bias[:, order], never], axis=1)
+    write_safetensors(folder / "model.safetensors", tensors)
+    sizes = {"decoder_vocab_size": size + 2, "share_encoder_decoder_embeddings": False}
+    change_config(folder, **sizes)
+    return folder
+
+
+def test_logits_with_separate_vocabularies(task: Any, tmp_path: Path) -> None:
+    other = az.load(write_separate_vocabularies(tmp_path))
+    assert (other.model.source_vocabulary_size, other.model.target_vocabulary_size) == (87, 89)
+    source = pad_batch(task.encode_sources(EXPECTED["sources"][:3]), 3, 40)
+    logits = []
+    for each in (task, other):
+        ids = each.target_tokenizer.encode(CASES[0]["texts"][:3])
+        target = pad_batch([[2, *row] for row in ids], 3, 24)
+        logits.append(array(each.model({"source": source, "target": target})))
+    numbers = map(task.target_tokenizer.to_checkpoint_id, range(1, 87))
+    names = {number: piece for piece, number in task.target_tokenizer.vocabulary.items()}
+    pieces = [names[number] for number in numbers]
+    to_other = [
+        other.target_tokenizer.from_checkpoint_id(other.target_tokenizer.vocabulary[piece])
+        for piece in pieces
+    ]
+    close(logits[1][..., [0, *to_other]], logits[0], 1e-5)
+
+
+@pytest.mark.full
+def test_predictions_with_separate_vocabularies(task: Any, tmp_path: Path) -> None:
+    other = az.load(write_separate_vocabularies(tmp_path))
+    sources = EXPECTED["sources"][:20]
+    want = [result.text for result in task.predict(sources)]
+    assert [result.text for result in other.predict(sources)] == want
+    ids = [each.target_tokenizer.encode([want[0]]) for each in (task, other)]
+    assert ids[0] != ids[1]
+    other.save(tmp_path / "saved")
+    saved = az.load(tmp_path / "saved")
+    assert [result.text for result in saved.predict(sources)] == want
+
+
+@pytest.mark.zoo
+def test_separate_vocabularies_of_a_new_checkpoint(tmp_path: Path) -> None:
+    """Trained by `transformers` with two vocabularies, whose ids differ."""
+    script = Path(__file__).with_name("translator_by_transformers.py")
+    subprocess.run([find_transformers(), str(script), str(tmp_path), "7", "2"], check=True)
+    golden = json.loads((tmp_path / "expected.json").read_text("utf-8"))
+    task = az.load(tmp_path)
+    names = [
+        json.loads((tmp_path / name).read_text()) for name in ("vocab.json", "target_vocab.json")
+    ]
+    assert names[0] != names[1]
+    for case in golden["cases"][:4]:
+        options = read_options(tmp_path, **case["options"])
+        sources = golden["sources"][: len(case["ids"])]
+        results = task.predict(sources, **options.as_dict() | {"batch_size": 200})
+        assert [result.text for result in results] == case["texts"]
+        assert len(set(case["texts"])) > len(case["texts"]) // 2
+
+
+@refuses(
+    ({"share_encoder_decoder_embeddings": "no"}, "share_encoder_decoder_embeddings='no' is not"),
+    ({"share_encoder_decoder_embeddings": True}, "decoder_vocab_size=88 is not supported, only 86"),
+    (
+        {"decoder_vocab_size": 87},
+        "tensor decoder.embed_tokens.weight has shape .88, 32., but config.json and the arguments",
+    ),
+    (
+        {"pad_token_id": 84, "decoder_start_token_id": 84},
+        "vocab.json: <pad> has id 85, but pad_tok",
+    ),
+)
+def test_separate_vocabularies_that_do_not_fit_are_rejected(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = write_separate_vocabularies(tmp_path)
+    change_config(folder, **changes)
+    az.load(folder)
+
+
+def test_a_missing_target_vocabulary_is_rejected(tmp_path: Path) -> None:
+    folder = write_separate_vocabularies(tmp_path)
+    (folder / "target_vocab.json").unlink()
+    with pytest.raises(ValueError, match=r"target_vocab.json: has no id of <unk>"):
         az.load(folder)
 
 

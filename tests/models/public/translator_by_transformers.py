@@ -1,11 +1,11 @@
 """Train a small Marian translator with `transformers`; write its generated tokens and texts.
 
-    python translator_by_transformers.py FOLDER [SEED]
+    python translator_by_transformers.py FOLDER [SEED [VOCABULARIES]]
 
 It runs in an environment with torch, transformers and sentencepiece, so nothing of attention_zoo is
 imported. The folder then holds the files of a released translator of two target languages, and
 `expected.json`: source texts and, for several generation configs, the generated ids and texts and
-the scores of beam search.
+the scores of beam search. With VOCABULARIES 2, the target has a vocabulary of its own.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def make_texts(rng: random.Random, count: int) -> tuple[list[str], list[str]]:
     return sources, targets
 
 
-def train_tokenizer(folder: Path, sources: list[str], targets: list[str]) -> Any:
-    """Write `source.spm`, `target.spm` and `vocab.json`; return the tokenizer."""
+def train_tokenizer(folder: Path, sources: list[str], targets: list[str], vocabularies: int) -> Any:
+    """Write `source.spm`, `target.spm` and the vocabularies; return the tokenizer."""
     plain = [text.partition(" ")[2] for text in sources]
-    pieces: list[str] = []
+    pieces: list[list[str]] = []
     for side, texts in (("source", plain), ("target", targets)):
         with (folder / f"{side}.spm").open("wb") as file:
             sentencepiece.SentencePieceTrainer.train(
@@ -78,22 +78,41 @@ def train_tokenizer(folder: Path, sources: list[str], targets: list[str]) -> Any
                 minloglevel=2,
             )
         model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
-        pieces += [model.id_to_piece(i) for i in range(3, model.get_piece_size())]
-    names = ["</s>", "<unk>", *dict.fromkeys(pieces), *CODES, "<pad>"]
-    vocabulary = {name: number for number, name in enumerate(names)}
-    (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False) + "\n", "utf-8")
+        pieces.append([model.id_to_piece(i) for i in range(3, model.get_piece_size())])
     files = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")]
-    return transformers.MarianTokenizer(*files)
+    if vocabularies == 1:
+        write_vocabulary(Path(files[2]), [*dict.fromkeys([*pieces[0], *pieces[1]]), *CODES])
+        return transformers.MarianTokenizer(*files)
+    source, target = [*pieces[0], *CODES], pieces[1]
+    unused = [f"<unused{number}>" for number in range(abs(len(source) - len(target)))]
+    shorter = source if len(source) < len(target) else target
+    shorter += unused  # as in released checkpoints, both have the same number of tokens
+    files.append(str(folder / "target_vocab.json"))
+    for path, names in zip(files[2:], (source, target), strict=True):
+        write_vocabulary(Path(path), names)
+    return transformers.MarianTokenizer(*files, separate_vocabs=True)
 
 
-def build_model(size: int) -> Any:
+def write_vocabulary(path: Path, pieces: list[str]) -> None:
+    """Write the ids of pieces; id 0 is the end token, and the last id padding."""
+    names = ["</s>", "<unk>", *pieces, "<pad>"]
+    vocabulary = {name: number for number, name in enumerate(names)}
+    path.write_text(json.dumps(vocabulary, ensure_ascii=False) + "\n", "utf-8")
+
+
+def build_model(size: int, vocabularies: int) -> Any:
     """Return a Marian translator; id 0 is the end token, and the last id padding."""
     sizes = {"d_model": 32, "max_position_embeddings": 40, "activation_function": "swish"}
     for side in ("encoder", "decoder"):
         sizes |= {f"{side}_layers": 2, f"{side}_attention_heads": 4, f"{side}_ffn_dim": 64}
     special = {"pad_token_id": size - 1, "eos_token_id": 0, "decoder_start_token_id": size - 1}
     config = transformers.MarianConfig(
-        vocab_size=size, scale_embedding=True, init_std=0.1, **sizes, **special
+        vocab_size=size,
+        scale_embedding=True,
+        init_std=0.1,
+        share_encoder_decoder_embeddings=vocabularies == 1,
+        **sizes,
+        **special,
     )
     model = transformers.MarianMTModel(config)
     model.generation_config = transformers.GenerationConfig(
@@ -144,14 +163,14 @@ def generate(model: Any, tokenizer: Any, sources: list[str], options: dict[str, 
     return rows, scores
 
 
-def main(name: str, seed: str = "7") -> None:
+def main(name: str, seed: str = "7", vocabularies: str = "1") -> None:
     transformers.logging.set_verbosity_error()
     torch.manual_seed(int(seed))
     folder = Path(name)
     folder.mkdir(parents=True, exist_ok=True)
     sources, targets = make_texts(random.Random(int(seed)), STEPS * BATCH + COUNT)
-    tokenizer = train_tokenizer(folder, sources, targets)
-    model = build_model(len(tokenizer))
+    tokenizer = train_tokenizer(folder, sources, targets, int(vocabularies))
+    model = build_model(tokenizer.pad_token_id + 1, int(vocabularies))
     train(model, tokenizer, sources, targets)
     model.save_pretrained(folder)
     model = transformers.MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()
