@@ -9,6 +9,9 @@ single text of a pair may occur in several folds. Fold i is the test split of ru
 folds are its training split. Nothing selects a checkpoint: each run takes all steps of the recipe,
 and the weights of the last step are evaluated. Each run has a process of its own.
 
+With `--scikit-learn-python PYTHON`, the model is the last linear baseline of `linear_baselines.py`
+instead, which has no seeds: for texts, a linear SVM on words and bigrams.
+
 `--compare` prints the mean difference between two results on the same folds, with its 95 %
 confidence interval.
 """
@@ -28,6 +31,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import linear_baselines
 from side_by_side import write_section
 
 import attention_zoo as az
@@ -110,26 +114,41 @@ def run_fold(recipe: str, overrides: list[str]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if isinstance(value, int | float)}
 
 
+def list_splits(paths: list[list[str]]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of each fold, from 1, and the overrides that make it the test split."""
+    for fold, test in enumerate(paths):
+        train = [path for i, files in enumerate(paths) if i != fold for path in files]
+        # training needs a validation split; its only evaluation is that of the last step
+        splits = {"train": train, "validation": test, "test": test}
+        yield fold + 1, [f"data.{split}={json.dumps(files)}" for split, files in splits.items()]
+
+
+def run_linear(options: argparse.Namespace, paths: list[list[str]]) -> Iterator[Any]:
+    """Yield fold and metrics of the last linear baseline, which has no seed."""
+    for fold, splits in list_splits(paths):
+        recipe = az.training.read_recipe(options.recipe, [*options.overrides, *splits])
+        row = linear_baselines.compute_rows(options.scikit_learn_python, recipe)[-1]
+        print(f"{row['model']}, fold {fold}: {row['metrics']}", flush=True)
+        yield {"model": row["model"], "seed": None, "fold": fold, "metrics": row["metrics"]}
+
+
 def run_folds(
     options: argparse.Namespace, paths: list[list[str]], folder: Path, steps: int
 ) -> Iterator[Any]:
     """Yield seed, fold and metrics of each run, which takes this number of steps."""
     for seed in options.seeds:
-        for fold, test in enumerate(paths):
-            train = [path for i, files in enumerate(paths) if i != fold for path in files]
-            # training needs a validation split; its only evaluation is that of the last step
-            splits = {"train": train, "validation": test, "test": test}
+        for fold, splits in list_splits(paths):
             overrides = [
                 *options.overrides,
                 f"seed={seed}",
                 f"training.evaluate_every={steps}",
-                f"run={folder / f'run{fold + 1}_seed{seed}'}",
-                *(f"data.{split}={json.dumps(files)}" for split, files in splits.items()),
+                f"run={folder / f'run{fold}_seed{seed}'}",
+                *splits,
             ]
             with ProcessPoolExecutor(1, max_tasks_per_child=1) as pool:
                 metrics = pool.submit(run_fold, options.recipe, overrides).result()
-            print(f"seed {seed}, fold {fold + 1}: {metrics}", flush=True)
-            yield {"seed": seed, "fold": fold + 1, "metrics": metrics}
+            print(f"seed {seed}, fold {fold}: {metrics}", flush=True)
+            yield {"seed": seed, "fold": fold, "metrics": metrics}
 
 
 def summarize(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -137,7 +156,7 @@ def summarize(runs: list[dict[str, Any]]) -> dict[str, Any]:
     summary = {}
     for name in runs[0]["metrics"]:
         values = [run["metrics"][name] for run in runs]
-        by_seed: dict[int, list[float]] = {}
+        by_seed: dict[Any, list[float]] = {}
         for run, value in zip(runs, values, strict=True):
             by_seed.setdefault(run["seed"], []).append(value)
         summary[name] = {
@@ -187,7 +206,7 @@ def compare(first: Path, second: Path, metric: str | None) -> str:
         raise ValueError(
             f"{first} and {second} have different folds; use the same data and --folds"
         )
-    if a["seeds"] != b["seeds"]:
+    if a["seeds"] and b["seeds"] and a["seeds"] != b["seeds"]:
         raise ValueError(f"{first} and {second} have different seeds; use the same --seeds")
     metric = metric or find_metric(a["summary"])
     if metric not in a["summary"]:
@@ -213,11 +232,8 @@ def format_lines(result: dict[str, Any]) -> list[str]:
             lines.append(f"| {name.replace('_', ' ')} | {mean:.4g} | {deviation:.2g} | {values} |")
     means = summary[find_metric(summary)]["mean_by_seed"]
     seeds = ", ".join(f"{seed}: {mean:.4g}" for seed, mean in means.items())
-    return [
-        *lines,
-        "",
-        f"{result['folds']} folds; mean of each seed: {seeds}. Commit {result['commit']}.",
-    ]
+    by_seed = f"; mean of each seed: {seeds}" if result["seeds"] else ""
+    return [*lines, "", f"{result['folds']} folds{by_seed}. Commit {result['commit']}."]
 
 
 def cross_validate(options: argparse.Namespace) -> dict[str, Any]:
@@ -236,14 +252,22 @@ def cross_validate(options: argparse.Namespace) -> dict[str, Any]:
         paths, digest = write_folds(recipe.data, options.folds, Path(folder))
         if not all(paths):
             raise ValueError(f"--folds={options.folds}: a fold has no rows; use fewer folds")
-        runs = [*run_folds(options, paths, Path(folder), recipe.training.steps)]
+        steps, is_linear = recipe.training.steps, bool(options.scikit_learn_python)
+        runs = [
+            *(
+                run_linear(options, paths)
+                if is_linear
+                else run_folds(options, paths, Path(folder), steps)
+            )
+        ]
+    name = " ".join([Path(options.recipe).stem, *options.overrides])
     return {
-        "recipe": " ".join([Path(options.recipe).stem, *options.overrides]),
+        "recipe": f"{runs[0]['model']}, data of {name}" if is_linear else name,
         "commit": get_commit(),
         "protocol": PROTOCOL,
         "folds": options.folds,
         "folds_sha256": digest,
-        "seeds": options.seeds,
+        "seeds": [] if is_linear else options.seeds,
         "summary": summarize(runs),
         "runs": runs,
     }
@@ -255,6 +279,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--scikit-learn-python", help="a Python with scikit-learn")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     parser.add_argument("--folder", type=Path, help="folder of folds and runs, to resume from")
     parser.add_argument("--dry-run", action="store_true", help="do not write results.md")

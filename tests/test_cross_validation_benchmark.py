@@ -120,6 +120,43 @@ def test_each_run_is_trained_on_all_other_folds(
     assert {(run["seed"], run["training.evaluate_every"]) for run in found} == {("3", "70")}
 
 
+def test_a_linear_baseline_has_no_seeds(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is compared with the mean over the seeds of each fold."""
+
+    def compute_rows(python: str, recipe: Any) -> list[dict[str, Any]]:
+        texts = {name: set(recipe.data.read(name).texts) for name in ("train", "test")}
+        assert not texts["train"] & texts["test"]
+        assert len(texts["train"] | texts["test"]) == 9
+        return [{"model": "SVM", "metrics": {"accuracy": float(len(texts["test"]))}}]
+
+    monkeypatch.setattr(script.linear_baselines, "compute_rows", compute_rows)
+    rows = "".join(f"{'a' if n % 4 < 2 else 'b'}\tfilm {n}\n" for n in range(9))
+    (tmp_path / "train.tsv").write_text("label\ttext\n" + rows)
+    recipe = tmp_path / "small.yaml"
+    data = f"{{corpus: tsv, train: {tmp_path}/train.tsv, validation: {tmp_path}/train.tsv}}"
+    recipe.write_text(f"format_version: 1\ntask: classification\ndata: {data}\n")
+    options = {"recipe": str(recipe), "overrides": [], "folds": 3, "seeds": [1, 2]}
+    linear = script.cross_validate(
+        Namespace(**options, folder=tmp_path / "runs", scikit_learn_python="python")
+    )
+    assert linear["recipe"] == "SVM, data of small"
+    assert (linear["seeds"], [run["fold"] for run in linear["runs"]]) == ([], [1, 2, 3])
+    assert linear["summary"]["accuracy"]["values"] == [3.0, 3.0, 3.0]
+    assert "seed" not in script.format_lines(linear)[-1]
+    runs = [
+        {"seed": seed, "fold": fold, "metrics": {"accuracy": 3.0 + seed}}
+        for seed in (1, 2)
+        for fold in (1, 2, 3)
+    ]
+    other = {**linear, "seeds": [1, 2], "runs": runs, "recipe": "model"}
+    for name, result in (("linear", linear), ("other", other)):
+        (tmp_path / name).write_text(json.dumps(result))
+    text = script.compare(tmp_path / "linear", tmp_path / "other", None)
+    assert text == "model - SVM, data of small: accuracy +1.500, 95 % interval +1.500 to +1.500"
+
+
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_last_step_of_each_run_is_evaluated(script: Any, tmp_path: Path) -> None:
@@ -137,6 +174,7 @@ training: {{steps: 3, evaluate_every: 1, patience: 1, checkpoint_every: 2, batch
     )
     folder = tmp_path / "runs"
     options = {"recipe": str(recipe), "overrides": [], "folds": 2, "seeds": [1], "folder": folder}
+    options["scikit_learn_python"] = None
     result = script.cross_validate(Namespace(**options))
     assert [run["metrics"]["texts"] for run in result["runs"]] == [6, 5]
     for run in folder.glob("run*"):
