@@ -9,8 +9,9 @@ single text of a pair may occur in several folds. Fold i is the test split of ru
 folds are its training split. Nothing selects a checkpoint: each run takes all steps of the recipe,
 and the weights of the last step are evaluated. Each run has a process of its own.
 
-With `--scikit-learn-python PYTHON`, the model is the last linear baseline of `linear_baselines.py`
-instead, which has no seeds: for texts, a linear SVM on words and bigrams.
+With `--scikit-learn-python PYTHON`, a linear baseline is evaluated in place of the recipe's model:
+the last one of `linear_baselines.py`, for texts an SVM on TF-IDF of words and bigrams. It does not
+depend on a seed, and `--seeds` is ignored.
 
 `--compare` prints the mean difference between two results on the same folds, with its 95 %
 confidence interval.
@@ -123,7 +124,7 @@ def list_splits(paths: list[list[str]]) -> Iterator[tuple[int, list[str]]]:
         yield fold + 1, [f"data.{split}={json.dumps(files)}" for split, files in splits.items()]
 
 
-def run_linear(options: argparse.Namespace, paths: list[list[str]]) -> Iterator[Any]:
+def run_linear_baseline(options: argparse.Namespace, paths: list[list[str]]) -> Iterator[Any]:
     """Yield fold and metrics of the last linear baseline, which has no seed."""
     for fold, splits in list_splits(paths):
         recipe = az.training.read_recipe(options.recipe, [*options.overrides, *splits])
@@ -156,9 +157,10 @@ def summarize(runs: list[dict[str, Any]]) -> dict[str, Any]:
     summary = {}
     for name in runs[0]["metrics"]:
         values = [run["metrics"][name] for run in runs]
-        by_seed: dict[Any, list[float]] = {}
+        by_seed: dict[int, list[float]] = {}
         for run, value in zip(runs, values, strict=True):
-            by_seed.setdefault(run["seed"], []).append(value)
+            if run["seed"] is not None:  # a linear baseline has none
+                by_seed.setdefault(run["seed"], []).append(value)
         summary[name] = {
             "mean": statistics.fmean(values),
             "standard_deviation": statistics.stdev(values),
@@ -208,9 +210,10 @@ def compare(first: Path, second: Path, metric: str | None) -> str:
         )
     if a["seeds"] and b["seeds"] and a["seeds"] != b["seeds"]:
         raise ValueError(f"{first} and {second} have different seeds; use the same --seeds")
-    metric = metric or find_metric(a["summary"])
-    if metric not in a["summary"]:
-        raise ValueError(f"unknown metric {metric!r}; known: {', '.join(a['summary'])}")
+    metric = metric or find_metric(b["summary"])
+    shared = [name for name in a["summary"] if name in b["summary"]]
+    if metric not in shared:
+        raise ValueError(f"unknown metric {metric!r}; known: {', '.join(shared)}")
     mean, low, high = paired_interval(average_seeds(a, metric), average_seeds(b, metric))
     names = f"{b['recipe']} - {a['recipe']}"
     return f"{names}: {metric} {mean:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}"
@@ -237,7 +240,7 @@ def format_lines(result: dict[str, Any]) -> list[str]:
 
 
 def cross_validate(options: argparse.Namespace) -> dict[str, Any]:
-    """Train and evaluate all folds with all seeds; return the result."""
+    """Train and evaluate all folds with all seeds, or a linear baseline; return the result."""
     recipe = az.training.read_recipe(options.recipe, options.overrides)
     if recipe.task not in ("classification", "matching") or recipe.data.corpus not in CORPORA:
         raise ValueError(
@@ -252,14 +255,11 @@ def cross_validate(options: argparse.Namespace) -> dict[str, Any]:
         paths, digest = write_folds(recipe.data, options.folds, Path(folder))
         if not all(paths):
             raise ValueError(f"--folds={options.folds}: a fold has no rows; use fewer folds")
-        steps, is_linear = recipe.training.steps, bool(options.scikit_learn_python)
-        runs = [
-            *(
-                run_linear(options, paths)
-                if is_linear
-                else run_folds(options, paths, Path(folder), steps)
-            )
-        ]
+        is_linear = bool(options.scikit_learn_python)
+        if is_linear:
+            runs = list(run_linear_baseline(options, paths))
+        else:
+            runs = list(run_folds(options, paths, Path(folder), recipe.training.steps))
     name = " ".join([Path(options.recipe).stem, *options.overrides])
     return {
         "recipe": f"{runs[0]['model']}, data of {name}" if is_linear else name,
@@ -279,7 +279,10 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--scikit-learn-python", help="a Python with scikit-learn")
+    parser.add_argument(
+        "--scikit-learn-python",
+        help="evaluate a linear baseline with this Python, which has scikit-learn",
+    )
     parser.add_argument("--out", type=Path, help="JSON file to write")
     parser.add_argument("--folder", type=Path, help="folder of folds and runs, to resume from")
     parser.add_argument("--dry-run", action="store_true", help="do not write results.md")

@@ -2,8 +2,9 @@
 
     python benchmarks/graph_tokenizers.py
 
-SentencePiece (unigram, 8,000 pieces at most) and byte-level BPE are trained on generated text. Each
-row is the median of several calls of one graph: a batch of 64 lines, and one line of 30 tokens.
+SentencePiece (unigram and BPE, 8,000 pieces at most) and byte-level BPE are trained on generated
+text. Each row is the median of several calls of one graph: a batch of 64 lines, and one line of 30
+tokens.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +41,14 @@ def make_texts() -> list[str]:
     return [*pairs.sources, *pairs.targets, *claims.firsts, *reviews]
 
 
-def write_marian(folder: Path, texts: list[str]) -> None:
-    """Train SentencePiece; write `source.spm` and `vocab.json`."""
+def write_marian(folder: Path, texts: list[str], algorithm: str) -> None:
+    """Train a unigram or BPE model of SentencePiece; write `source.spm` and `vocab.json`."""
     content = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
         model_writer=content,
         vocab_size=SIZE,
+        model_type=algorithm,
         hard_vocab_limit=False,
         minloglevel=2,
     )
@@ -116,7 +119,8 @@ def main() -> None:
         "|---|---|---|---|---|---|",
     ]
     for name, write in (
-        ("SentencePiece, unigram", write_marian),
+        ("SentencePiece, unigram", partial(write_marian, algorithm="unigram")),
+        ("SentencePiece, BPE", partial(write_marian, algorithm="bpe")),
         ("byte-level BPE", write_roberta),
     ):
         ours, peer, line, peer_line = measure_tokenizer(write, texts)

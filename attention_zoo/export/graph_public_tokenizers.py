@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tokenizers import pre_tokenizers
 
@@ -17,6 +16,7 @@ from attention_zoo.data.tokenizers.public_tokenizers import (
     WordPieceTokenizer,
 )
 from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
+from attention_zoo.export.graph_bpe import PairMerges
 from attention_zoo.export.graph_sentencepiece import GraphSentencePiece
 from attention_zoo.export.graph_tokenizer import (
     CODE_POINTS,
@@ -198,16 +198,9 @@ class GraphByteBPE(GraphPublicTokenizer):
             )
         ids = {token: tokenizer.from_checkpoint_id(i) for token, i in model["vocab"].items()}
         self._byte_ids = tf.constant([ids[character] for character in _list_byte_characters()])
-        self._size = tokenizer.vocabulary_size
-        merges = [
-            merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]
-        ]
-        keys = [ids[left] * self._size + ids[right] for left, right in merges]
-        self._merged = tf.constant([ids[left + right] for left, right in merges])
-        table = tf.lookup.KeyValueTensorInitializer(
-            tf.constant(keys, tf.int64), tf.range(len(merges))
-        )
-        self._ranks = tf.lookup.StaticHashTable(table, np.iinfo("int32").max)
+        pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+        merges = {(ids[left], ids[right]): ids[left + right] for left, right in pairs}
+        self._merge_pairs = PairMerges(merges, tokenizer.vocabulary_size)
         self._classes_of = CharacterClasses(r"\s", r"\p{L}", r"\p{N}")
 
     def _list_surfaces(self, tokenizer: Any) -> Iterator[bytes]:
@@ -282,32 +275,7 @@ class GraphByteBPE(GraphPublicTokenizer):
             tf.strings.bytes_split(words),
         )
         ids = tf.ragged.map_flat_values(tf.gather, self._byte_ids, tf.cast(values, "int32"))
-        ids = ids.to_tensor(-1)
-        none = np.iinfo("int32").max
-
-        def rank(ids: tf.Tensor) -> tf.Tensor:
-            left, right = tf.cast(ids[:, :-1], "int64"), tf.cast(ids[:, 1:], "int64")
-            ranks = self._ranks.lookup(left * self._size + right)
-            ranks = tf.where((left >= 0) & (right >= 0), ranks, none)
-            return tf.pad(ranks, [[0, 0], [0, 1]], constant_values=none)
-
-        def merge(ids: tf.Tensor, ranks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            at = tf.argmin(ranks, axis=1, output_type="int32")[:, None]
-            best = tf.reduce_min(ranks, axis=1, keepdims=True)
-            can_merge = best < none
-            merged = tf.gather(self._merged, tf.where(can_merge, best, 0))
-            positions = tf.range(tf.shape(ids)[1])[None]
-            shifted = tf.concat([ids[:, 1:], tf.fill([tf.shape(ids)[0], 1], -1)], axis=1)
-            following = tf.where(positions > at, shifted, ids)
-            following = tf.where(positions == at, merged, following)
-            ids = tf.where(can_merge, following, ids)
-            return ids, rank(ids)
-
-        shapes = tf.TensorShape([None, None]), tf.TensorShape([None, None])
-        ids, _ = tf.while_loop(
-            lambda ids, ranks: tf.reduce_any(ranks < none), merge, (ids, rank(ids)), shapes
-        )
-        return tf.ragged.boolean_mask(ids, ids >= 0)
+        return self._merge_pairs(ids)
 
 
 def _set_flags(flags: tf.Tensor, at: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""SentencePiece tokenizers with a unigram model in core TensorFlow operations."""
+"""SentencePiece tokenizers in core TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from attention_zoo.data.tokenizers.sentencepiece_model import CharacterMap, SentencePieceModel
+from attention_zoo.data.tokenizers.sentencepiece_model import (
+    USER_DEFINED,
+    CharacterMap,
+    SentencePieceModel,
+)
 from attention_zoo.data.tokenizers.sentencepiece_tokenizer import (
     LANGUAGE_CODE,
     SentencePieceTokenizer,
 )
 from attention_zoo.data.tokenizers.vocabulary import MARK
+from attention_zoo.export.graph_bpe import GraphPieceBPE
 from attention_zoo.export.graph_tokenizer import GraphTokens, make_table
 from attention_zoo.export.graph_unigram import SCALAR, VECTOR, GraphUnigram, mark_reachable, select
 
@@ -19,30 +24,37 @@ DELIMITER, SPECIAL_MARK = b"\xff", b"\xfe"  # occur in no UTF-8 text
 
 
 class GraphSentencePiece(GraphTokens):
-    """A SentencePiece tokenizer with a unigram model.
+    """A SentencePiece tokenizer with a unigram or BPE model.
 
     Args:
         tokenizer: a `SentencePieceTokenizer`.
 
     Raises:
-        ValueError: the type of the model is not "unigram", or an option is not supported.
+        ValueError: the model has another type, or an option is not supported.
     """
 
     def __init__(self, tokenizer: SentencePieceTokenizer) -> None:
         super().__init__(name="tokenizer")
         model = tokenizer.model
-        for name, value in (
-            ("model_type", "unigram"),
-            ("treat_whitespace_as_suffix", False),
-            ("escape_whitespaces", True),
+        for name, values in (
+            ("model_type", ("unigram", "bpe")),
+            ("treat_whitespace_as_suffix", (False,)),
+            ("escape_whitespaces", (True,)),
         ):
-            if getattr(model, name) != value:
+            if getattr(model, name) not in values:
                 raise ValueError(
                     f"a SentencePiece model with {name}={getattr(model, name)} cannot be exported;"
-                    f" expected {name}={value}"
+                    f" expected {name}={' or '.join(map(str, values))}"
                 )
+        if USER_DEFINED in model.types:
+            piece = model.pieces[model.types.index(USER_DEFINED)]
+            raise ValueError(
+                f"a SentencePiece model with user-defined pieces, such as {piece!r}, cannot be"
+                " exported; train it without"
+            )
         self._normalizer = GraphNormalization(model)
-        self._segmenter = GraphUnigram(model)
+        segmenter = GraphUnigram if model.model_type == "unigram" else GraphPieceBPE
+        self._segmenter = segmenter(model)
         vocabulary = tokenizer.vocabulary
         ids = [tokenizer.from_checkpoint_id(i) for i in vocabulary.values()]
         self._ids = make_table(list(vocabulary), ids, tokenizer.unknown)

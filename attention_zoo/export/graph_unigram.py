@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from attention_zoo.data.tokenizers.sentencepiece_model import (
     NORMAL,
-    USER_DEFINED,
     SentencePieceModel,
 )
 from attention_zoo.data.tokenizers.vocabulary import MARK
@@ -38,12 +37,6 @@ class GraphUnigram(tf.Module):
 
     def __init__(self, model: SentencePieceModel) -> None:
         super().__init__(name="unigram")
-        if USER_DEFINED in model.types:
-            piece = model.pieces[model.types.index(USER_DEFINED)]
-            raise ValueError(
-                f"a SentencePiece model with user-defined pieces, such as {piece!r}, cannot be"
-                " exported; train it without"
-            )
         normal = [i for i, kind in enumerate(model.types) if kind == NORMAL]
         pieces = [model.pieces[i] for i in normal]
         scores = np.array(model.scores, "float32")[normal]

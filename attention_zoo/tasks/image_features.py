@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 from numpy.typing import NDArray
@@ -26,13 +27,15 @@ def load_or_compute_features(model: Any, examples: Any) -> Features:
     """Return the encoder's feature grid of each image, `(N, h, w, C)`, float16.
 
     Args:
-        model: a model with an image `encoder`, whose options are in its settings.
+        model: a model with an image `encoder`; `model.settings["encoder"]` has its options.
         examples: a corpus with `images`.
+
+    Raises:
+        ValueError: a feature is not a finite number in float16.
     """
     cache = get_corpus_cache(examples)
-    if cache is None or not is_builtin(model.encoder):
-        parts = _compute_features(model.encoder, examples.images)
-        return np.concatenate([*parts])
+    if cache is None or not is_builtin(model.encoder) or not is_builtin(model):
+        return np.concatenate(list(_compute_features(model.encoder, examples.images)))
 
     def write(folder: Path) -> None:
         features = FeatureFile(folder / FEATURES, create=True)
@@ -41,12 +44,13 @@ def load_or_compute_features(model: Any, examples: Any) -> Features:
                 features.append(grid)
         features.close()
 
-    encoder = {
+    key = {
         "options": model.settings["encoder"],
         "dtype": model.encoder.compute_dtype,
         "weights": _hash_weights(model.encoder),
+        "keras": keras.__version__,
     }
-    return FeatureFile(cache.get_or_create("features", encoder, write) / FEATURES)
+    return FeatureFile(cache.get_or_create("features", key, write) / FEATURES)
 
 
 def _compute_features(encoder: Any, images: Any) -> Iterator[NDArray[np.float16]]:
@@ -54,7 +58,13 @@ def _compute_features(encoder: Any, images: Any) -> Iterator[NDArray[np.float16]
     starts = range(0, len(images), BATCH_SIZE)
     for start in log_progress(starts, "computing features", "images", BATCH_SIZE):
         batch = ops.convert_to_tensor(images[start : start + BATCH_SIZE])
-        yield ops.convert_to_numpy(encoder(batch, training=False)).astype(np.float16)
+        grids = ops.convert_to_numpy(encoder(batch, training=False)).astype(np.float32)
+        if not np.abs(grids).max(initial=0) <= np.finfo(np.float16).max:
+            raise ValueError(
+                "training.cache_features: a feature is not finite or exceeds the range of float16;"
+                " set training.cache_features=false"
+            )
+        yield grids.astype(np.float16)
 
 
 def _hash_weights(encoder: Any) -> str:

@@ -14,6 +14,7 @@ from attention_zoo.data import CaptionedImages, ImageTextBatches, Tokenizer
 from attention_zoo.data.progress import log_progress
 from attention_zoo.decoding import SearchOptions
 from attention_zoo.metrics import mass_in_boxes
+from attention_zoo.models.vision.image_encoders import count_features
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.caption_corpora import CAPTIONED_IMAGES
@@ -108,16 +109,21 @@ class ImageTextTask(ImageTask):
     def make_feature_batches(
         self, examples: CaptionedImages, batch_size: int, seed: int
     ) -> ImageTextBatches:
-        """Return the same batches with the features of a frozen encoder in place of the images.
+        """Return the batches of `make_batches` with the encoder's feature grids in place of images.
 
         Raises:
-            ValueError: the encoder has trainable weights, the model needs more than its feature
-                grid, or see `make_batches`.
+            ValueError: the encoder has trainable weights or no more features than images have
+                channels, the decoder attends to a class token, or no caption is left.
         """
         if self.model.encoder.trainable_variables:
             raise ValueError(
-                "training.cache_features: the image encoder is trained; set"
-                " training.frozen=[encoder], or training.cache_features=false"
+                "training.cache_features requires a frozen image encoder; set"
+                " training.frozen=[encoder] or training.cache_features=false"
+            )
+        if count_features(self.model.encoder) == CHANNELS:
+            raise ValueError(
+                f"training.cache_features: the encoder has {CHANNELS} features, so that its grids"
+                " would be mistaken for images; set training.cache_features=false"
             )
         if getattr(self.model, "has_class_token", False):
             raise ValueError(
@@ -130,7 +136,7 @@ class ImageTextTask(ImageTask):
     def _make_batches(
         self, examples: CaptionedImages, images: Any, batch_size: int, seed: int
     ) -> ImageTextBatches:
-        """Return batches of the captions with `images`, or with their features."""
+        """Return batches of the captions with `images`, which may be feature grids."""
         encoded = load_or_encode(self, examples, self._encode_captions)
         rows = encoded.rows
         if not len(rows):

@@ -230,8 +230,12 @@ def prepare(
 def make_batches(task: Any, examples: Any, recipe: Recipe) -> Any:
     """Return batches of `batch_size` examples, or of at most `batch_tokens` tokens."""
     options = recipe.training
-    make = find_batch_maker(task, recipe)
-    batches = make(examples, options.batch_size, recipe.seed)
+    method = "make_feature_batches" if options.cache_features else "make_batches"
+    if options.cache_features and not hasattr(task, method):
+        raise ValueError(
+            f"training.cache_features: task {recipe.task} has no image encoder; remove the option"
+        )
+    batches = getattr(task, method)(examples, options.batch_size, recipe.seed)
     if options.batch_tokens is None:
         return batches
     if not hasattr(batches, "limit_tokens"):
@@ -243,20 +247,6 @@ def make_batches(task: Any, examples: Any, recipe: Recipe) -> Any:
         return batches.limit_tokens(options.batch_tokens)
     except ValueError as error:
         raise ValueError(f"{examples.origin}: training.batch_tokens: {error}") from None
-
-
-def find_batch_maker(task: Any, recipe: Recipe) -> Callable[..., Any]:
-    """Return the method of a task that makes its batches."""
-    if not recipe.training.cache_features:
-        make: Callable[..., Any] = task.make_batches
-    elif hasattr(task, "make_feature_batches"):
-        make = task.make_feature_batches
-    else:
-        raise ValueError(
-            f"training.cache_features: task {recipe.task} has no image encoder whose features could"
-            " be cached; remove it"
-        )
-    return make
 
 
 def compile_steps(

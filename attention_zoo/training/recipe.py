@@ -82,9 +82,9 @@ class TrainingOptions:
         patience: early stopping: evaluations without a new best before training stops, or null.
         frozen: parts of the model that are not trained: names of its attributes that hold layers
             ("encoder"), or attributes of these ("decoder.cell").
-        cache_features: whether to compute the feature grids of a frozen image encoder once, in
-            float16, instead of at every step. They are in the cache of the corpus (`data.cache`),
-            or in memory if it has none.
+        cache_features: whether to compute the feature grids of the image encoder once, without
+            dropout, instead of at every step; the encoder must be frozen. The grids are stored in
+            float16 in the cache of the corpus (`data.cache`), or in memory if it has none.
         layer_decay: layer-wise learning rate decay: factor of the learning rate per layer from the
             top, or null. See `training.layer_decay.scale_learning_rates`.
         precision: the Keras dtype policy.

@@ -47,7 +47,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "no_prefix": {"add_dummy_prefix": False},
     "pieces_of_several_words": {"split_by_whitespace": False},
 }
-NAMES = (*OPTIONS, "t5")
+BPE: dict[str, dict[str, Any]] = {
+    "bpe": {},
+    "bpe_identity": OPTIONS["identity"],
+    "bpe_pieces_of_several_words": OPTIONS["pieces_of_several_words"],
+    "bpe_few_characters": {"character_coverage": 0.98},
+}
+NAMES = (*OPTIONS, *BPE, "t5")
 
 
 @functools.cache
@@ -57,7 +63,9 @@ def make_tokenizers(name: str) -> tuple[Any, Any]:
             write_t5(Path(folder))
             (Path(folder) / "config.json").write_text('{"vocab_size": 512}')
         else:
-            write_checkpoint(Path(folder), train_model(**OPTIONS[name]))
+            is_bpe = name in BPE
+            model = train_model("bpe", **BPE[name]) if is_bpe else train_model(**OPTIONS[name])
+            write_checkpoint(Path(folder), model)
         tokenizer = load_tokenizer(folder)
     return tokenizer, make_graph_tokenizer(tokenizer)
 
@@ -89,6 +97,10 @@ def test_ids_and_texts() -> None:
     assert_same("default", [">>fra<< to</s> ♞z", "ﬁ  n\u0303 ..."])
 
 
+def test_bpe() -> None:
+    assert_same("bpe", [">>fra<< to the green bell</s> ♞♞ z", "ﬁ  n\u0303 ...", "", "aaaa eeeee"])
+
+
 def test_sentinel_tokens() -> None:
     assert_same("t5", [TEXTS[-2], "a </s><pad> b <unk>", "<extra_id_0>"])
 
@@ -108,7 +120,7 @@ def test_ties_are_broken_as_in_sentencepiece() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["default", "t5"])
+@pytest.mark.parametrize("name", ["default", "bpe", "t5"])
 def test_ten_thousand_lines(name: str) -> None:
     assert_same(name, make_lines(10_000))
 
@@ -190,7 +202,7 @@ def test_ids_and_texts_of_all_scripts(name: str) -> None:
 
 def test_unsupported_models_are_refused(tmp_path: Path) -> None:
     for content, message in [
-        (train_model("bpe"), "model_type=bpe cannot be exported; expected model_type=unigram"),
+        (train_model("char"), "model_type=char cannot be exported; expected model_type=unigram or"),
         (
             train_model(user_defined_symbols="the"),
             "with user-defined pieces, such as 'the', cannot",

@@ -173,9 +173,13 @@ class Batches(ABC):
         import tensorflow as tf
 
         def make_spec(array: NDArray[Any]) -> Any:
-            """Return the spec of an array: the shape of images and feature grids is fixed."""
-            is_fixed = array.dtype in (np.uint8, np.float16)
-            dimensions = array.shape[1:] if is_fixed else [None] * (array.ndim - 1)
+            """Return the spec of an array.
+
+            Images (uint8) and feature grids (float16) have a fixed shape, other axes vary.
+            """
+            is_grid = array.dtype == np.float16 and array.ndim == 4
+            has_fixed_shape = array.dtype == np.uint8 or is_grid
+            dimensions = array.shape[1:] if has_fixed_shape else [None] * (array.ndim - 1)
             return tf.TensorSpec([None, *dimensions], array.dtype)
 
         signature = tf.nest.map_structure(make_spec, self.make_batch(np.arange(1)))

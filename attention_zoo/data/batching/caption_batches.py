@@ -21,8 +21,9 @@ class CaptionBatches(ImageTextBatches):
     def make_batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
         """Return `({"image": (B, H, W, 3), "target": (B, T)}, labels (B, T))`, padded with 0.
 
-        Images are uint8 (feature grids: float16), targets and labels int32. Targets begin with the
-        start token. Labels are the targets shifted left by one position and end with the end token.
+        Images are uint8, feature grids `(B, h, w, C)` float16, targets and labels int32. Targets
+        begin with the start token. Labels are the targets shifted left by one position and end with
+        the end token.
         """
         target, labels = self._texts.shift(rows, self.bucket_width)
         return {"image": self._images[self._image_indices[rows]], "target": target}, labels

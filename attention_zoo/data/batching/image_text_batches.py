@@ -64,8 +64,8 @@ class ImageTextBatches(Batches):
     def make_batch(self, rows: Integers) -> tuple[Inputs, NDArray[np.int32]]:
         """Return `({"image": (B, H, W, 3), "text": (B, T)}, labels (B,))`.
 
-        Images are uint8 (feature grids: float16), texts and labels int32. Texts are padded with 0.
-        Labels are image indices.
+        Images are uint8, feature grids `(B, h, w, C)` float16, texts and labels int32. Texts are
+        padded with 0. Labels are image indices.
         """
         text = self._texts.pad(rows, self.bucket_width)
         indices = self._image_indices[rows]

@@ -1,4 +1,4 @@
-"""Images of one size, or feature grids, in a NumPy file, written and read one by one."""
+"""Images or feature grids of one size in a NumPy file, written and read one by one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ImageFile:
         return _load, (type(self), self.path, self._rows)
 
     def __repr__(self) -> str:
-        return f"<ImageFile: {len(self):,} images in {self.path}>"
+        return f"<{type(self).__name__}: shape {self.shape} in {self.path}>"
 
     def append(self, image: NDArray[Any]) -> None:
         """Add an image `(H, W, C)`, of the same size as all others.
@@ -117,6 +117,6 @@ class FeatureFile(ImageFile):
     dtype = np.dtype(np.float16)
 
 
-def _load(file: type[ImageFile], path: Path, rows: NDArray[np.int64] | None) -> ImageFile:
-    images = file(path)
+def _load(cls: type[ImageFile], path: Path, rows: NDArray[np.int64] | None) -> ImageFile:
+    images = cls(path)
     return images if rows is None else images.select(rows)

@@ -8,8 +8,9 @@ Token ids are those of `data.SentencePieceTokenizer`:
 | 1 unknown, 2 start, 3 end | those of `<unk>`, `<pad>` and `</s>` |
 | 4, 5, ... | the others, in order |
 
-Without `share_encoder_decoder_embeddings`, the source has the vocabulary `vocab.json`, and the
-target `target_vocab.json`. In both, `<pad>` and `</s>` have the ids of `config.json`.
+With `share_encoder_decoder_embeddings: false`, `vocab.json` is the source vocabulary and
+`target_vocab.json` the target vocabulary. In both, `<pad>` and `</s>` must have the ids in
+`config.json`.
 """
 
 from __future__ import annotations
@@ -55,21 +56,23 @@ IGNORED = (
     r"(encoder|decoder)\.embed_positions\.weight",  # computed
     r"lm_head\.weight",  # the target embeddings
 )
-DUPLICATES = r"(encoder|decoder)\.embed_tokens\.weight"
-"""Tensors that are duplicates of `shared.weight`, if there is one vocabulary."""
+COPIES = r"(encoder|decoder)\.embed_tokens\.weight"
+"""Copies of `shared.weight` in a checkpoint with a shared vocabulary."""
 
 
 @FAMILIES.register("marian")
 def build_marian(checkpoint: Checkpoint, cls: type | None, overrides: Config) -> Any:
     """Build a `Transformer` with the weights of a Marian checkpoint."""
     check_class(checkpoint, cls)
-    is_shared = _has_one_vocabulary(checkpoint)
-    settings, rows = _read_settings(checkpoint), _list_rows(checkpoint, VOCABULARY)
-    target_rows = rows if is_shared else _list_rows(checkpoint, TARGET_VOCABULARY)
+    is_shared = _has_shared_vocabulary(checkpoint)
+    settings = _read_settings(checkpoint, is_shared)
+    sources, targets = (settings[f"{x}_vocabulary_size"] - 1 for x in ("source", "target"))
+    rows = _list_rows(checkpoint, VOCABULARY, sources)
+    target_rows = rows if is_shared else _list_rows(checkpoint, TARGET_VOCABULARY, targets)
     with skip_initialization():
         model = Transformer(**merge(Transformer, settings, overrides))
     tensors = checkpoint.tensors.renamed(lambda name: name.removeprefix("model."))
-    ignored = (*IGNORED, DUPLICATES) if is_shared else IGNORED
+    ignored = (*IGNORED, COPIES) if is_shared else IGNORED
     assign_weights(map_marian(model, rows, target_rows), tensors, checkpoint.folder, ignored)
     return model
 
@@ -83,15 +86,28 @@ def check_class(checkpoint: Checkpoint, cls: type | None) -> None:
         )
 
 
-def _read_settings(checkpoint: Checkpoint) -> Config:
-    """Return the constructor arguments that a config defines."""
+def _read_settings(checkpoint: Checkpoint, is_shared: bool) -> Config:
+    """Return the constructor arguments that a config defines.
+
+    Args:
+        checkpoint: the checkpoint.
+        is_shared: whether source and target share the vocabulary.
+    """
     for name, expected in REQUIRED.items():
         checkpoint.check_setting(name, expected=expected)
     config, sizes = checkpoint.config, checkpoint.get_sizes(SIZES)
-    embedding_dim, *_ = checkpoint.get_numbers(
+    embedding_dim, sources, *_ = checkpoint.get_numbers(
         {name: name for name in ("d_model", "vocab_size", "pad_token_id", "eos_token_id")}
     ).values()
-    sources, targets = _get_vocabulary_sizes(checkpoint)
+    targets = config.get("decoder_vocab_size")
+    targets = sources if targets is None else targets
+    if type(targets) is not int or targets < 1:
+        raise ValueError(
+            f"{checkpoint.folder / 'config.json'}: decoder_vocab_size must be a positive integer,"
+            f" got {targets!r}"
+        )
+    if is_shared:
+        checkpoint.check_setting("decoder_vocab_size", expected=sources)
     checkpoint.check_setting("decoder_start_token_id", expected=config["pad_token_id"])
     if type(config["eos_token_id"]) is not int:
         checkpoint.check_setting("eos_token_id", expected=0)
@@ -103,36 +119,31 @@ def _read_settings(checkpoint: Checkpoint) -> Config:
         "source_vocabulary_size": sources + 1,  # with padding
         "target_vocabulary_size": targets + 1,
         "dropout": config.get("dropout", 0.1),
-        "tie": {"kind": "all" if _has_one_vocabulary(checkpoint) else "target", "bias": True},
+        "tie": {"kind": "all" if is_shared else "target", "bias": True},
         "positions": SINUSOIDAL_HALVES,
         "layer": {"norm_first": False, "activation": activation, "epsilon": 1e-5},
     }
 
 
-def _has_one_vocabulary(checkpoint: Checkpoint) -> bool:
-    """Return whether source and target have the same vocabulary and embeddings."""
-    choices = {None: True, True: True, False: False}
-    is_shared = checkpoint.config.get("share_encoder_decoder_embeddings")
-    if is_shared not in choices:
-        checkpoint.check_setting("share_encoder_decoder_embeddings", expected=True)
-    return choices[is_shared]
+def _has_shared_vocabulary(checkpoint: Checkpoint) -> bool:
+    """Return whether source and target share the vocabulary and the embeddings."""
+    name = "share_encoder_decoder_embeddings"
+    if checkpoint.config.get(name) is False:
+        return False
+    checkpoint.check_setting(name, expected=True)
+    return True
 
 
-def _get_vocabulary_sizes(checkpoint: Checkpoint) -> tuple[int, int]:
-    """Return the numbers of source and target tokens in the checkpoint."""
-    sources = checkpoint.config["vocab_size"]
-    targets = checkpoint.config.get("decoder_vocab_size") or sources
-    if _has_one_vocabulary(checkpoint):
-        checkpoint.check_setting("decoder_vocab_size", expected=sources)
-    return sources, targets
-
-
-def _list_rows(checkpoint: Checkpoint, name: str) -> list[int]:
+def _list_rows(checkpoint: Checkpoint, name: str, size: int) -> list[int]:
     """Return the row of the checkpoint for each token id from 1 on.
 
     Args:
         checkpoint: the checkpoint.
-        name: the file of the vocabulary.
+        name: name of the vocabulary file.
+        size: number of tokens of the checkpoint.
+
+    Raises:
+        ValueError: the file is damaged, or its special pieces have other ids than in `config.json`.
     """
     path, config = checkpoint.folder / name, checkpoint.config
     try:
@@ -147,7 +158,6 @@ def _list_rows(checkpoint: Checkpoint, name: str) -> list[int]:
                 f" {config[key]}; such checkpoints are not supported"
             )
     special = [unknown, config["pad_token_id"], config["eos_token_id"]]
-    size = _get_vocabulary_sizes(checkpoint)[name == TARGET_VOCABULARY]
     return [*special, *(n for n in range(size) if n not in special)]
 
 
@@ -155,12 +165,12 @@ def map_marian(
     model: Transformer, rows: list[int], target_rows: list[int]
 ) -> Iterator[WeightMapping]:
     """Yield the mappings of a checkpoint's tensors; for the rows see `_list_rows`."""
-    tables = model.source_embedding.embeddings, model.target_embedding.embeddings
-    if rows is target_rows:
-        yield map_rows("shared.weight", tables[1], rows)
+    source, target = model.source_embedding, model.target_embedding
+    if source is target:
+        yield map_rows("shared.weight", target.embeddings, rows)
     else:
-        yield map_rows("encoder.embed_tokens.weight", tables[0], rows)
-        yield map_rows("decoder.embed_tokens.weight", tables[1], target_rows)
+        yield map_rows("encoder.embed_tokens.weight", source.embeddings, rows)
+        yield map_rows("decoder.embed_tokens.weight", target.embeddings, target_rows)
 
     def reorder_bias(x: Array) -> list[Array]:
         return [np.concatenate([np.full(1, PADDING_LOGIT, x.dtype), x[0, target_rows]])]
@@ -173,7 +183,7 @@ def map_marian(
 
 
 def map_rows(name: str, table: Any, rows: list[int]) -> WeightMapping:
-    """Map embeddings to a table that begins with the row 0 of padding."""
+    """Map the rows `rows` of an embedding tensor to a table whose row 0, padding, is zero."""
 
     def reorder(x: Array) -> list[Array]:
         return [np.concatenate([np.zeros_like(x[:1]), x[rows]])]

@@ -7,7 +7,7 @@ As in `models.public.gpt2`, four special tokens come first. Row 2 of the embeddi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,16 +86,19 @@ def build_captioner(checkpoint: Checkpoint, cls: type | None, overrides: Config)
     return model
 
 
-def check_overrides(checkpoint: Checkpoint, overrides: Config) -> None:
-    """Raise ValueError for an override that changes more than dropout rates and the precision."""
+def check_overrides(
+    checkpoint: Checkpoint, overrides: Config, rates: Sequence[str] = ("dropout", "encoder.dropout")
+) -> None:
+    """Raise ValueError for an override that changes more than `rates` and the precision."""
     names = {*overrides}
     if isinstance(overrides.get("encoder"), dict):
         names |= {f"encoder.{name}" for name in overrides["encoder"]}
         names.remove("encoder")
-    for name in sorted(names - {"dropout", "dtype", "encoder.dropout", "name", "trainable"}):
+    for name in sorted(names - {*rates, "dtype", "name", "trainable"}):
+        free = "dropout and dtype" if rates else "dtype"
         raise ValueError(
-            f"{checkpoint.folder}: {name} of the checkpoint cannot be changed, only dropout and"
-            " dtype; remove it"
+            f"{checkpoint.folder}: {name} of the checkpoint cannot be changed, only {free};"
+            " remove it"
         )
 
 

@@ -63,7 +63,7 @@ def map_dense(name: str, layer: Any) -> list[WeightMapping]:
 
 
 def map_norm(name: str, layer: Any) -> list[WeightMapping]:
-    """Map weight and bias of a layer normalization to gamma and beta."""
+    """Map weight and bias of a normalization layer to gamma and beta."""
     return [map_vector(f"{name}.weight", layer.gamma), map_vector(f"{name}.bias", layer.beta)]
 
 

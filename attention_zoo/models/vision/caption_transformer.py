@@ -24,6 +24,7 @@ from attention_zoo.models.vision.image_encoders import (
     complete_encoder_options,
     drop_initial_weights,
     encode_image,
+    is_feature_grid,
     make_encoder,
 )
 from attention_zoo.models.vision.vision_transformer import VisionTransformer
@@ -67,8 +68,9 @@ class CaptionTransformer(Captioner, PrebuiltModel):
         use_output_bias: whether the bias c is added to the logits.
 
     Call arguments:
-        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`, pixels from 0 to 255 or, unless the
-            memory has a class token, the encoder's grid; and integers that begin with 2.
+        inputs: `{"image": (B, H, W, 3), "target": (B, T)}`: pixels from 0 to 255, or the encoder's
+            feature grids `(B, h, w, C)`, and token ids that begin with the start token, 2. Feature
+            grids are not accepted if the memory has a class token.
         training: enables dropout.
         project: if False, return the `ops.Projection` that computes the logits.
 
@@ -161,6 +163,11 @@ class CaptionTransformer(Captioner, PrebuiltModel):
     def _encode_features(self, image: Tensor, training: bool) -> Tensor:
         """Return the features of the images as memory, projected if their width is not D."""
         if self.has_class_token:
+            if is_feature_grid(image, self.encoder):
+                raise ValueError(
+                    "image must have pixels, got a feature grid, which lacks the class token that"
+                    " the decoder attends to"
+                )
             features = self.encoder.encode(image, training)
         else:
             grid = encode_image(self.encoder, image, training)

@@ -27,7 +27,8 @@ class Captioner(GenerationMixin):
     positions of the encoder's grid, flattened row by row, and defines `start_decoding`, which
     returns the result of `make_image_start`. `grid_shape` returns the grid's height and width.
     With `EncoderDecoder`, `vocabulary_settings` is `("vocabulary_size",)`, and there is no
-    `source_embedding`.
+    `source_embedding`. For `training.cache_features`, it encodes with
+    `models.vision.image_encoders.encode_image`, which takes feature grids too.
     """
 
     encoder: Any
@@ -52,11 +53,11 @@ class Captioner(GenerationMixin):
         return None
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
-        """Return the height and width of the grid of images `(B, H, W, C)`, or of such a shape."""
+        """Return height and width of the grid of images or feature grids, or of such a shape."""
         return compute_grid_shape(self.encoder, image)
 
     def convert_source(self, source: Any) -> Tensor:
-        """Convert images to a tensor of their own dtype; raise ValueError for a wrong shape."""
+        """Convert images or feature grids to a tensor; raise ValueError for a wrong shape."""
         image = ops.convert_to_tensor(source)
         check_image(image, self.encoder)
         return image

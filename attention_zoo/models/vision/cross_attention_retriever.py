@@ -70,8 +70,8 @@ class CrossAttentionRetriever(PrebuiltModel):
             {"margin": 0.2, "sharpness": 20.0}. Training from scratch needs a sharpness.
 
     Call arguments:
-        inputs: `{"image": (B, H, W, 3), "text": (B, T)}`, pixels from 0 to 255 or the encoder's
-            grid, and integers. Image b and text b are a pair.
+        inputs: `{"image": (B, H, W, 3), "text": (B, T)}`: pixels from 0 to 255, or the encoder's
+            feature grids `(B, h, w, C)`, and token ids. Image b and text b are a pair.
         training: enables dropout.
 
     Returns:
@@ -212,7 +212,7 @@ class CrossAttentionRetriever(PrebuiltModel):
         return ops.swapaxes(weights, 1, 2) if is_transposed else weights
 
     def grid_shape(self, image: Any) -> tuple[int, int]:
-        """Return the height and width of the grid of images `(B, H, W, 3)`, or of such a shape."""
+        """Return height and width of the grid of images or feature grids, or of such a shape."""
         return compute_grid_shape(self.encoder, image)
 
     # training

@@ -17,11 +17,11 @@ from attention_zoo.ops import finite_number
 from attention_zoo.typing import Shape, Tensor
 
 STEM_WIDTH, HEAD_WIDTH = 32, 1280
-"""Width of the first and of the last convolution, which are not scaled."""
+"""Widths of the stem and of the head, which `width_coefficient` does not scale."""
 
 
 class Stage(NamedTuple):
-    """A row of table 1 of the paper: `repeats` blocks, the first of which has the stride."""
+    """A row of table 1 of the paper: `repeats` blocks; all but the first have stride 1."""
 
     repeats: int
     kernel_size: int
@@ -49,7 +49,7 @@ class EfficientNetLite(layers.Layer):
     1 x 1 convolution; its input is added if the shapes are equal. All convolutions are followed by
     batch normalization and, except for the last one of a block, by ReLU6.
 
-    | name | `width_coefficient` | `depth_coefficient` | side of the training images |
+    | name | `width_coefficient` | `depth_coefficient` | image size |
     |---|---|---|---|
     | lite0 | 1.0 | 1.0 | 224 |
     | lite1 | 1.0 | 1.1 | 240 |
@@ -58,15 +58,15 @@ class EfficientNetLite(layers.Layer):
     | lite4 | 1.4 | 1.8 | 300 |
 
     Args:
-        width_coefficient: factor of the widths of all blocks.
-        depth_coefficient: factor of the number of blocks of all stages but the first and the last.
-        use_head: whether the last layer is the 1 x 1 convolution to 1280 features, as in the
-            classifier. Without it the features are those of the last block, 320 times the width
-            coefficient.
-        weights: initial weights: a checkpoint (`config.json` with `model_type` "efficientnet-lite"
-            and `model.safetensors`), or a run, an entry of the zoo or the folder of a model with
-            such an encoder, or the address `hf://owner/name` of one of these. The coefficients must
-            be equal. None for random ones.
+        width_coefficient: factor of the widths of all blocks, which are rounded to multiples of 8.
+        depth_coefficient: factor of the numbers of blocks, which are rounded up, of all stages but
+            the first and the last.
+        use_head: whether to include the 1 x 1 convolution to 1280 features that precedes the
+            classifier.
+        weights: initial weights: a public checkpoint (see `models.public.efficientnet_lite`); or a
+            run, an entry of the zoo or the folder of a model with such an encoder; or the address
+            `hf://owner/name` of one of these. Its coefficients must equal those given here. None
+            for random weights.
 
     Call arguments:
         image: `(B, H, W, 3)`, 0 to 255.
@@ -74,13 +74,15 @@ class EfficientNetLite(layers.Layer):
             moving averages; it does not if the encoder is frozen.
 
     Returns:
-        `(B, ceil(H / 32), ceil(W / 32), C)`, where C is 1280 with the head.
+        `(B, ceil(H / 32), ceil(W / 32), C)`, where C is 1280 with the head, or else the width
+        of the last block, 320 for a coefficient of 1.
 
     Raises:
-        ValueError: a coefficient is not above 0.
+        ValueError: a coefficient is not a finite number above 0; or `weights` cannot be loaded, has
+            other coefficients, or has no head where there is one here.
 
     Reference:
-        Tan and Le 2019, arXiv 1905.11946, table 1 and section 3. The Lite variants are those of
+        Tan and Le 2019, arXiv 1905.11946, table 1 and equation 3. The Lite variants are those of
         github.com/tensorflow/tpu (models/official/efficientnet/lite): without
         squeeze-and-excitation, with ReLU6 in place of swish, pixels `(x - 127) / 128`.
     """
@@ -107,15 +109,13 @@ class EfficientNetLite(layers.Layer):
         for number, stage in enumerate(STAGES):
             is_scaled = 0 < number < len(STAGES) - 1
             repeats = math.ceil(stage.repeats * depth_coefficient) if is_scaled else stage.repeats
-            self.width = _round_width(stage.width * width_coefficient)
+            width = _round_width(stage.width * width_coefficient)
             for index in range(repeats):
                 stride = 1 if index else stage.stride
-                options = stage.expansion, stage.kernel_size, stride
-                self.blocks.append(InvertedResidual(self.width, *options, **common))
-        self.head: Any = None
-        if use_head:
-            self.width = HEAD_WIDTH
-            self.head = ConvolutionWithNorm(self.width, 1, 1, **common)
+                options = stage.kernel_size, stride, stage.expansion
+                self.blocks.append(InvertedResidual(width, *options, **common))
+        self.head: Any = ConvolutionWithNorm(HEAD_WIDTH, 1, 1, **common) if use_head else None
+        self.width = HEAD_WIDTH if use_head else width
 
     def get_parts(self) -> list[Any]:
         """Return the layers in the order of the computation."""
@@ -131,11 +131,12 @@ class EfficientNetLite(layers.Layer):
         self.built = True
 
     def _load_weights(self, source: str) -> None:
-        """Assign the weights of another encoder, whose head is not used without a head here."""
+        """Copy the weights of a pretrained encoder; without a head here, its head is ignored."""
         pretrained = load_encoder(source, self, "efficientnet_lite")
         if self.head is not None and pretrained.head is None:
             raise ValueError(
-                f"encoder.weights: {source}: its encoder has no head; set encoder.use_head=false"
+                f"encoder.weights: {source}: its encoder has no head, but encoder.use_head is true;"
+                " set encoder.use_head=false"
             )
         for part, other in zip(self.get_parts(), pretrained.get_parts(), strict=False):
             for weight, initial in zip(part.weights, other.weights, strict=True):
@@ -154,17 +155,25 @@ class EfficientNetLite(layers.Layer):
 
 
 class InvertedResidual(layers.Layer):
-    """Inverted residual block: expansion, depthwise convolution, projection.
+    """Inverted residual block: `y = x + project(depthwise(expand(x)))`.
+
+    x is added only if y has the same shape.
 
     Args:
         width: number of output features.
-        expansion: factor of the width inside the block; 1 for no expansion.
         kernel_size: side of the depthwise kernel.
         stride: stride of the depthwise convolution.
+        expansion: factor of the width inside the block; 1 for no expansion.
+
+    Call arguments:
+        x: `(B, H, W, C)`.
+
+    Returns:
+        `(B, ceil(H / stride), ceil(W / stride), width)`.
     """
 
     def __init__(
-        self, width: int, expansion: int, kernel_size: int, stride: int, **kwargs: Any
+        self, width: int, kernel_size: int, stride: int, expansion: int, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.width, self.expansion, self.stride = width, expansion, stride
@@ -175,7 +184,7 @@ class InvertedResidual(layers.Layer):
         inner = shape[-1] * self.expansion
         expand = [ConvolutionWithNorm(inner, 1, 1, **common)] if self.expansion > 1 else []
         depthwise = ConvolutionWithNorm(None, self.kernel_size, self.stride, **common)
-        project = ConvolutionWithNorm(self.width, 1, 1, has_activation=False, **common)
+        project = ConvolutionWithNorm(self.width, 1, 1, use_activation=False, **common)
         self.convolutions = [*expand, depthwise, project]
         self.is_residual = self.stride == 1 and shape[-1] == self.width
         for convolution in self.convolutions:
@@ -195,13 +204,13 @@ class InvertedResidual(layers.Layer):
 
 
 class ConvolutionWithNorm(layers.Layer):
-    """Convolution without bias, batch normalization and ReLU6.
+    """Convolution without bias, batch normalization and, optionally, ReLU6.
 
     Args:
         width: number of output features; None for a depthwise convolution.
         kernel_size: side of the kernel.
         stride: stride in both directions.
-        has_activation: whether ReLU6 follows.
+        use_activation: whether ReLU6 follows.
     """
 
     def __init__(
@@ -209,7 +218,7 @@ class ConvolutionWithNorm(layers.Layer):
         width: int | None,
         kernel_size: int,
         stride: int,
-        has_activation: bool = True,
+        use_activation: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -222,7 +231,7 @@ class ConvolutionWithNorm(layers.Layer):
             else layers.Conv2D(width, kernel_size, kernel_initializer=initializer, **options)
         )
         self.norm = layers.BatchNormalization(epsilon=1e-3, **common)
-        self.width, self.has_activation = width, has_activation
+        self.width, self.use_activation = width, use_activation
 
     def build(self, shape: Shape) -> None:
         self.convolution.build(shape)
@@ -231,7 +240,7 @@ class ConvolutionWithNorm(layers.Layer):
 
     def call(self, x: Tensor, training: bool = False) -> Tensor:
         x = self.norm(self.convolution(x), training=training)
-        return ops.relu6(x) if self.has_activation else x
+        return ops.relu6(x) if self.use_activation else x
 
     def compute_output_shape(self, shape: Shape) -> Shape:
         output: Shape = self.convolution.compute_output_shape(shape)
@@ -239,6 +248,6 @@ class ConvolutionWithNorm(layers.Layer):
 
 
 def _round_width(width: float) -> int:
-    """Return the multiple of 8 next to a width, at least 8 and at least 0.9 of it."""
+    """Round a width to the nearest multiple of 8, but to at least 8 and at least 90 % of it."""
     rounded = max(8, int(width + 4) // 8 * 8)
-    return rounded + 8 * (rounded < 0.9 * width)
+    return rounded if rounded >= 0.9 * width else rounded + 8

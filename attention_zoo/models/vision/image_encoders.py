@@ -210,28 +210,35 @@ def make_encoder(options: Config, dtype: Any) -> Any:
 
 
 def check_image(image: Tensor, encoder: Any) -> None:
-    """Raise ValueError unless images are `(B, H, W, C)` with at least one pixel, or its grids."""
-    channels = encoder.channels
+    """Raise ValueError unless `image` is a batch of images or of the encoder's feature grids.
+
+    Height and width must not be 0.
+    """
     if not is_feature_grid(image, encoder):
-        check_shape("image", image.shape, ("batch", "height", "width", channels))
+        check_shape("image", image.shape, ("batch", "height", "width", encoder.channels))
     if 0 in image.shape[1:]:
         raise ValueError(f"image has shape {tuple(image.shape)}: height or width is 0")
 
 
-def is_feature_grid(image: Any, encoder: Any) -> bool:
-    """Return whether `image`, or an array of its shape, has the features of the encoder's output.
+def is_feature_grid(image: Tensor, encoder: Any) -> bool:
+    """Return whether `image` is a feature grid of the encoder, a tensor of floating-point numbers.
 
-    If an encoder has as many features as its images have channels, it is an image.
+    If the encoder has as many features as its images have channels, `image` is an image.
     """
-    shape = image.shape
-    if len(shape) != 4 or shape[-1] == encoder.channels:
+    is_float = "float" in keras.backend.standardize_dtype(image.dtype)
+    if not is_float or len(image.shape) != 4 or image.shape[-1] == encoder.channels:
         return False
-    width = encoder.compute_output_shape((None, None, None, encoder.channels))[-1]
-    return bool(shape[-1] == width)
+    return bool(image.shape[-1] == count_features(encoder))
+
+
+def count_features(encoder: Any) -> int:
+    """Return the number of features of an encoder's grid."""
+    width: int = encoder.compute_output_shape((None, None, None, encoder.channels))[-1]
+    return width
 
 
 def encode_image(encoder: Any, image: Tensor, training: bool) -> Tensor:
-    """Return the encoder's grid of images; grids that it computed before are not encoded again."""
+    """Return the feature grid `(B, h, w, C)` of images; feature grids are returned unchanged."""
     if is_feature_grid(image, encoder):
         return ops.cast(image, encoder.compute_dtype)
     return encoder(image, training=training)
@@ -245,9 +252,11 @@ def make_image_spec(encoder: Any) -> keras.InputSpec:
 
 
 def compute_grid_shape(encoder: Any, image: Any) -> tuple[int, int]:
-    """Return the height and width of an encoder's grid of images, or of images of such a shape."""
+    """Return height and width of the grid of images or feature grids, or of such a shape."""
     shape = tuple(getattr(image, "shape", image))
-    height, width = encoder.compute_output_shape(shape)[1:3]
+    if not (hasattr(image, "shape") and is_feature_grid(image, encoder)):
+        shape = encoder.compute_output_shape(shape)
+    height, width = shape[1:3]
     return height, width
 
 

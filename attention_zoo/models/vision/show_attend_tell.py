@@ -184,7 +184,7 @@ class ShowAttendTell(Captioner, EncoderDecoder):
 
     Call arguments:
         inputs: `{"image": (B, H, W, 3), "target": (B, T)}`: pixels from 0 to 255, or the encoder's
-            grid `(B, h, w, C)`, and token ids that begin with the start token, 2.
+            feature grids `(B, h, w, C)`, and token ids that begin with the start token, 2.
         training: enables dropout and sampling, and adds the attention's auxiliary loss.
         project: if False, return the `ops.Projection` that computes the logits.
 

@@ -34,8 +34,9 @@ def load_public_translation(
     expected = model.source_vocabulary_size, model.target_vocabulary_size
     if sizes != expected:
         raise ValueError(
-            f"{folder}: the vocabularies have {sizes[0] - 1} and {sizes[1] - 1} pieces, but"
-            f" config.json has {expected[0] - 1} and {expected[1] - 1}; copy the files again"
+            f"{folder}: the source and target vocabularies have {sizes[0] - 1} and {sizes[1] - 1}"
+            f" pieces, but config.json requires {expected[0] - 1} and {expected[1] - 1}"
+            " (vocab_size, decoder_vocab_size); copy the files again"
         )
     positions = config.get("max_position_embeddings", DEFAULT_POSITIONS)
     if type(positions) is not int:

@@ -5,7 +5,7 @@
 It runs in an environment with torch, transformers and sentencepiece, so nothing of attention_zoo is
 imported. The folder then holds the files of a released translator of two target languages, and
 `expected.json`: source texts and, for several generation configs, the generated ids and texts and
-the scores of beam search. With VOCABULARIES 2, the target has a vocabulary of its own.
+the scores of beam search. With VOCABULARIES=2, source and target have separate vocabularies.
 """
 
 from __future__ import annotations
@@ -83,13 +83,12 @@ def train_tokenizer(folder: Path, sources: list[str], targets: list[str], vocabu
     if vocabularies == 1:
         write_vocabulary(Path(files[2]), [*dict.fromkeys([*pieces[0], *pieces[1]]), *CODES])
         return transformers.MarianTokenizer(*files)
-    source, target = [*pieces[0], *CODES], pieces[1]
-    unused = [f"<unused{number}>" for number in range(abs(len(source) - len(target)))]
-    shorter = source if len(source) < len(target) else target
-    shorter += unused  # as in released checkpoints, both have the same number of tokens
     files.append(str(folder / "target_vocab.json"))
-    for path, names in zip(files[2:], (source, target), strict=True):
-        write_vocabulary(Path(path), names)
+    sides = {files[2]: [*pieces[0], *CODES], files[3]: pieces[1]}
+    size = max(map(len, sides.values()))  # the same for both, as in released checkpoints
+    for path, names in sides.items():
+        unused = [f"<unused{number}>" for number in range(size - len(names))]
+        write_vocabulary(Path(path), names + unused)
     return transformers.MarianTokenizer(*files, separate_vocabs=True)
 
 

@@ -82,8 +82,8 @@ def test_precisions(dtype: str, tolerance: float) -> None:
     close(array(keras.ops.cast(output, "float32")), array(reference(IMAGES)), tolerance)
 
 
-def test_numbers_of_parameters() -> None:
-    """Those of lite0, lite2 and lite4 in PyTorch, without the classifier."""
+def test_parameter_counts() -> None:
+    """They are those of lite0, lite2 and lite4 in PyTorch, without the classifier."""
     sizes = {(1.0, 1.0): 3_371_008, (1.1, 1.2): 4_811_072, (1.4, 1.8): 11_725_568}
     for coefficients, count in sizes.items():
         encoder = EfficientNetLite(*coefficients)
@@ -111,7 +111,7 @@ def make_captioner(**options: Any) -> Any:
 
 
 @pytest.mark.full
-def test_captioner_starts_from_a_checkpoint_and_is_saved(tmp_path: Path) -> None:
+def test_captioner_with_a_pretrained_encoder_is_saved_and_loaded(tmp_path: Path) -> None:
     model = make_captioner(weights=str(FOLDER))
     golden = expected(FOLDER)
     close(model.encoder(golden["images_48"]), golden["features_48"], 1e-4)
@@ -126,13 +126,15 @@ def test_captioner_starts_from_a_checkpoint_and_is_saved(tmp_path: Path) -> None
 
 @pytest.mark.full
 def test_without_head(tmp_path: Path) -> None:
-    """The features are those of the last block, over which the head is a convolution."""
+    """The output is that of the last block; the head, applied to it, gives the whole output."""
     whole, part = (build(weights=str(FOLDER), use_head=value) for value in (True, False))
     features = array(part(IMAGES))
     assert features.shape == part.compute_output_shape(IMAGES.shape) == (2, 2, 2, 32)
     close(whole.head(features), array(whole(IMAGES)), 1e-5)
     make_captioner(use_head=False).save_to_preset(tmp_path / "saved")
-    with pytest.raises(ValueError, match=r"its encoder has no head; set encoder\.use_head=false"):
+    with pytest.raises(
+        ValueError, match=r"has no head, but encoder\.use_head is true; set encoder\."
+    ):
         build(weights=str(tmp_path / "saved"))
 
 
