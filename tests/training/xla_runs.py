@@ -103,6 +103,8 @@ def make_small_recipe(path: Path) -> dict[str, Any]:
     elif preset_class(preset) is BERT and "head" in options:
         head = {"head": options.pop("head")}  # of a tagger, not an option of BERT
     config = merge(preset_class(preset), preset_config(preset), options)
+    if (config.get("encoder") or {}).get("kind") == "efficientnet_lite":
+        config["encoder"] = {**config["encoder"], "width_coefficient": 0.1}
     data, training = recipe["data"], recipe["training"]
     names = KEPT_DATA_OPTIONS.get(recipe["task"], ())
     kept = {name: data[name] for name in names if name in data}
