@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from attention_zoo.data.tokenizers.sentencepiece_model import NORMAL, SentencePieceModel
+from attention_zoo.data.tokenizers.sentencepiece_model import NORMAL, UNUSED, SentencePieceModel
 from attention_zoo.data.tokenizers.vocabulary import MARK
 from attention_zoo.export.graph_tokenizer import is_first_of_row, make_table, shift_right
 
@@ -75,17 +75,19 @@ class GraphPieceBPE(tf.Module):
     first. The first symbols are the characters.
 
     Raises:
-        ValueError: the model has pieces of other types, or pieces with the same score.
+        ValueError: the model has unused pieces, or pieces with the same score.
     """
 
     def __init__(self, model: SentencePieceModel) -> None:
         super().__init__(name="bpe")
         normal = [i for i, kind in enumerate(model.types) if kind == NORMAL]
         scores = {model.pieces[i]: model.scores[i] for i in normal}
-        if len({*scores.values()}) < len(scores):
+        has_ties = len({*scores.values()}) < len(scores)
+        if has_ties or UNUSED in model.types:
+            problem = "equal scores" if has_ties else "pieces of the type UNUSED"
             raise ValueError(
-                "a SentencePiece model with model_type=bpe whose pieces have equal scores cannot be"
-                " exported; train it again"
+                f"a SentencePiece model with model_type=bpe and {problem} cannot be exported; train"
+                " it again"
             )
         characters = {character for piece in scores for character in piece}
         symbols = [*scores, *sorted(characters - {*scores})]

@@ -20,7 +20,12 @@ from attention_zoo.decoding import SearchOptions
 from attention_zoo.export import export
 from attention_zoo.export.graph_public_tokenizers import make_graph_tokenizer
 from attention_zoo.tasks import Translation
-from tests.data.tokenizers.sentencepiece_models import train_model, write_checkpoint, write_t5
+from tests.data.tokenizers.sentencepiece_models import (
+    change_model,
+    train_model,
+    write_checkpoint,
+    write_t5,
+)
 from tests.data.tokenizers.text_lines import make_lines
 from tests.export.alone import predict_in_tensorflow_process
 from tests.export.test_graph_tokenizer import lines
@@ -142,8 +147,9 @@ def test_loaded_graph(tmp_path: Path) -> None:
 
 
 def test_no_texts_and_no_characters() -> None:
-    assert_same("default", [])
-    assert_same("default", ["", " "])
+    for name in ("default", "bpe"):
+        assert_same(name, [])
+        assert_same(name, ["", " "])
 
 
 @pytest.mark.full
@@ -200,6 +206,14 @@ def test_ids_and_texts_of_all_scripts(name: str) -> None:
     assert_same(name, [*TEXTS, *make_mixed_texts(2000), *lines()])
 
 
+def set_equal_scores(proto: Any) -> None:
+    proto.pieces[-1].score = proto.pieces[-2].score
+
+
+def set_unused(proto: Any) -> None:
+    proto.pieces[-1].type = proto.pieces[-1].UNUSED
+
+
 def test_unsupported_models_are_refused(tmp_path: Path) -> None:
     for content, message in [
         (train_model("char"), "model_type=char cannot be exported; expected model_type=unigram or"),
@@ -207,6 +221,8 @@ def test_unsupported_models_are_refused(tmp_path: Path) -> None:
             train_model(user_defined_symbols="the"),
             "with user-defined pieces, such as 'the', cannot",
         ),
+        (change_model(set_equal_scores, "bpe"), "model_type=bpe and equal scores cannot be"),
+        (change_model(set_unused, "bpe"), "model_type=bpe and pieces of the type UNUSED cannot"),
         (train_model(treat_whitespace_as_suffix=True), "treat_whitespace_as_suffix=True cannot"),
     ]:
         write_checkpoint(tmp_path, content)

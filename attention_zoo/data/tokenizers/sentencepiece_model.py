@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NORMAL, UNKNOWN, USER_DEFINED, BYTE = 1, 2, 4, 6
+NORMAL, UNKNOWN, USER_DEFINED, UNUSED, BYTE = 1, 2, 4, 5, 6
 """Types of pieces in the file."""
 MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 

@@ -10,6 +10,7 @@ from keras import layers, ops
 
 from attention_zoo.models.vision.image_encoders import (
     IMAGE_ENCODERS,
+    copy_weights,
     load_encoder,
     pad_empty_batch,
 )
@@ -139,8 +140,7 @@ class EfficientNetLite(layers.Layer):
                 " set encoder.use_head=false"
             )
         for part, other in zip(self.get_parts(), pretrained.get_parts(), strict=False):
-            for weight, initial in zip(part.weights, other.weights, strict=True):
-                weight.assign(initial)
+            copy_weights(other, part)
 
     def call(self, image: Tensor, training: bool = False) -> Tensor:
         x = (ops.cast(pad_empty_batch(image), "float32") - 127) / 128

@@ -89,9 +89,7 @@ class ConvolutionalEncoder(layers.Layer):
             width = convolution.filters
             norm.build((None, None, None, width))
         if self.initial_weights is not None:
-            pretrained = load_encoder(self.initial_weights, self, "cnn")
-            for weight, initial in zip(self.weights, pretrained.weights, strict=True):
-                weight.assign(initial)
+            copy_weights(load_encoder(self.initial_weights, self, "cnn"), self)
         self.built = True
 
     def call(self, image: Tensor, training: bool = False) -> Tensor:
@@ -312,6 +310,12 @@ def load_encoder(source: str, like: Any, kind: str) -> Any:
                 f" encoder.{name} is {value}; use the same"
             )
     return encoder
+
+
+def copy_weights(source: Any, target: Any) -> None:
+    """Assign the weights of a layer to another one of the same structure."""
+    for weight, initial in zip(target.weights, source.weights, strict=True):
+        weight.assign(initial)
 
 
 def _build_application(constructor: Any, weights: str | None) -> Any:

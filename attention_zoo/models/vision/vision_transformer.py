@@ -15,7 +15,7 @@ from attention_zoo.layers.transformer.encoder_layer import LAYER_OPTIONS
 from attention_zoo.layers.transformer.residual import make_final_norm
 from attention_zoo.models.presets import Config, check_options
 from attention_zoo.models.transformer_options import check_num_heads, make_self_attention
-from attention_zoo.models.vision.image_encoders import IMAGE_ENCODERS, load_encoder
+from attention_zoo.models.vision.image_encoders import IMAGE_ENCODERS, copy_weights, load_encoder
 from attention_zoo.ops import finite_number, rate, whole_number
 from attention_zoo.typing import Shape, Tensor
 
@@ -127,9 +127,7 @@ class VisionTransformer(layers.Layer):
         for layer in (*self.encoder, self.norm):
             layer.build((None, num_positions, self.width))
         if self.initial_weights is not None:
-            pretrained = load_encoder(self.initial_weights, self, "vit")
-            for weight, initial in zip(self.weights, pretrained.weights, strict=True):
-                weight.assign(initial)
+            copy_weights(load_encoder(self.initial_weights, self, "vit"), self)
         self.built = True
 
     def call(self, image: Tensor, training: bool = False) -> Tensor:

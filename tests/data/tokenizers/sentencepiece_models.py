@@ -47,10 +47,10 @@ def train_model(algorithm: str = "unigram", **options: Any) -> bytes:
     return content.getvalue()
 
 
-def change_model(change: Callable[[Any], None]) -> bytes:
+def change_model(change: Callable[[Any], None], algorithm: str = "unigram") -> bytes:
     """Return the bytes of a model file after a change of its protocol buffer."""
     proto: Any = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(train_model())
+    proto.ParseFromString(train_model(algorithm))
     change(proto)
     return bytes(proto.SerializeToString())
 
