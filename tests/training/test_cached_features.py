@@ -13,9 +13,9 @@ from attention_zoo import models, training
 from attention_zoo.data.storage.image_column import FeatureFile
 from attention_zoo.tasks import image_features
 from attention_zoo.tasks.image_features import load_or_compute_features
-from tests.layers.running import array, close, same
+from tests.layers.running import array, close
 from tests.refusals import refuses
-from tests.tasks import captioners, retrievers
+from tests.tasks import captioners
 from tests.tasks.test_cached_images import make_corpus, write_corpus
 from tests.training.small import assert_same_run, write_recipe
 from tests.training.test_fine_tuning import SCENES
@@ -35,24 +35,6 @@ def record_computations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(image_features, "_compute_features", count)
     return counts
-
-
-@pytest.mark.parametrize("preset", ["show_attend_tell_small", TRANSFORMER, "retriever"])
-def test_models_accept_the_feature_grids_of_their_encoders(preset: str) -> None:
-    if preset == "retriever":
-        model, text = retrievers.make_untrained_task().model, "text"
-    else:
-        model, text = captioners.make_untrained_task(preset).model, "target"
-    images = captioners.captioned(2).images
-    grids = array(model.encoder(images))
-    want = model({"image": images, text: TARGET})
-    same(model({"image": grids, text: TARGET}), want)
-    close(model({"image": grids.astype("float16"), text: TARGET}), want, 1e-2)
-    assert np.ptp(grids, axis=0).max() > 0
-    assert model.grid_shape(grids) == model.grid_shape(images) == (3, 3)
-    for wrong in (grids[..., :-1], np.zeros(grids.shape, "uint8")):
-        with pytest.raises(ValueError, match="image must be"):
-            model({"image": wrong, text: TARGET})
 
 
 def test_features_are_computed_once_for_a_corpus_and_an_encoder(

@@ -51,6 +51,7 @@ def check_parity(folder: Path) -> None:
         assert np.ptp(golden[f"logits_{size}"], axis=0).min() > 1e-2, "the images differ"
 
 
+@pytest.mark.every_backend
 def test_parity_with_pytorch() -> None:
     check_parity(FOLDER)
 

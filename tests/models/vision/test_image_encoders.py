@@ -22,6 +22,7 @@ from attention_zoo.models.vision.image_encoders import (
 from attention_zoo.tasks import Captioning
 from tests.layers.running import any_batch, array, close, quick, same
 from tests.refusals import refuses
+from tests.tasks import captioners, retrievers
 from tests.tiers import mark_full
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 13, 7, 3)).astype("uint8")
@@ -137,6 +138,25 @@ def test_captioner_is_saved_with_its_encoder(kind: str, tmp_path: Path) -> None:
     if kind == "trainable":
         model.save(tmp_path / "model.keras")
         same(keras.models.load_model(tmp_path / "model.keras")(inputs), expected)
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("name", [*captioners.SIZES, "retriever"])
+def test_models_accept_the_feature_grids_of_their_encoders(name: str) -> None:
+    if name == "retriever":
+        model, text = retrievers.make_untrained_task().model, "text"
+    else:
+        model, text = captioners.make_untrained_task(name).model, "target"
+    images = captioners.captioned(2).images
+    grids = array(model.encoder(images))
+    want = model({"image": images, text: TARGET})
+    same(model({"image": grids, text: TARGET}), want)
+    close(model({"image": grids.astype("float16"), text: TARGET}), want, 1e-2)
+    assert np.ptp(grids, axis=0).max() > 0
+    assert model.grid_shape(grids) == model.grid_shape(images) == (3, 3)
+    for wrong in (grids[..., :-1], np.zeros(grids.shape, "uint8")):
+        with pytest.raises(ValueError, match="image must be"):
+            model({"image": wrong, text: TARGET})
 
 
 def test_every_keras_application_is_supported() -> None:
