@@ -383,6 +383,17 @@ def test_keras_layers(run_page: Any) -> None:
     run_page("keras-layers.md")
 
 
+@pytest.mark.full
+def test_models_of_keras_are_recorded(run_page: Callable[..., dict[str, Any]]) -> None:
+    names = run_page("inspection.md")
+    assert names["entry"].weights.shape == (2, 2, 4, 4)
+    assert names["entry"].mask[1, 0].tolist() == [[1, 1, 0, 0]] * 2 + [[0] * 4] * 2
+    assert not names["entry"].weights[1, :, :2, 2:].any()
+    assert names["outputs"]["attention_1"].shape == (2, 2, 4, 4)
+    assert len(names["steps"]) == len(names["result"].tokens) + 1
+
+
+
 @pytest.mark.slow
 def test_keras(run_page: Any) -> None:
     """Every family trains with `compile` and `fit`, and the exports need no call before."""

@@ -21,6 +21,7 @@ from attention_zoo.layers.attention.expected_lengths import (
     expects_long_sequences,
 )
 from attention_zoo.layers.attention.steps import is_long_sequence
+from attention_zoo.layers.attention.weights_hooks import has_weights_hooks
 from attention_zoo.layers.positions.absolute import compute_positions
 from attention_zoo.models.prebuilt import make_token_spec
 from attention_zoo.ops.random import scramble
@@ -283,7 +284,12 @@ class _Searches:
     def run(
         self, key: tuple[Any, ...], make: Callable[[], _Search], inputs: dict[str, Tensor]
     ) -> SearchResult:
-        """Run the search of a key and cache it if it succeeds; evict the least recently used."""
+        """Run the search of a key and cache it if it succeeds; evict the least recently used.
+
+        While attention weights are recorded, the search is compiled anew and not cached.
+        """
+        if has_weights_hooks():
+            return make().run(inputs)
         search = self.searches.pop(key, None) or make()
         result = search.run(inputs)
         self.searches[key] = search
@@ -306,7 +312,13 @@ class _Search(keras.Model):
         self.generator, self.rules, self.expect_long = generator, rules, expect_long
         kind = SearchOptions if _has_static_lengths(options) else _GraphOptions
         self.search_options = kind(**options.as_dict())
-        self.jit_compile = options.jit or keras.backend.backend() != "tensorflow"
+        is_tensorflow = keras.backend.backend() == "tensorflow"
+        if options.jit and is_tensorflow and has_weights_hooks():
+            raise ValueError(
+                "a search with jit=True cannot be recorded: XLA on TensorFlow calls no Python "
+                "functions; use jit=False within `record`"
+            )
+        self.jit_compile = options.jit or not is_tensorflow
 
     def run(self, inputs: dict[str, Tensor]) -> SearchResult:
         """Run the search; raise its own ValueError, not Keras's wrapper of it."""

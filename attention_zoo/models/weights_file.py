@@ -85,6 +85,19 @@ def load_weights(model: keras.Model, path: Path) -> None:
             ) from error
 
 
+def count_saved_parameters(path: Path) -> int:
+    """Return the number of weights in a `.weights.h5` file, without the states of random seeds."""
+    sizes: list[int] = []
+
+    def add(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and "seed_generator" not in name:
+            sizes.append(item.size)
+
+    with h5py.File(path, "r") as file:
+        file.visititems(add)
+    return sum(sizes)
+
+
 def _rename_layers(path: Path, model: str) -> _WeightsFile:
     """Return a copy in memory of a file, with the present names of layers.
 

@@ -28,6 +28,7 @@ from attention_zoo.ops.copied_cross_entropy import (
     copied_log_probs,
     copied_share,
 )
+from attention_zoo.ops.host import call_on_host
 from attention_zoo.ops.linear_chain import (
     Chain,
     log_partition,
@@ -119,6 +120,7 @@ __all__ = [
     "blocked_top_k",
     "blockwise_attention",
     "broadcast_mask",
+    "call_on_host",
     "causal_mask",
     "check_label_smoothing",
     "check_shape",

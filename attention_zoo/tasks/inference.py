@@ -11,6 +11,7 @@ from keras import ops
 from numpy.typing import NDArray
 
 from attention_zoo.layers.attention.steps import is_long_sequence
+from attention_zoo.layers.attention.weights_hooks import has_weights_hooks
 from attention_zoo.tasks.progress import report_predicted
 from attention_zoo.tasks.text_inputs import round_batch_size
 from attention_zoo.typing import Tensor
@@ -66,7 +67,9 @@ class InferenceCache(Generic[AnyInference]):
         self._inferences: dict[tuple[Any, ...], AnyInference] = {}
 
     def get(self, model: keras.Model, **options: Any) -> AnyInference:
-        """Return the inference of a model with these options."""
+        """Return the inference of a model with these options, a new one if weights are recorded."""
+        if has_weights_hooks():
+            return self._class(model, **options)
         key = tuple(sorted(options.items()))
         inference = self._inferences.get(key)
         if inference is None or inference.model is not model:

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention.weights_hooks import run_weights_hooks
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores.base import build_score
 from attention_zoo.layers.structures.sentence_pair import make_pair_mask, make_pairwise_score
@@ -63,6 +64,8 @@ class CoAttention(KernelLayer):
         beta is the simple concatenation.
     """
 
+    runs_weights_hooks = True
+
     def __init__(self, score: Any = "trilinear", units: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.score = make_pairwise_score(score, **self.part_arguments, units=units)
@@ -96,9 +99,11 @@ class CoAttention(KernelLayer):
         context = zoo_ops.zero_masked(ops.cast(context, self.compute_dtype), context_mask)
         query = zoo_ops.zero_masked(ops.cast(query, self.compute_dtype), query_mask)
         scores = self.score.compute_scores(context, self.score.project(query))  # (B, T, J)
-        to_query = zoo_ops.masked_softmax(scores, make_pair_mask(context_mask, query_mask))
+        pair_mask = make_pair_mask(context_mask, query_mask)
+        to_query = zoo_ops.masked_softmax(scores, pair_mask)
         to_context = _compute_context_weights(scores, context_mask, query_mask)
         attended_query = _weighted_sum(to_query, query)  # (B, T, D)
+        attended_query = run_weights_hooks(self, to_query, pair_mask, attended_query)
         attended_context = _weighted_sum(to_context[:, None], context)  # (B, 1, D)
         products = [context * attended_query, context * attended_context]
         merged = ops.concatenate([context, attended_query, *products], axis=-1)

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention.weights_hooks import run_weights_hooks
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.layers.scores.base import build_score
@@ -38,6 +39,8 @@ class SentencePairLayer(KernelLayer):
     Reference:
         Yin et al. 2015, arXiv 1512.05193, section 4: A is the attention feature matrix.
     """
+
+    runs_weights_hooks = True
 
     def __init__(self, score: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -82,6 +85,7 @@ class SentencePairLayer(KernelLayer):
         mask = make_pair_mask(first_mask, second_mask)
         if mask is not None:
             scores = ops.where(mask, scores, ops.zeros((), scores.dtype))
+        scores = run_weights_hooks(self, scores, mask, scores)
         results = (
             self.transform(0, first, first_mask, scores),
             self.transform(1, second, second_mask, ops.swapaxes(scores, 1, 2)),

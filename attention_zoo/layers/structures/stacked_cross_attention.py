@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention.weights_hooks import run_weights_hooks
 from attention_zoo.layers.base import BaseLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.ops import finite_number
@@ -104,6 +105,8 @@ class StackedCrossAttention(BaseLayer):
         multiplies them by 0.1.
     """
 
+    runs_weights_hooks = True
+
     def __init__(
         self,
         direction: str = "text_to_image",
@@ -147,6 +150,7 @@ class StackedCrossAttention(BaseLayer):
         scores = self.cosine.compute_scores(queries, self.cosine.project(values))
         weights = self._compute_weights(scores, attention_mask)
         attended = ops.matmul(weights, ops.cast(values, weights.dtype))
+        attended = run_weights_hooks(self, weights, attention_mask, attended)
         queries = ops.cast(queries, attended.dtype)[..., None, :]
         cosines = self.cosine.compute_scores(queries, self.cosine.project(attended[..., None, :]))
         row_mask = ops.any(attention_mask, axis=(1, 2))

@@ -10,6 +10,7 @@ from keras import ops
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention.multi_head_attention import MultiHeadAttention
 from attention_zoo.layers.attention.self_attention import SelfAttentionBase
+from attention_zoo.layers.attention.weights_hooks import run_weights_hooks
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.transformer.feed_forward import FeedForward
 from attention_zoo.layers.transformer.kv_cache import Ancestors, KeysAndValues, KVCache
@@ -278,6 +279,7 @@ def attend_cached(
         scores = scores if bias is None else zoo_ops.at_least_float32(scores) + bias
     weights = zoo_ops.masked_softmax(scores, mask)
     context = ops.matmul(ops.cast(weights, cached.values.dtype), cached.values)
+    context = run_weights_hooks(heads, weights, mask, context)
     if relative is not None:
         offset = positions.offset_at(weights, distances)
         context = context if offset is None else context + ops.cast(offset, context.dtype)

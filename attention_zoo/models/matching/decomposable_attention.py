@@ -10,6 +10,7 @@ from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.transformer.dropout import Dropout
+from attention_zoo.layers.attention.weights_hooks import run_weights_hooks
 from attention_zoo.models.matching.matcher import Matcher, TokenIds, align_texts
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.typing import Tensor
@@ -60,6 +61,8 @@ class DecomposableAttention(Matcher):
         `intra_attention` is a-bar. There is no NULL token.
     """
 
+    runs_weights_hooks = True
+
     # layers
 
     def __init__(
@@ -107,11 +110,12 @@ class DecomposableAttention(Matcher):
         self, first: TokenIds, second: TokenIds, training: bool, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         a, b = (self._represent(text, training) for text in (first, second))
+        model = None if self.attend is None else self
         if self.attend is None:
             scores = ops.zeros_like(ops.matmul(a, ops.swapaxes(b, 1, 2)))
         else:
             scores = _compute_scores(*(self.attend(x, training=training) for x in (a, b)))
-        beta, alpha, weights = align_texts(scores, a, b, first.mask, second.mask)
+        beta, alpha, weights = align_texts(model, scores, a, b, first.mask, second.mask)
         v = [
             self._sum_comparisons(*aligned, training)
             for aligned in ((a, beta, first.mask), (b, alpha, second.mask))
@@ -131,6 +135,7 @@ class DecomposableAttention(Matcher):
         scores = _compute_scores(hidden, hidden)
         weights = zoo_ops.masked_softmax(scores + ops.cast(bias, scores.dtype), text.mask[:, None])
         context = ops.matmul(weights, ops.cast(x, weights.dtype))
+        context = run_weights_hooks(self, weights, text.mask[:, None], context)
         return zoo_ops.zero_masked(
             ops.concatenate([x, ops.cast(context, x.dtype)], axis=-1), text.mask
         )

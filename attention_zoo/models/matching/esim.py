@@ -56,6 +56,8 @@ class ESIM(Matcher):
         a-bar and b-bar, F is the projection of section 3.3. Both texts share all weights.
     """
 
+    runs_weights_hooks = True
+
     # layers
 
     def __init__(
@@ -97,9 +99,10 @@ class ESIM(Matcher):
         embedded = [self.embed(text, training) for text in (first, second)]
         a, b = _run_both(self.encoder, embedded, masks, training)
         scores = ops.matmul(a, ops.swapaxes(b, 1, 2))  # (B, S, T)
-        if not self.settings["use_attention"]:
+        model = self if self.settings["use_attention"] else None
+        if model is None:
             scores = ops.zeros_like(scores)
-        *aligned, weights = align_texts(scores, a, b, *masks)
+        *aligned, weights = align_texts(model, scores, a, b, *masks)
         compared = [
             self._compare_aligned(*pair, training) for pair in zip((a, b), aligned, strict=True)
         ]

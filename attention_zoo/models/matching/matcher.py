@@ -8,6 +8,7 @@ import keras
 from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
+from attention_zoo.layers.attention.weights_hooks import run_weights_hooks
 from attention_zoo.losses import BinaryCrossEntropy, ClassCrossEntropy, MeanSquaredError
 from attention_zoo.models.classification.classifier import check_classes, left_align
 from attention_zoo.models.prebuilt import PrebuiltModel, make_token_spec
@@ -183,13 +184,19 @@ class Matcher(WordVectorsMixin, PrebuiltModel):
 
 
 def align_texts(
-    scores: Tensor, first: Tensor, second: Tensor, first_mask: Tensor, second_mask: Tensor
+    model: Matcher | None,
+    scores: Tensor,
+    first: Tensor,
+    second: Tensor,
+    first_mask: Tensor,
+    second_mask: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attend from each text to the other one, with the same scores.
 
     `a~_i = sum_j softmax_j(e_ij) b_j`, `b~_j = sum_i softmax_i(e_ij) a_i`
 
     Args:
+        model: model whose hooks receive the weights of both directions, or None.
         scores: e, `(B, S, T)`.
         first, second: a, `(B, S, D)`; b, `(B, T, D)`.
         first_mask, second_mask: `(B, S)`, `(B, T)`, True at tokens.
@@ -201,7 +208,9 @@ def align_texts(
     to_second = zoo_ops.masked_softmax(scores, second_mask[:, None, :])
     to_first = zoo_ops.masked_softmax(ops.swapaxes(scores, 1, 2), first_mask[:, None, :])
     first_aligned = ops.matmul(to_second, ops.cast(second, to_second.dtype))
+    first_aligned = run_weights_hooks(model, to_second, second_mask[:, None], first_aligned)
     second_aligned = ops.matmul(to_first, ops.cast(first, to_first.dtype))
+    second_aligned = run_weights_hooks(model, to_first, first_mask[:, None], second_aligned)
     return ops.cast(first_aligned, first.dtype), ops.cast(second_aligned, first.dtype), to_second
 
 

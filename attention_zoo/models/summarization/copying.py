@@ -13,6 +13,7 @@ from attention_zoo.layers.attention.expected_lengths import (
     expects_long_sequences,
 )
 from attention_zoo.layers.attention.steps import is_long_sequence
+from attention_zoo.layers.attention.weights_hooks import has_weights_hooks
 from attention_zoo.losses import CopyCrossEntropy, SequenceCrossEntropy
 from attention_zoo.models.generation import PAD, START, GenerationMixin, check_vocabulary_size
 from attention_zoo.ops import CopyProjection, Projection, copied_share
@@ -162,7 +163,9 @@ class _Traces:
         self.traces: dict[bool, _Trace] = {}
 
     def get(self, summarizer: CopyingMixin, expect_long: bool) -> _Trace:
-        """Return the trace of short or of long inputs."""
+        """Return the trace of short or of long inputs, a new one while weights are recorded."""
+        if has_weights_hooks():
+            return _Trace(summarizer, expect_long)
         if expect_long not in self.traces:
             self.traces[expect_long] = _Trace(summarizer, expect_long)
         return self.traces[expect_long]

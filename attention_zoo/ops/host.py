@@ -1,0 +1,58 @@
+"""Calls of Python functions from compiled graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from attention_zoo.typing import Tensor
+
+
+def call_on_host(function: Callable[..., Any], tensors: Sequence[Tensor], then: Tensor) -> Tensor:
+    """Call a function with the values of tensors as NumPy arrays, for its side effects.
+
+    In a graph, the function is called whenever the graph runs. No gradient flows to the tensors.
+
+    Args:
+        function: called with one array for each tensor; its result is ignored.
+        tensors: the arguments.
+        then: a nest of tensors, returned unchanged; operations on the result run after the call.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        return _call_from_tensorflow(function, tensors, then)
+    if backend == "jax":
+        _call_from_jax(function, tensors)
+    else:
+        function(*map(ops.convert_to_numpy, tensors))
+    return then
+
+
+def _call_from_tensorflow(
+    function: Callable[..., Any], tensors: Sequence[Tensor], then: Tensor
+) -> Tensor:
+    import tensorflow as tf
+
+    if tf.executing_eagerly():
+        function(*map(ops.convert_to_numpy, tensors))
+        return then
+    called = tf.numpy_function(function, [tf.stop_gradient(x) for x in tensors], [])
+    with tf.control_dependencies([called]):
+        return tree.map_structure(tf.identity, then)
+
+
+def _call_from_jax(function: Callable[..., Any], tensors: Sequence[Tensor]) -> None:
+    import jax
+
+    if not any(isinstance(x, jax.core.Tracer) for x in tensors):
+        function(*map(ops.convert_to_numpy, tensors))
+        return
+
+    def call(*arrays: Any) -> None:
+        function(*map(ops.convert_to_numpy, arrays))
+
+    stopped = [jax.lax.stop_gradient(x) for x in tensors]
+    jax.experimental.io_callback(call, None, *stopped, ordered=True)
