@@ -9,7 +9,7 @@ import keras
 from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers import AdditiveAttention, RecurrentEncoder
+from attention_zoo.layers import AdditiveAttention, DotProductAttention, RecurrentEncoder
 from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.matching.matcher import Matcher, TokenIds
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
@@ -17,6 +17,7 @@ from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
 ATTENTION = ("none", "last", "word_by_word")
+SCORES = ("additive", "dot")
 
 
 @register_model
@@ -30,6 +31,10 @@ class WordByWordAttention(Matcher):
     `logits = h* W + b`; x and z are the embeddings of the first and the second text, N is the last
     token of the second text
 
+    With `score="dot"`, `alpha_t = softmax_s(y_s . (h_t + r_{t-1} W_r))` with W_r = 0 before
+    training. With `share_encoder` too, equal words of both texts have large weights from the start,
+    which the LSTMs and the score of the paper have to learn first.
+
     Args:
         vocabulary_size: V, number of tokens; id 0 is padding, id 1 the unknown token.
         classes: names of the K classes; None for one output, a number or a ranking score.
@@ -37,6 +42,8 @@ class WordByWordAttention(Matcher):
         units: D, width of P, of both LSTMs and of the attention.
         attention: "word_by_word"; "last", one attention with the query h_N, without r_{t-1}; or
             "none" (conditional encoding): `h* = tanh(h_N W_x)`.
+        score: "additive", as in the paper, or "dot".
+        share_encoder: whether both texts have the same LSTM, instead of one each.
         dropout: dropout rate on the embeddings, after P, on y and h, and on h*.
         word_dropout: fraction of the tokens that the unknown token replaces in training.
 
@@ -60,6 +67,7 @@ class WordByWordAttention(Matcher):
         Rocktäschel et al. 2015, arXiv 1509.06664, sections 2.2 (conditional encoding), 2.3
         (equations 7 to 10) and 2.4 (equations 11 to 14): Y is y, the matrices are transposed, P is
         the projection of section 3. There is no delimiter between the texts.
+        The dot score and the shared LSTM are options of this library.
     """
 
     # layers
@@ -71,21 +79,34 @@ class WordByWordAttention(Matcher):
         embedding_dim: int = 300,
         units: int = 100,
         attention: str = "word_by_word",
+        score: str = "additive",
+        share_encoder: bool = False,
         dropout: float = 0.2,
         word_dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_choice("attention", attention, ATTENTION)
+        check_choice("score", score, SCORES)
         self.init_settings(collect_arguments(locals()))
         common: dict[str, Any] = {"dtype": self.dtype_policy}
         self.features = self.make_features()
         self.projection = layers.Dense(units, use_bias=False, **common)
         self.first_encoder = RecurrentEncoder("lstm", units, **common)
-        self.second_encoder = RecurrentEncoder("lstm", units, **common)
+        self.second_encoder = self.first_encoder
+        if not share_encoder:
+            self.second_encoder = RecurrentEncoder("lstm", units, **common)
         self.drop = Dropout(dropout, **common)
         has_attention, is_recurrent = attention != "none", attention == "word_by_word"
-        self.attention: Any = AdditiveAttention(units, **common) if has_attention else None
+        self.attention: Any = None
+        self.feedback: Any = None  # W_r of the dot score; the additive score has its own
+        if has_attention and score == "additive":
+            self.attention = AdditiveAttention(units, **common)
+        elif has_attention:
+            self.attention = DotProductAttention(**common)
+            if is_recurrent:
+                zeros = {"use_bias": False, "kernel_initializer": "zeros"}
+                self.feedback = layers.Dense(units, **zeros, **common)
         dense = [layers.Dense(units, use_bias=False, **common) for _ in range(3)]
         self.project_hidden = dense[0]  # W_x
         self.project_context: Any = dense[1] if has_attention else None  # W_p
@@ -96,12 +117,14 @@ class WordByWordAttention(Matcher):
         units = self.settings["units"]
         self.features.build()
         self.projection.build((None, None, self.settings["embedding_dim"]))
-        for encoder in (self.first_encoder, self.second_encoder):
-            encoder.build((None, None, units))
+        self.first_encoder.build((None, None, units))
+        if self.second_encoder is not self.first_encoder:
+            self.second_encoder.build((None, None, units))
         if self.attention is not None:
-            query_width = units if self.recurrence is None else 2 * units
+            is_joined = self.recurrence is not None and self.feedback is None
+            query_width = 2 * units if is_joined else units
             self.attention.build((None, None, query_width), (None, None, units))
-        for dense in (self.project_hidden, self.project_context, self.recurrence):
+        for dense in (self.project_hidden, self.project_context, self.recurrence, self.feedback):
             if dense is not None:
                 dense.build((None, units))
 
@@ -148,7 +171,10 @@ class WordByWordAttention(Matcher):
 
         def step(r: Tensor, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             hidden, is_token = inputs
-            query = ops.concatenate([hidden, r], axis=-1)
+            if self.feedback is None:
+                query = ops.concatenate([hidden, r], axis=-1)
+            else:
+                query = hidden + self.feedback(r)
             context, weights, _ = self.attention.attend(query, memory)
             new = context + ops.tanh(self.recurrence(r))
             return ops.where(is_token, new, r), weights

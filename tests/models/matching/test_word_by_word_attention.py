@@ -29,14 +29,26 @@ class TestWordByWordAttention(MatcherConformance):
         "embedding_dim": 4,
         "units": 8,
         "attention": "last",
+        "score": "dot",
+        "share_encoder": True,
         "dropout": 0.4,
         "word_dropout": 0.3,
     }
 
 
-@pytest.mark.parametrize("attention", ["word_by_word", "last", "none"])
-def test_logits_equal_the_equations(attention: str) -> None:
-    model = WordByWordAttention(**TINY, attention=attention)
+@pytest.mark.parametrize(
+    ("attention", "score", "share_encoder"),
+    [
+        ("word_by_word", "additive", False),
+        ("word_by_word", "dot", True),
+        ("last", "additive", False),
+        ("last", "dot", False),
+        ("none", "additive", True),
+    ],
+)
+def test_logits_equal_the_equations(attention: str, score: str, share_encoder: bool) -> None:
+    options = {"attention": attention, "score": score, "share_encoder": share_encoder}
+    model = WordByWordAttention(**TINY, **options)
     randomise(model)
     table, projection = array(model.token_embedding.embeddings), array(model.projection.kernel)
     kernel, bias = (array(w) for w in model.head.weights)
@@ -50,14 +62,18 @@ def test_logits_equal_the_equations(attention: str) -> None:
     pairs = h[-1] @ array(model.project_hidden.kernel)
     expected_weights = np.zeros((4, 3))
     if attention != "none":
-        score = model.attention.score
-        query_kernel, key_kernel, v = (
-            array(getattr(score, name)) for name in ("query_kernel", "key_kernel", "v")
-        )
         r = np.zeros(6)
         for t in range(3) if attention == "word_by_word" else (2,):
-            query = np.concatenate([h[t], r]) if attention == "word_by_word" else h[t]
-            alpha = softmax(np.tanh(y @ key_kernel + query @ query_kernel) @ v)
+            if score == "dot":
+                recurrent = r @ array(model.feedback.kernel) if attention == "word_by_word" else 0
+                alpha = softmax(y @ (h[t] + recurrent))
+            else:
+                names = ("query_kernel", "key_kernel", "v")
+                query_kernel, key_kernel, v = (
+                    array(getattr(model.attention.score, name)) for name in names
+                )
+                query = np.concatenate([h[t], r]) if attention == "word_by_word" else h[t]
+                alpha = softmax(np.tanh(y @ key_kernel + query @ query_kernel) @ v)
             recurrent = np.zeros(6)
             if attention == "word_by_word":
                 recurrent = np.tanh(r @ array(model.recurrence.kernel))
@@ -94,9 +110,22 @@ def test_parameter_counts() -> None:
     assert each == once + 2 * square
 
 
+def test_equal_words_have_large_weights_before_training() -> None:
+    """With the dot score and a shared LSTM, which have no random weights between the texts."""
+    model = WordByWordAttention(60, CLASSES, score="dot", share_encoder=True)
+    rng = np.random.default_rng(0)
+    first = np.stack([4 + rng.permutation(56)[:8] for _ in range(32)])
+    second = rng.permuted(first, axis=1)
+    _, weights = model({"first": first, "second": second}, return_attention_scores=True)
+    is_equal = first[:, :, None] == second[:, None]
+    assert array(weights)[is_equal].mean() > 1.2 * array(weights)[~is_equal].mean()
+
+
 def test_unknown_attention_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"attention must be one of none, last, word_by_word, got"):
         WordByWordAttention(**TINY, attention="words")
+    with pytest.raises(ValueError, match="score must be one of additive, dot, got 'general'"):
+        WordByWordAttention(**TINY, score="general")
 
 
 @pytest.mark.full
