@@ -13,6 +13,7 @@ EXTRAS = {
     "pyarrow": "data",
     "rouge_score": "metrics",
     "sacrebleu": "metrics",
+    "scipy": "inspection",
     "sentencepiece": "sentencepiece",
     "tensorboard": "tensorboard",
     "tensorflow_datasets": "tfds",

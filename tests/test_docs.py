@@ -390,8 +390,11 @@ def test_models_of_keras_are_recorded(run_page: Callable[..., dict[str, Any]]) -
     assert names["entry"].mask[1, 0].tolist() == [[1, 1, 0, 0]] * 2 + [[0] * 4] * 2
     assert not names["entry"].weights[1, :, :2, 2:].any()
     assert names["outputs"]["attention_1"].shape == (2, 2, 4, 4)
+    assert names["layers"][1].mask is None
+    np.testing.assert_allclose(names["rollout"].sum(-1), [[1] * 4, [1, 1, 0, 0]])
+    assert names["entropy"].shape == (2, 2)
+    assert (names["importance"]["attention_0"] > 0).all()
     assert len(names["steps"]) == len(names["result"].tokens) + 1
-
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 import attention_zoo as az
 from attention_zoo.data.synthetic import slots
 from attention_zoo.extras import EXTRAS, check_installed, explain_missing_package
+from attention_zoo.inspection.rollout import attention_flow
 from tests.training.small import fit
 
 USES: dict[str, Callable[[], Any]] = {
@@ -23,6 +24,7 @@ USES: dict[str, Callable[[], Any]] = {
     ),
     "rouge_score": lambda: az.metrics.rouge(["a"], [["a"]]),
     "sacrebleu": lambda: az.metrics.bleu(["a"], ["a"]),
+    "scipy": lambda: attention_flow([[[[1.0]]]]),
 }
 
 

@@ -1,6 +1,11 @@
 """Recorded attention weights, plots and HTML pages."""
 
 from attention_zoo.inspection.alignment import plot_alignment, plot_heads
+from attention_zoo.inspection.alignment_error import (
+    AlignmentScores,
+    alignment_error_rate,
+    links_from_weights,
+)
 from attention_zoo.inspection.attention_model import attention_model
 from attention_zoo.inspection.canvas import pixels
 from attention_zoo.inspection.caption_overlay import plot_caption_overlay
@@ -9,18 +14,48 @@ from attention_zoo.inspection.classified_bars import plot_classified
 from attention_zoo.inspection.classified_page import write_classified_page
 from attention_zoo.inspection.confusion_matrix import plot_confusion_matrix
 from attention_zoo.inspection.glimpse_path import plot_glimpse_path, write_glimpse_gif
+from attention_zoo.inspection.head_importance import head_importance
+from attention_zoo.inspection.head_relations import (
+    DependencySentence,
+    HeadAgreement,
+    RelationAgreement,
+    match_heads_with_relations,
+    merge_subwords,
+    read_dependencies,
+)
+from attention_zoo.inspection.head_statistics import (
+    attention_distance,
+    attention_entropy,
+    diagonality,
+)
 from attention_zoo.inspection.length_curve import plot_length_curve
 from attention_zoo.inspection.matched_page import write_matched_page
 from attention_zoo.inspection.record import AttentionRecord, AttentionRecords, record
+from attention_zoo.inspection.rollout import attention_flow, attention_rollout
 from attention_zoo.inspection.summary_heat import plot_summary_heat
 from attention_zoo.inspection.summary_page import write_summary_page
 from attention_zoo.inspection.tagged_page import write_tagged_page
+from attention_zoo.inspection.translation_page import write_translation_page
 from attention_zoo.inspection.word_regions import plot_word_regions
 
 __all__ = [
+    "AlignmentScores",
     "AttentionRecord",
     "AttentionRecords",
+    "DependencySentence",
+    "HeadAgreement",
+    "RelationAgreement",
+    "alignment_error_rate",
+    "attention_distance",
+    "attention_entropy",
+    "attention_flow",
     "attention_model",
+    "attention_rollout",
+    "diagonality",
+    "head_importance",
+    "links_from_weights",
+    "match_heads_with_relations",
+    "merge_subwords",
     "pixels",
     "plot_alignment",
     "plot_caption_overlay",
@@ -31,6 +66,7 @@ __all__ = [
     "plot_length_curve",
     "plot_summary_heat",
     "plot_word_regions",
+    "read_dependencies",
     "record",
     "write_caption_page",
     "write_classified_page",
@@ -38,4 +74,5 @@ __all__ = [
     "write_matched_page",
     "write_summary_page",
     "write_tagged_page",
+    "write_translation_page",
 ]

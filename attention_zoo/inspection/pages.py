@@ -1,7 +1,8 @@
 """Common parts of the HTML pages: template, style, selectable words and escaping.
 
-Pages are self-contained: no scripts and no external resources. They follow the browser's light or
-dark mode and the writing direction of each text. Text in results is escaped. `page.html` is the
+Pages are self-contained: no external resources, and no scripts except in the attention page. They
+follow the browser's light or dark mode and the writing direction of each text. Text in results is
+escaped. `page.html` is the
 template and `page.css` the common style; each kind of page adds a style of its own.
 """
 
@@ -15,9 +16,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
+
 from attention_zoo.inspection.labels import find_gaps, strip_prefix
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
+_LEAST = 0.005  # smaller weights are invisible, so they are omitted
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def write_page(
@@ -38,13 +42,22 @@ def write_page(
         intro: HTML above the articles.
         rules: further CSS rules.
     """
-    body = "\n".join([intro, *articles] if articles else [f"<p>No {kind}.</p>"])
-    style = "\n".join([_read("page.css"), _read(f"{kind}.css"), *rules])
-    page = Template(_read("page.html")).substitute(title=clean_text(title), style=style, body=body)
+    page = make_page(title, kind, articles, intro, rules)
     Path(path).write_text(page, encoding="utf-8")
 
 
-def _read(name: str) -> str:
+def make_page(
+    title: str, kind: str, articles: Sequence[str], intro: str = "", rules: Iterable[str] = ()
+) -> str:
+    """Return the HTML of a page; arguments as in `write_page`."""
+    body = "\n".join([intro, *articles] if articles else [f"<p>No {kind}.</p>"])
+    style = "\n".join([read_part("page.css"), read_part(f"{kind}.css"), *rules])
+    template = Template(read_part("page.html"))
+    return template.substitute(title=clean_text(title), style=style, body=body)
+
+
+def read_part(name: str) -> str:
+    """Return the text of a template, style or script of this package."""
     return (files("attention_zoo.inspection") / name).read_text("utf-8")
 
 
@@ -125,8 +138,40 @@ def make_selectable_words(
     return "".join(parts)
 
 
+def make_shaded_tokens(
+    tokens: Sequence[str],
+    attention: np.ndarray | None,
+    classes: Sequence[Sequence[str]],
+    unknown: Sequence[int],
+) -> str:
+    """Return the HTML of source tokens with the attention weights of all words as CSS variables.
+
+    Args:
+        tokens: the S tokens.
+        attention: weights `(T, S)` of the T words; None for none.
+        classes: further classes of each token's element.
+        unknown: positions of unknown tokens.
+    """
+    parts = []
+    for position, (gap, token) in enumerate(zip(find_gaps(tokens), tokens, strict=True)):
+        names = [*classes[position], *(["unknown"] if position in unknown else [])]
+        attributes = f' class="{" ".join(names)}"' if names else ""
+        if attention is not None:
+            attributes += f' style="{_format_weights(attention[:, position])}"'
+        word = clean_text(strip_prefix(token))
+        parts.append(f"{' ' * gap}<span{attributes}>{word}</span>")
+    return "".join(parts)
+
+
+def _format_weights(column: np.ndarray) -> str:
+    """Return CSS variables: the sum of a source token's weights, and each visible weight."""
+    total = [f"--all: {min(float(column.sum()), 1.0):.3f}"]
+    visible = np.flatnonzero(column >= _LEAST)
+    return "; ".join([*total, *(f"--w{n}: {column[n]:.3f}" for n in visible)])
+
+
 def clean_text(text: str) -> str:
-    """Escape a text for HTML, with control characters replaced by U+FFFD."""
+    """Escape a text for HTML, with control characters and surrogates replaced by U+FFFD."""
     return escape(_CONTROLS.sub("\ufffd", text))
 
 

@@ -13,20 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from attention_zoo.inspection.labels import find_gaps, strip_prefix
 from attention_zoo.inspection.pages import (
-    clean_text,
     format_percent,
     make_alternatives,
     make_articles,
     make_paragraph,
     make_selectable_words,
     make_selection_rules,
+    make_shaded_tokens,
     write_page,
 )
 from attention_zoo.inspection.summary_parts import SummaryParts, check_summary
 
-_LEAST = 0.005  # smaller weights are invisible, so they are omitted
 _HINT = (
     "Hover over a word of a summary, or select it, to see its attention weights: the darker, the "
     "larger. The bar below a word is its copy probability, and the source word that it was copied "
@@ -101,22 +99,8 @@ def _make_summary(answer: Any, parts: SummaryParts, group: str | None) -> str:
 
 def _make_source(answer: Any, parts: SummaryParts) -> str:
     """Return the HTML of the source tokens with the attention weights of all summary words."""
-    unknown = set(answer.unknown)
-    shown = []
-    tokens = answer.source_tokens
-    for position, (gap, token) in enumerate(zip(find_gaps(tokens), tokens, strict=True)):
-        word = clean_text(strip_prefix(token))
-        classes = [f"o{n}" for n in np.flatnonzero(parts.origins == position)]
-        classes += ["unknown"] if position in unknown else []
-        attributes = f' class="{" ".join(classes)}"' if classes else ""
-        if parts.attention is not None:
-            attributes += f' style="{_format_weights(parts.attention[:, position])}"'
-        shown.append(f"{' ' * gap}<span{attributes}>{word}</span>")
-    return "".join(shown)
-
-
-def _format_weights(weights_row: np.ndarray) -> str:
-    """Return CSS variables: the sum of a source token's weights, and each visible weight."""
-    total = [f"--all: {min(float(weights_row.sum()), 1.0):.3f}"]
-    visible = np.flatnonzero(weights_row >= _LEAST)
-    return "; ".join([*total, *(f"--w{n}: {weights_row[n]:.3f}" for n in visible)])
+    classes = [
+        [f"o{n}" for n in np.flatnonzero(parts.origins == position)]
+        for position in range(len(answer.source_tokens))
+    ]
+    return make_shaded_tokens(answer.source_tokens, parts.attention, classes, answer.unknown)

@@ -29,7 +29,7 @@ def check_summary(answer: Any) -> SummaryParts:
             is not a source position or -1.
     """
     rows, columns = len(answer.tokens), len(answer.source_tokens)
-    copied = _check_probabilities("copied", answer.copied, (rows,))
+    copied = check_probabilities("copied", answer.copied, (rows,))
     origins = np.asarray(answer.origins, "int64")
     if origins.shape != (rows,) or not ((origins >= -1) & (origins < columns)).all():
         raise ValueError(
@@ -38,11 +38,11 @@ def check_summary(answer: Any) -> SummaryParts:
         )
     attention = answer.attention
     if attention is not None:
-        attention = _check_probabilities("attention", attention, (rows, columns))
+        attention = check_probabilities("attention", attention, (rows, columns))
     return SummaryParts(attention, copied, origins)
 
 
-def _check_probabilities(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+def check_probabilities(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return probabilities of this shape; values up to 1.001 (rounding) become 1."""
     array = np.asarray(values, "float64")
     if array.shape != shape:

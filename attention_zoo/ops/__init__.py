@@ -28,6 +28,7 @@ from attention_zoo.ops.copied_cross_entropy import (
     copied_log_probs,
     copied_share,
 )
+from attention_zoo.ops.gradients import gradient
 from attention_zoo.ops.host import call_on_host
 from attention_zoo.ops.linear_chain import (
     Chain,
@@ -134,6 +135,7 @@ __all__ = [
     "entmax",
     "finite_number",
     "gather_positions",
+    "gradient",
     "hardmax",
     "has_few_pairs",
     "implicit_mask",

@@ -116,7 +116,6 @@ def test_attention_plots(tmp_path: Path, capsys: Capture) -> None:
         (b"on", "search.beam_width=x", "search.beam_width=x: search.beam_width: Value"),
         (b"on", "search.banned_tokens=[99999]", "error: banned_tokens must be ids from 0 to"),
         (b"on", "training.steps=2", "training.steps=2: predict takes search. and"),
-        (b"on", "--html a.html", "a.html: task translation has no HTML page; remove --html"),
         (b"on", "--attention a.xyz", "a.xyz: unknown image format .xyz; use"),
         (b"on", "--attention no/a.png", "no/a.png: folder no does not exist; create it"),
         (b"on", "--html no/a.html", "no/a.html: folder no does not exist; create"),
@@ -413,6 +412,9 @@ def test_lines_of_a_retriever_search_a_folder_of_images(
     ]
     for name in ("out-1.png", "out-2.png"):
         assert Path(name).read_bytes().startswith(b"\x89PNG")
+    code, _, err = run(capsys, *words, *options, "--html", "a.html")
+    assert code == 2
+    assert "--html a.html: task retrieval has no HTML page; remove --html" in err
     Path("images.txt").write_text("\n".join(map(str, names)))
     with zipfile.ZipFile("images.zip", "w") as file:
         for name in names:

@@ -21,7 +21,7 @@ def weights_hooks(layers: Iterable[Any], hook: Callable[..., Tensor]) -> Iterato
         layers: layers that call `run_weights_hooks`.
         hook: function `hook(layer, weights, mask, output)`. It receives the weights before dropout,
             `(B, [H], T, S)`, and their mask, which broadcasts to the weights, or None; it returns
-            the output, which may be made to depend on operations of the hook, but not be changed.
+            the output, the context before the output projection, or a changed one.
     """
     layers = list(layers)
     for layer in layers:

@@ -9,8 +9,8 @@ import keras
 from keras import layers, ops
 
 from attention_zoo import ops as zoo_ops
-from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.layers.attention.weights_hooks import run_weights_hooks
+from attention_zoo.layers.transformer.dropout import Dropout
 from attention_zoo.models.matching.matcher import Matcher, TokenIds, align_texts
 from attention_zoo.models.presets import Config, add_presets, collect_arguments, register_model
 from attention_zoo.typing import Tensor

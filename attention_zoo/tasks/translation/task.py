@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import keras
@@ -345,7 +346,13 @@ class Translation(TextPairTask):
         report = score_translations(texts, examples.targets, lengths)
         return {**report, "truncated": sum(result.truncated for result in results)}
 
-    # Saving and export.
+    # Reports, saving and export.
+
+    def write_report(self, results: Sequence[TranslationResult], path: str | Path) -> None:
+        """Write translations with their attention as one HTML page."""
+        from attention_zoo import inspection
+
+        inspection.write_translation_page(results, path)
 
     def get_saved_fields(self) -> dict[str, Any]:
         """Return whether sources get an end token, and whether long ones are split."""
