@@ -394,6 +394,7 @@ def test_models_of_keras_are_recorded(run_page: Callable[..., dict[str, Any]]) -
     np.testing.assert_allclose(names["rollout"].sum(-1), [[1] * 4, [1, 1, 0, 0]])
     assert names["entropy"].shape == (2, 2)
     assert (names["importance"]["attention_0"] > 0).all()
+    assert any(names["callback"].log_dir.iterdir())
     assert len(names["steps"]) == len(names["result"].tokens) + 1
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "prepare": "prepare the data of a recipe in its cache, with several processes",
     "average": "write the average of a run's newest checkpoints",
     "evaluate": "evaluate a run on a split",
+    "compare": "compare runs: recipe keys that differ, parameters, best metric, steps, time",
     "predict": "predict for each line of a file or of standard input",
     "export": "export a run to a folder that can be served without this library",
     "cache": "list or remove the prepared data of large corpora",

@@ -6,6 +6,7 @@ from attention_zoo.inspection.alignment_error import (
     alignment_error_rate,
     links_from_weights,
 )
+from attention_zoo.inspection.attention_callback import AttentionCallback
 from attention_zoo.inspection.attention_model import attention_model
 from attention_zoo.inspection.canvas import pixels
 from attention_zoo.inspection.caption_overlay import plot_caption_overlay
@@ -40,6 +41,7 @@ from attention_zoo.inspection.word_regions import plot_word_regions
 
 __all__ = [
     "AlignmentScores",
+    "AttentionCallback",
     "AttentionRecord",
     "AttentionRecords",
     "DependencySentence",

@@ -1,7 +1,7 @@
 """Tasks: models with preprocessing, from raw inputs to results with scores and attention."""
 
 from attention_zoo.decoding import SearchOptions
-from attention_zoo.tasks.base import TASKS, Task
+from attention_zoo.tasks.base import Task
 from attention_zoo.tasks.captioning import Caption, Captioning
 from attention_zoo.tasks.classification import Classification, ClassificationResult
 from attention_zoo.tasks.corpora import Corpus, FileCorpus, GeneratedCorpus
@@ -15,6 +15,7 @@ from attention_zoo.tasks.masked_language_modeling import (
     TokenPrediction,
 )
 from attention_zoo.tasks.matching import Matching, MatchingResult
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.retrieval import ImageIndex, Retrieval, RetrievalResult
 from attention_zoo.tasks.summarization import Summarization, Summary

@@ -6,7 +6,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from importlib.metadata import entry_points
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -20,47 +19,11 @@ from attention_zoo.files import explain_outdated
 from attention_zoo.registry import Registry
 from attention_zoo.tasks.inputs import Input, Locations, add_locations, is_list, refuse_unused
 from attention_zoo.tasks.metric_units import METRIC_UNITS
+from attention_zoo.tasks.model_call import ModelCall
 from attention_zoo.tasks.result import Result, check_plottable
 from attention_zoo.tasks.streaming import predict_stream
 from attention_zoo.tasks.task_file import FORMAT_VERSION, read_task_file
 
-ENTRY_POINTS = "attention_zoo.tasks"
-
-
-class TaskRegistry(Registry):
-    """Task classes by name. Installed packages register theirs through entry points."""
-
-    _loaded = False
-
-    def get(self, name: str) -> Any:  # Any: task classes differ in their constructors
-        return super().get(name)
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or name in self.names()
-
-    def names(self) -> list[str]:
-        self._load_entry_points()
-        return super().names()
-
-    def _load_entry_points(self) -> None:
-        """Import all entry points once; their modules register tasks."""
-        if self._loaded:
-            return
-        errors = []
-        for point in entry_points(group=ENTRY_POINTS):
-            try:
-                point.load()
-            except Exception as error:
-                errors.append(f"{point.name} = {point.value}: {error}")
-        if errors:
-            raise ValueError(
-                f"failed to import entry points of group {ENTRY_POINTS}: {'; '.join(errors)}. Fix"
-                " or uninstall these packages."
-            )
-        self._loaded = True
-
-
-TASKS = TaskRegistry("task")
 SEARCH_OPTIONS = tuple(field.name for field in fields(SearchOptions))
 
 
@@ -303,6 +266,18 @@ class Task(ABC):
     def get_predict_inputs(self, examples: Any) -> Sequence[Any]:
         """Return inputs of `predict` from examples; empty if examples do not contain them."""
         return ()
+
+    def make_model_call(self, source: Any, /, output: str | None = None) -> ModelCall:
+        """Return the model's inputs for one input of `predict`, with labels of all positions.
+
+        Args:
+            source: one input of `predict`, such as a text.
+            output: the text that the model is to generate; None for that of `predict`.
+
+        Raises:
+            ValueError: if the task does not implement it, or as in `predict`.
+        """
+        raise ValueError(f"task {self.name} cannot be inspected; use `inspection.record`")
 
     def predict_example(self, examples: Any, row: int) -> tuple[Any, str]:
         """Return the result for one example, and a line with its reference and its prediction."""

@@ -14,8 +14,8 @@ from attention_zoo.hub import resolve_folder
 from attention_zoo.metrics import read_spans
 from attention_zoo.models.precision import DTYPES, use_dtype_policy
 from attention_zoo.registry import check_choice
-from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.captioning.public import load_public_captioning
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.summarization.public import load_public_summarization
 from attention_zoo.tasks.task_file import read_task_file
 from attention_zoo.tasks.translation.public import load_public_translation

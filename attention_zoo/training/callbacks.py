@@ -141,7 +141,8 @@ class Checkpoints(keras.callbacks.Callback):
         state.pending = None
         state.diverged = state.has_diverged(logs["loss"], logs["val_loss"])
         state.finished = state.is_over(self.options)
-        state.loss = state.count = 0.0  # restart at 0 in the next interval, also after a resume
+        # The next interval starts at 0, also after a resume.
+        state.loss = state.auxiliary_loss = state.count = 0.0
         self.save()
         self.request.raise_if_requested()
 

@@ -38,7 +38,7 @@ Fingerprint = dict[str, Any]
 
 def find_recipe_changes(old: Recipe, new: Recipe) -> dict[str, str]:
     """Return the differences between two recipes, except `run`: one line of text per key."""
-    before, after = _flatten(old), _flatten(new)
+    before, after = flatten_recipe(old), flatten_recipe(new)
     return {
         key: f"{key} {before.get(key)} -> {after.get(key)}"
         for key in before | after
@@ -158,7 +158,7 @@ def check_allowed(recipe: Recipe, allow: Sequence[str]) -> None:
     """Raise ValueError unless each name is a key or section of the recipe or `data.<split>`."""
     if isinstance(allow, str):
         raise ValueError(f"allow must be a list of names, got {allow!r}; pass [{allow!r}]")
-    keys = [*_flatten(recipe), *(f"data.{split}" for split in recipe.data.splits)]
+    keys = [*flatten_recipe(recipe), *(f"data.{split}" for split in recipe.data.splits)]
     known = {*keys, *(key.partition(".")[0] for key in keys)}
     for name in allow:
         if name not in known:
@@ -170,7 +170,7 @@ def is_covered(key: str, names: Iterable[str]) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in names)
 
 
-def _flatten(recipe: Recipe) -> dict[str, Any]:
+def flatten_recipe(recipe: Recipe) -> dict[str, Any]:
     """Return the values of a recipe by dotted key."""
     return dict(_find_leaves(OmegaConf.to_container(OmegaConf.structured(recipe))))
 

@@ -353,8 +353,11 @@ def make_metric_callbacks(job: Job) -> list[Callback]:
 
 def make_image_callbacks(job: Job, draw: Draw | None, events: Events) -> list[Callback]:
     """Return the callback that draws results of validation examples, if `draw` is given."""
-    sources = job.task.get_predict_inputs(job.validation)[:DRAWN]
-    if draw is None or not sources:
+    if draw is None:
+        return []
+    drawn = job.validation.take(range(min(DRAWN, len(job.validation))))
+    sources = list(job.task.get_predict_inputs(drawn))
+    if not sources:
         return []
 
     def draw_results(epoch: int, logs: dict[str, Any]) -> None:

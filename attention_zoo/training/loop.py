@@ -109,15 +109,19 @@ class TrainingLoop:
             )
 
     def _compute_means(self) -> dict[str, float]:
-        means = {"loss": _divide(self.state.loss, self.state.count)}
+        state = self.state
+        means = {"loss": _divide(state.loss, state.count)}
+        if self.steps.has_auxiliary_loss:
+            means["auxiliary_loss"] = _divide(state.auxiliary_loss, state.count)
         if self.options.on_nan == "skip":
-            means["skipped"] = self.state.skipped
+            means["skipped"] = state.skipped
         return means
 
     def _record_outcome(self, outcome: Outcome) -> None:
         """Add the outcome of a step to the sums; raise ValueError if a fault cannot be skipped."""
         if outcome.code != FAULT:
             self.state.loss += outcome.loss
+            self.state.auxiliary_loss += outcome.auxiliary_loss
             self.state.count += outcome.count
             if self.state.first_loss is None and outcome.count:
                 self.state.first_loss = _divide(outcome.loss, outcome.count)
@@ -143,7 +147,7 @@ class TrainingLoop:
         first = self.state.step * self.options.accumulate
         batches = range(first, first + self.options.accumulate)
         numbers = [number for batch in batches for number in self.train.get_example_numbers(batch)]
-        value = outcome.loss / max(outcome.count, 1.0)
+        value = (outcome.loss + outcome.auxiliary_loss) / max(outcome.count, 1.0)
         what = "gradient is not finite" if math.isfinite(value) else f"loss is {value}"
         examples = ", ".join(map(str, numbers))
         return f"step {self.state.step + 1}: the {what} on training examples {examples}"

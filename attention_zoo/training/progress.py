@@ -73,6 +73,8 @@ class Progress(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         logs, state = logs or {}, self.clock.state
         texts = {"loss": "loss", "val_loss": "validation loss"}
+        if "auxiliary_loss" in logs:
+            texts["auxiliary_loss"] = "auxiliary loss"
         texts |= {
             n: n.removeprefix("val_") for n in logs if n.startswith("val_") and n not in texts
         }

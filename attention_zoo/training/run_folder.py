@@ -60,11 +60,12 @@ class RunState:
         seconds: time spent in training steps.
         finished: whether the run is finished.
         pending: the training metrics of an interval whose evaluation was not finished, or None.
-        loss: sum of the losses of this interval.
+        loss: sum of the losses of this interval, without auxiliary losses.
         count: number of tokens, or examples, in that sum.
         skipped: number of updates skipped because loss or gradient were not finite.
         first_loss: training loss of the first step.
         diverged: result of `has_diverged` in the last interval.
+        auxiliary_loss: sum of the auxiliary losses of this interval, times their counts.
     """
 
     step: int = 0
@@ -79,6 +80,7 @@ class RunState:
     skipped: int = 0
     first_loss: float | None = None
     diverged: bool = False
+    auxiliary_loss: float = 0.0
 
     def is_over(self, options: TrainingOptions) -> bool:
         """Return whether the run is finished under these options."""

@@ -34,16 +34,18 @@ class Outcome:
     """Outcome of a step.
 
     Args:
-        loss: sum of the losses.
+        loss: sum of the losses, without auxiliary losses.
         count: number of tokens, or examples, in that sum.
         code: APPLIED; OVERFLOW if the gradient overflowed float16 and the loss scale was lowered
             instead of an update; FAULT for any other loss or gradient that is not finite. Without
             an update, weights, optimizer and averages are unchanged.
+        auxiliary_loss: the sum of the model's auxiliary losses (`add_loss`), times `count`.
     """
 
     loss: float
     count: float
     code: int = APPLIED
+    auxiliary_loss: float = 0.0
 
 
 class CompiledSteps:
@@ -87,6 +89,7 @@ class CompiledSteps:
             model.loss, "unit", "tokens" if hasattr(model.loss, "count") else "examples"
         )
         self.statistics = _get_statistics(model)
+        self.has_auxiliary_loss = False  # known once the training step is traced
         half = model.dtype_policy.compute_dtype == "float16"
         with strategy.scope():
             self.scale = LossScale() if half else None
@@ -114,41 +117,44 @@ class CompiledSteps:
     def train(self, batches: Any) -> Outcome:
         """Do one update with the next batches of an iterator."""
         with pause_garbage_collection():
-            loss, count, code = self._train(batches).numpy()
-        return Outcome(float(loss), float(count), int(code))
+            loss, count, code, auxiliary_loss = self._train(batches).numpy()
+        return Outcome(float(loss), float(count), int(code), float(auxiliary_loss))
 
     def test(self, batches: Any) -> Outcome:
-        """Compute the loss of the next batch of an iterator."""
+        """Compute the loss of the next batch of an iterator, without auxiliary losses."""
         with pause_garbage_collection():
-            loss, count = self._test(batches).numpy()
+            loss, _, count = self._test(batches).numpy()
         return Outcome(float(loss), float(count))
 
     # On one device.
 
     def _compute_losses(self, batch: Any, training: bool = False) -> list[Tensor]:
-        """Return the sum of the losses of a shard, and their count."""
+        """Return the sums of loss and auxiliary losses of a shard, and their count."""
         inputs, targets, is_counted = batch
         with expect_long_sequences(self.expect_long):
             outputs = self.model(inputs, training=training, **self._options)
         loss, count = compute_sums(self.model.loss, targets, outputs)
-        loss += count * sum(tf.cast(extra, loss.dtype) for extra in self.model.losses)
-        return [tf.where(is_counted, loss, 0.0), tf.where(is_counted, count, 0.0)]
+        auxiliary_losses = self.model.losses
+        if training:
+            self.has_auxiliary_loss = bool(auxiliary_losses)
+        auxiliary_loss = count * sum(tf.cast(term, loss.dtype) for term in auxiliary_losses)
+        return [tf.where(is_counted, x, 0.0) for x in (loss, auxiliary_loss, count)]
 
     def _compute_gradients(self, batch: Any) -> list[Tensor]:
-        """Return the sums of loss, count and (dense) gradients of a shard."""
+        """Return the sums of loss, auxiliary losses, count and (dense) gradients of a shard."""
         with tf.GradientTape() as tape, use_compact_gradients():
-            loss, count = self._compute_losses(batch, training=True)
-            scaled_loss = loss
+            loss, auxiliary_loss, count = self._compute_losses(batch, training=True)
+            scaled_loss = loss + auxiliary_loss
             if self.scale is not None:
                 # Scale the mean loss: the sum over a large batch would overflow float16.
                 loss_scale = self.scale.value / tf.maximum(count, 1.0)
-                scaled_loss = loss * loss_scale
+                scaled_loss = scaled_loss * loss_scale
         weights = [weight.value for weight in self.weights]
         gradients = tape.gradient(scaled_loss, weights, unconnected_gradients="zero")
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         if self.scale is not None:
             gradients = [gradient / loss_scale for gradient in gradients]
-        return [loss, count, *gradients]
+        return [loss, auxiliary_loss, count, *gradients]
 
     def _optimize(self, gradients: list[Tensor]) -> None:
         self.model.optimizer.apply(gradients, self.weights)
@@ -182,11 +188,11 @@ class CompiledSteps:
             sums = self._add_micro_batches(batches, sums, counters)
         self._run_on_devices(self._average_statistics)
         normalized = self._run_on_devices(self._normalize_gradients, sums)
-        loss, count, norm = map(self._get_first, normalized[:3])
-        code = self._get_code(loss, norm)
+        loss, auxiliary_loss, count, norm = map(self._get_first, normalized[:4])
+        code = self._get_code(loss + auxiliary_loss, norm)
 
         def update() -> Tensor:
-            self._run_on_devices(self._apply, normalized[3:])
+            self._run_on_devices(self._apply, normalized[4:])
             self.averages.update(self.strategy, self.model.optimizer.iterations.value)
             return code
 
@@ -198,7 +204,7 @@ class CompiledSteps:
         tf.cond(tf.equal(code, APPLIED), update, restore_statistics)
         if self.scale is not None:
             self.scale.update(tf.equal(code, OVERFLOW))
-        return tf.stack([loss, count, tf.cast(code, tf.float32)])
+        return tf.stack([loss, count, tf.cast(code, tf.float32), auxiliary_loss])
 
     def _add_micro_batches(self, batches: Any, sums: Any, counters: list[Any]) -> Any:
         """Add the other micro-batches of an update to `sums`; reset the counters before each."""
@@ -218,16 +224,17 @@ class CompiledSteps:
         return tf.while_loop(has_next, add_micro_batch, (1, sums))[1]
 
     def _normalize_gradients(self, sums: list[Tensor]) -> list[Tensor]:
-        """Return the sum over all devices of loss and count, the norm, and the clipped gradient.
+        """Return the sums over all devices, the norm, and the clipped gradient.
 
-        The norm and the gradient are divided by the count.
+        The sums are those of loss, auxiliary losses and count. The norm and the gradient are
+        divided by the count.
         """
-        loss, count, *gradients = _all_reduce("SUM", sums)
+        loss, auxiliary_loss, count, *gradients = _all_reduce("SUM", sums)
         factor = 1.0 / tf.maximum(count, 1.0)
         norm = tf.linalg.global_norm(gradients) * factor
         if self.clip_norm is not None:
             factor *= tf.minimum(1.0, self.clip_norm / norm)
-        return [loss, count, norm, *(gradient * factor for gradient in gradients)]
+        return [loss, auxiliary_loss, count, norm, *(x * factor for x in gradients)]
 
     def _get_code(self, loss: Tensor, norm: Tensor) -> Tensor:
         is_loss_finite, is_norm_finite = tf.math.is_finite(loss), tf.math.is_finite(norm)

@@ -13,13 +13,14 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.compat.v1 import Event
 
+from attention_zoo.event_files import EventFile
 from attention_zoo.extras import describe_missing
 
 FOLDER = "tensorboard"
 
 
 class Events:
-    """Writer of a new event file; raises OSError if writing fails.
+    """Writer of a new event file of a run; raises OSError if writing fails.
 
     Without the package tensorboard, nothing is written, and one line says so.
 
@@ -32,26 +33,18 @@ class Events:
         if not self.is_available:
             print(f"no log for TensorBoard: {describe_missing('tensorboard')}", flush=True)
             return
-        self.folder = folder / FOLDER
-        self.folder.mkdir(exist_ok=True)
-        with _convert_errors(self.folder):
-            self._writer = tf.summary.create_file_writer(str(self.folder))
+        self._file = EventFile(folder / FOLDER)
 
     def write_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write one point of each curve, and flush the file to disk."""
-        if not self.is_available:
-            return
-        with _convert_errors(self.folder), self._writer.as_default():
-            for name, value in values.items():
-                tf.summary.scalar(name, value, step=step)
-            self._writer.flush()
+        if self.is_available:
+            self._file.write_scalars(step, values)
+            self._file.flush()
 
     def write_image(self, step: int, name: str, pixels: Any) -> None:
         """Write one image `(height, width, channels)`, uint8."""
-        if not self.is_available:
-            return
-        with _convert_errors(self.folder), self._writer.as_default():
-            tf.summary.image(name, pixels[None], step=step)
+        if self.is_available:
+            self._file.write_images(step, name, [pixels])
 
 
 def trim_events(folder: Path, step: int) -> None:

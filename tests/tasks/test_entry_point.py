@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from attention_zoo.tasks import base
+from attention_zoo.tasks import registry as registry_module
 from tests.tasks import letter_task
 
 RECIPE = """
@@ -61,9 +61,9 @@ def test_every_command_accepts_an_installed_task(tmp_path: Path) -> None:
 
 
 def test_failing_entry_point_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("letters", "no_such_module", base.ENTRY_POINTS)
-    monkeypatch.setattr(base, "entry_points", lambda group: [point])
-    registry = base.TaskRegistry("task")
+    point = EntryPoint("letters", "no_such_module", registry_module.ENTRY_POINTS)
+    monkeypatch.setattr(registry_module, "entry_points", lambda group: [point])
+    registry = registry_module.TaskRegistry("task")
     with pytest.raises(ValueError, match=r"tasks: letters = no_such_module: No mod"):
         registry.get("letters")
 
@@ -72,8 +72,8 @@ def test_entry_points_are_loaded_once_and_only_for_unknown_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     groups = []
-    monkeypatch.setattr(base, "entry_points", lambda group: groups.append(group) or [])
-    registry = base.TaskRegistry("task")
+    monkeypatch.setattr(registry_module, "entry_points", lambda group: groups.append(group) or [])
+    registry = registry_module.TaskRegistry("task")
     registry.register("known")(dict)
     assert registry.get("known") is dict
     assert "known" in registry
@@ -83,4 +83,4 @@ def test_entry_points_are_loaded_once_and_only_for_unknown_names(
         with pytest.raises(ValueError, match="unknown task 'letters'"):
             registry.get("letters")
     assert registry.names() == ["known"]
-    assert groups == [base.ENTRY_POINTS]
+    assert groups == [registry_module.ENTRY_POINTS]

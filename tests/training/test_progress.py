@@ -47,6 +47,14 @@ def test_bar_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "\rstep 1/4  [======" in shown[True]
 
 
+def test_auxiliary_loss_is_shown_after_the_losses() -> None:
+    stream = io.StringIO()
+    logs = {"loss": 1.0, "auxiliary_loss": 0.25, "val_loss": 2.0, "val_bleu": 30.0}
+    train(4, 2, stream).on_epoch_end(0, logs)
+    expected = "step 2/4  loss 1.0000  validation loss 2.0000  auxiliary loss 0.2500  bleu 30.0000"
+    assert stream.getvalue().startswith(expected)
+
+
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 100, 250])
 @pytest.mark.parametrize("steps", [4, 100_000, 10**12])
 def test_progress_fits_the_terminal(

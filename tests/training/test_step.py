@@ -153,7 +153,7 @@ def test_repeated_embedding_rows_are_added_before_clipping() -> None:
     np.testing.assert_allclose(np.linalg.norm(values(steps)[0] - before), 0.01, rtol=1e-5)
 
 
-def test_weight_penalty_counts_once() -> None:
+def test_weight_penalty_counts_once_and_apart_from_the_loss() -> None:
     def penalized() -> keras.layers.Layer:
         start = keras.initializers.GlorotUniform(seed=1)
         return keras.layers.Dense(3, kernel_initializer=start, kernel_regularizer="l2")
@@ -163,10 +163,39 @@ def test_weight_penalty_counts_once() -> None:
     fresh = steps_of(penalized())
     whole = fresh.test(batches_of(X, Y, 10))
     assert outcome.loss == pytest.approx(whole.loss, rel=1e-5)
+    assert steps.has_auxiliary_loss
     error = float(fresh.model.loss(Y, fresh.model(X)))
     penalty = float(sum(fresh.model.losses))
     assert penalty > 0.01
-    assert whole.loss == pytest.approx(10 * (error + penalty), rel=1e-5)
+    assert whole.loss == pytest.approx(10 * error, rel=1e-5)
+    assert outcome.auxiliary_loss == pytest.approx(10 * penalty, rel=1e-5)
+
+
+def test_gradient_includes_the_auxiliary_loss() -> None:
+    class Penalized(keras.layers.Dense):
+        def call(self, inputs: Any, training: bool = False) -> Any:
+            if training:
+                self.add_loss(3.0 * keras.ops.sum(self.kernel))
+            return 0.0 * super().call(inputs)
+
+    steps = steps_of(Penalized(3, use_bias=False))
+    before = values(steps)[0]
+    outcome = steps.train(batches_of(X, Y, 10))
+    np.testing.assert_allclose(before - values(steps)[0], 0.1 * 3.0, rtol=1e-4)
+    assert outcome.auxiliary_loss == pytest.approx(30 * before.sum(), rel=1e-4)
+    assert not steps_of().has_auxiliary_loss
+
+
+def test_auxiliary_loss_that_is_not_finite_is_a_fault() -> None:
+    class Broken(keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            self.add_loss(keras.ops.log(-keras.ops.mean(inputs**2)))
+            return inputs
+
+    outcome = steps_of(Broken()).train(batches_of(X, Y, 10))
+    assert outcome.code == FAULT
+    assert np.isfinite(outcome.loss)
+    assert np.isnan(outcome.auxiliary_loss)
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])

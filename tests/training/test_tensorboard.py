@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +14,16 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from attention_zoo import training
+from attention_zoo import tasks, training
 from attention_zoo.cli.train import draw_attention
-from attention_zoo.tasks import Translation, TranslationResult
+from attention_zoo.data import TextPairs
+from attention_zoo.inspection.attention_callback import AttentionCallback
+from attention_zoo.tasks import Caption, Translation, TranslationResult
 from attention_zoo.training.callbacks import Checkpoints
 from attention_zoo.training.fitting import make_image_callbacks
 from attention_zoo.training.tensorboard import FOLDER, Events, trim_events
-from tests.training.small import RESUMED, assert_same_run, records, small_run, write_recipe
+from tests.tasks.captioners import captioned, make_untrained_task
+from tests.training.small import RESUMED, assert_same_run, fit, records, small_run, write_recipe
 
 
 def shown(run: Path) -> EventAccumulator:
@@ -72,15 +78,15 @@ def test_folder_that_cannot_be_written_raises_oserror(tmp_path: Path) -> None:
         Events(tmp_path)
 
 
-def test_failed_write_of_tensorflow_raises_oserror(
+def test_full_disk_raises_oserror_with_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = Events(tmp_path)
 
-    def full(*_: Any, **__: Any) -> None:
-        raise tf.errors.ResourceExhaustedError(None, None, "events; No space left on device")
+    def fail(data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(tf.summary, "scalar", full)
+    monkeypatch.setattr(events._file._records, "write", fail)
     with pytest.raises(OSError, match="No space left on device") as caught:
         events.write_scalars(1, {"loss": 1.0})
     assert caught.value.filename == str(tmp_path / FOLDER)
@@ -112,6 +118,19 @@ def test_resumed_run_shows_no_step_twice_and_images_of_each_evaluation(
     pictures = [shown(run).Tensors(f"attention/{number}") for number in (1, 2, 3)]
     assert any(event.step == 40 for events in pictures for event in events)
     assert all(len({event.step for event in events}) == len(events) for events in pictures)
+
+
+@pytest.mark.full
+def test_attention_callback_changes_nothing_of_the_run(tmp_path: Path) -> None:
+    """The steps of the recurrent decoder are one map."""
+    examples = training.read_recipe(write_recipe(tmp_path)).data.read("train")
+    batches = tasks.load(small_run()).make_batches(examples, 4, 1)
+    inputs, *_ = next(iter(batches.dataset(0)))
+    run = fit(tmp_path, callbacks=[AttentionCallback(tmp_path / FOLDER, inputs)]).folder
+    assert_same_run(small_run(), run)
+    path = "decoder/cell/attentions/0"
+    assert [step for step, _ in curve(tmp_path, f"attention_entropy/{path}")] == [0, 1]
+    assert len(shown(tmp_path).Tensors(f"attention_map/{path}")) == 2
 
 
 def test_empty_results_and_results_without_attention_are_not_drawn() -> None:
@@ -156,13 +175,40 @@ def test_three_validation_examples_are_drawn() -> None:
     task = SimpleNamespace(
         predict=predict_letters, get_predict_inputs=lambda examples: examples.sources
     )
-    job: Any = SimpleNamespace(
-        validation=SimpleNamespace(sources=list("abcdef")), task=task, state=None
-    )
+    job: Any = SimpleNamespace(validation=make_pairs("abcdef"), task=task, state=None)
     drawn: list[str] = []
     (callback,) = make_image_callbacks(job, lambda task, result: drawn.append(result.text), None)
     callback.on_epoch_end(0, {})
     assert drawn == ["a", "c"]
     assert make_image_callbacks(job, None, None) == []
-    job.validation.sources = []
+    task.get_predict_inputs = lambda examples: ()
     assert make_image_callbacks(job, lambda task, result: None, None) == []
+
+
+def make_pairs(letters: str) -> TextPairs:
+    return TextPairs(list(letters), list(letters), "letters")
+
+
+def test_captions_of_validation_images_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failed results, and those of captioners without spatial attention, are skipped."""
+    task, examples = make_untrained_task(), captioned(5)
+    predicted: list[Any] = []
+
+    def predict(images: list[Any], on_error: str) -> list[Caption]:
+        predicted.extend(images)
+        weights, words = np.full((2, 3, 3), 1 / 9), ("a", "dog")
+        caption = Caption(text="a dog", score=0.0, tokens=words, attention=weights, image=images[0])
+        return [caption, Caption.failed("NaN"), replace(caption, attention=None)]
+
+    monkeypatch.setattr(task, "predict", predict)
+    events, state = Events(tmp_path), SimpleNamespace(step=7)
+    job: Any = SimpleNamespace(validation=examples, task=task, state=state)
+    (callback,) = make_image_callbacks(job, draw_attention, events)
+    callback.on_epoch_end(0, {})
+    events.write_scalars(7, {})
+    np.testing.assert_array_equal(predicted, examples.images[:3])
+    (event,) = shown(tmp_path).Tensors("attention/1")
+    assert event.step == 7
+    assert shown(tmp_path).Tags()["tensors"] == ["attention/1"]

@@ -14,18 +14,20 @@ from attention_zoo.data import CaptionBatches, CaptionedImages
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchResult
 from attention_zoo.metrics import caption_scores, exact_match
-from attention_zoo.tasks.base import SEARCH_OPTIONS, TASKS
+from attention_zoo.tasks.base import SEARCH_OPTIONS
+from attention_zoo.tasks.captioning.model_call import CaptioningCall
 from attention_zoo.tasks.captioning.result import Caption
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
 from attention_zoo.tasks.image_texts import ImageTextTask, score_boxes
 from attention_zoo.tasks.images import Image
 from attention_zoo.tasks.inputs import check_rules
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.text_inputs import round_batch_size
 
 
 @TASKS.register("captioning")
-class Captioning(GenerationTask, ImageTextTask):
+class Captioning(CaptioningCall, GenerationTask, ImageTextTask):
     """Image captioning: a captioner and its tokenizer.
 
     Args:
@@ -77,6 +79,10 @@ class Captioning(GenerationTask, ImageTextTask):
             )
 
     # Prediction.
+
+    def get_predict_inputs(self, examples: CaptionedImages) -> Sequence[Image]:
+        """Return the images."""
+        return list(examples.images)
 
     def predict(
         self,

@@ -15,7 +15,6 @@ from attention_zoo.data.batching.labelled_text_batches import LabelledTextBatche
 from attention_zoo.data.text.sentences import BOUNDARIES
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.registry import Registry, check_choice
-from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import (
     check_vocabulary_size,
     load_vectors,
@@ -30,6 +29,7 @@ from attention_zoo.tasks.classification.building import (
 from attention_zoo.tasks.classification.class_weights import check_class_weights, make_class_weights
 from attention_zoo.tasks.classification.corpora import LABELLED_TEXTS
 from attention_zoo.tasks.classification.inference import ClassifierInference, run_classifier
+from attention_zoo.tasks.classification.model_call import ClassificationCall
 from attention_zoo.tasks.classification.result import (
     ClassificationResult,
     Source,
@@ -56,13 +56,14 @@ from attention_zoo.tasks.inputs import (
     predict_rows,
     refuse_rules,
 )
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import list_shapes, select_evenly_spaced
 
 
 @TASKS.register("classification")
-class Classification(SingleTextTask):
+class Classification(ClassificationCall, SingleTextTask):
     """Text classification: a classifier, its tokenizer and the limits of its texts.
 
     A text that exceeds a limit is truncated; without `truncate`, training drops it, and `predict`

@@ -16,13 +16,13 @@ from attention_zoo.data import LabelledBatches, LabelledImages
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import exact_match
 from attention_zoo.registry import Registry, check_known
-from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import build_model, check_model, naming_preset
 from attention_zoo.tasks.glimpses.corpora import LABELLED_IMAGES
 from attention_zoo.tasks.glimpses.grey import to_grey
 from attention_zoo.tasks.glimpses.result import GlimpseResult
 from attention_zoo.tasks.images import Image, ImageTask
 from attention_zoo.tasks.inputs import NAN_LOGITS, refuse_rules
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import check_plottable
 
 

@@ -16,7 +16,7 @@ from attention_zoo.data import LineBatches, TextLines
 from attention_zoo.data.tokenizers.vocabulary import END, PAD, START, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.models.generation import mask_special_tokens
-from attention_zoo.tasks.base import SEARCH_OPTIONS, TASKS
+from attention_zoo.tasks.base import SEARCH_OPTIONS
 from attention_zoo.tasks.building import build_task
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
 from attention_zoo.tasks.inputs import (
@@ -27,6 +27,7 @@ from attention_zoo.tasks.inputs import (
     name_rows,
     predict_rows,
 )
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import (

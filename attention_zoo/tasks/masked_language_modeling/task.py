@@ -17,7 +17,6 @@ from attention_zoo.data.tokenizers.vocabulary import PAD
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.losses import SequenceCrossEntropy
 from attention_zoo.ops import whole_number
-from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import build_model, load_or_train_tokenizer
 from attention_zoo.tasks.inputs import (
     NAN_LOGITS,
@@ -30,6 +29,7 @@ from attention_zoo.tasks.inputs import (
 )
 from attention_zoo.tasks.masked_language_modeling.masks import MASK, PRIVATE_USE, get_default_top
 from attention_zoo.tasks.progress import report_predicted
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import Result, rank_results
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.text_inputs import find_unknown, group_by_width, pad_batch

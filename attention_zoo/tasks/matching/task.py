@@ -15,7 +15,7 @@ from attention_zoo.data.batching.matched_batches import MatchedBatches
 from attention_zoo.data.text.labelled_pairs import TARGETS
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.registry import Registry, check_choice
-from attention_zoo.tasks.base import TASKS, Task
+from attention_zoo.tasks.base import Task
 from attention_zoo.tasks.building import (
     check_model,
     check_vocabulary_size,
@@ -45,14 +45,16 @@ from attention_zoo.tasks.matching.building import (
 )
 from attention_zoo.tasks.matching.corpora import LABELLED_PAIRS
 from attention_zoo.tasks.matching.inference import MatcherInference, compute_shape, pad_pairs
+from attention_zoo.tasks.matching.model_call import MatchingCall
 from attention_zoo.tasks.matching.result import MatchingResult, Source, make_result, make_source
 from attention_zoo.tasks.matching.scoring import score_matches
 from attention_zoo.tasks.matching.texts import SIDES, EncodedPair, Pair, check_pair, encode_pairs
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.text_inputs import encode_in_parts, list_shapes
 
 
 @TASKS.register("matching")
-class Matching(Task):
+class Matching(MatchingCall, Task):
     """Matching of two texts: a matcher, its tokenizer and the limits of both texts.
 
     Args:
@@ -60,12 +62,10 @@ class Matching(Task):
         tokenizer: `data.Tokenizer` of any kind, or a public one, for both texts.
         search: only `n_best` (the number of most probable classes) and `batch_size` are used.
         max_first_length, max_second_length: maximum number of tokens of each text.
-        truncate: whether longer texts are truncated; if not, training drops their pairs, and
-            `predict` and `evaluate` reject them.
+        truncate: whether longer texts are truncated, instead of dropped in training, else rejected.
         target: "classification", "regression" (such as a similarity), or "ranking": the relevance
             of the second text for the first one.
-        score_mean, score_deviation: mean and standard deviation of the numbers in the training
-            data; the model predicts standardized numbers.
+        score_mean, score_deviation: of the training data's numbers, which the model standardizes.
 
     Raises:
         ValueError: if the model is not a `models.Matcher` or does not fit `target`, its vocabulary

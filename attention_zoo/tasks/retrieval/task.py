@@ -16,7 +16,6 @@ from attention_zoo.data import CaptionedImages
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import recall_at_k
 from attention_zoo.ops import at_least_float32
-from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.image_texts import ImageTextTask, Tokens, flatten_captions, score_boxes
 from attention_zoo.tasks.images import Image, list_images, name_images
 from attention_zoo.tasks.inputs import (
@@ -31,6 +30,7 @@ from attention_zoo.tasks.inputs import (
     refuse_rules,
 )
 from attention_zoo.tasks.progress import report_predicted
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import check_plottable, rank_results
 from attention_zoo.tasks.retrieval.result import ImageIndex, RetrievalResult
 from attention_zoo.tasks.text_inputs import (

@@ -16,7 +16,6 @@ from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceT
 from attention_zoo.data.tokenizers.tokenizer import MARK
 from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
-from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import build_task, check_model, check_vocabulary_size
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.inputs import (
@@ -28,9 +27,11 @@ from attention_zoo.tasks.inputs import (
     name_rows,
     predict_rows,
 )
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.scoring import score_summaries
 from attention_zoo.tasks.summarization.article import Article, check_limits
+from attention_zoo.tasks.summarization.model_call import SummarizationCall
 from attention_zoo.tasks.summarization.result import Summary, origins
 from attention_zoo.tasks.text_inputs import (
     find_unknown,
@@ -43,7 +44,7 @@ WIDTH = 32  # sources are padded to multiples of this, so that many share a shap
 
 
 @TASKS.register("summarization")
-class Summarization(TextPairTask):
+class Summarization(SummarizationCall, TextPairTask):
     """Summarization: a model and a tokenizer of both sides. Inputs and outputs are strings.
 
     If the tokenizer has a `text_start`, as that of BART, sources and targets begin with it.

@@ -21,7 +21,6 @@ from attention_zoo.data import (
 from attention_zoo.decoding import Rule, SearchOptions
 from attention_zoo.metrics import read_spans
 from attention_zoo.registry import Registry
-from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import load_or_train_tokenizer, load_vectors, make_tokenizer
 from attention_zoo.tasks.inference import MAX_EAGER_CALLS, MAX_EAGER_INPUTS, InferenceCache
 from attention_zoo.tasks.inputs import (
@@ -35,6 +34,7 @@ from attention_zoo.tasks.inputs import (
     refuse_rules,
 )
 from attention_zoo.tasks.progress import report_predicted
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.single_text import SingleTextTask
 from attention_zoo.tasks.tagging.building import (
     CHARACTER_OPTIONS,
@@ -43,6 +43,7 @@ from attention_zoo.tasks.tagging.building import (
     takes_characters,
 )
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
+from attention_zoo.tasks.tagging.model_call import TaggingCall
 from attention_zoo.tasks.tagging.result import (
     TaggerInference,
     TaggingResult,
@@ -74,7 +75,7 @@ from attention_zoo.tasks.text_inputs import (
 
 
 @TASKS.register("tagging")
-class Tagging(SingleTextTask):
+class Tagging(TaggingCall, SingleTextTask):
     """Sequence tagging: a tagger, its tokenizer and its tag scheme.
 
     Each word is tokenized separately; its tag is predicted from its first token, or from all its
@@ -86,8 +87,7 @@ class Tagging(SingleTextTask):
         characters: tokenizer of kind "character" for a model with character input; `tokenizer` is
             then of kind "whitespace", with whole words as tokens.
         search: only `n_best` and `batch_size` are used; decoding is exact.
-        max_length: maximum number of words of a sentence. Training drops longer sentences;
-            `predict` and `evaluate` reject them.
+        max_length: maximum number of words. Longer sentences are dropped in training, or rejected.
         scheme: tag scheme of spans: "BIO" (or "IOB2"), "IOB1", "BIOES", "BILOU", "BMES"; None
             without spans.
 

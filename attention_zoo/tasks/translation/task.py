@@ -16,7 +16,6 @@ from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceT
 from attention_zoo.data.tokenizers.vocabulary import END, MARK, PAD, UNKNOWN
 from attention_zoo.decoding import Rule, SearchOptions, SearchResult
 from attention_zoo.decoding.plan import Vocabulary, check_prefix
-from attention_zoo.tasks.base import TASKS
 from attention_zoo.tasks.building import TokenizerOptions, build_model, load_or_train_tokenizers
 from attention_zoo.tasks.generation import Hypothesis, read_hypotheses
 from attention_zoo.tasks.inputs import (
@@ -29,6 +28,7 @@ from attention_zoo.tasks.inputs import (
     name_rows,
     predict_rows,
 )
+from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.scoring import score_translations
 from attention_zoo.tasks.text_inputs import (
     find_unknown,
@@ -38,12 +38,13 @@ from attention_zoo.tasks.text_inputs import (
     round_up,
 )
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
+from attention_zoo.tasks.translation.model_call import TranslationCall
 from attention_zoo.tasks.translation.result import TranslationResult
 from attention_zoo.tasks.translation.sentences import SourceParts, join_results, split_source
 
 
 @TASKS.register("translation")
-class Translation(TextPairTask):
+class Translation(TranslationCall, TextPairTask):
     """Translation task: a model, a source tokenizer and a target tokenizer.
 
     Args:
