@@ -395,6 +395,8 @@ def test_models_of_keras_are_recorded(run_page: Callable[..., dict[str, Any]]) -
     assert names["entropy"].shape == (2, 2)
     assert (names["importance"]["attention_0"] > 0).all()
     assert any(names["callback"].log_dir.iterdir())
+    assert names["attribution"].completeness_error.max() <= 0.01
+    assert set(names["curves"]) == {"integrated gradients", "rollout", "random"}
     assert len(names["steps"]) == len(names["result"].tokens) + 1
 
 

@@ -8,12 +8,27 @@ from attention_zoo.inspection.alignment_error import (
 )
 from attention_zoo.inspection.attention_callback import AttentionCallback
 from attention_zoo.inspection.attention_model import attention_model
+from attention_zoo.inspection.attribution import Attribution, attribute
+from attention_zoo.inspection.attribution_targets import (
+    class_log_probability,
+    class_logit,
+    tag_emission,
+    tag_log_marginal,
+    token_log_probability,
+)
 from attention_zoo.inspection.canvas import pixels
 from attention_zoo.inspection.caption_overlay import plot_caption_overlay
 from attention_zoo.inspection.caption_page import write_caption_page
 from attention_zoo.inspection.classified_bars import plot_classified
 from attention_zoo.inspection.classified_page import write_classified_page
 from attention_zoo.inspection.confusion_matrix import plot_confusion_matrix
+from attention_zoo.inspection.faithfulness import (
+    PerturbationCurves,
+    kendall_tau,
+    perturbation_curves,
+    random_scores,
+)
+from attention_zoo.inspection.generation_attribution import attribute_generation
 from attention_zoo.inspection.glimpse_path import plot_glimpse_path, write_glimpse_gif
 from attention_zoo.inspection.head_importance import head_importance
 from attention_zoo.inspection.head_relations import (
@@ -44,8 +59,10 @@ __all__ = [
     "AttentionCallback",
     "AttentionRecord",
     "AttentionRecords",
+    "Attribution",
     "DependencySentence",
     "HeadAgreement",
+    "PerturbationCurves",
     "RelationAgreement",
     "alignment_error_rate",
     "attention_distance",
@@ -53,11 +70,17 @@ __all__ = [
     "attention_flow",
     "attention_model",
     "attention_rollout",
+    "attribute",
+    "attribute_generation",
+    "class_log_probability",
+    "class_logit",
     "diagonality",
     "head_importance",
+    "kendall_tau",
     "links_from_weights",
     "match_heads_with_relations",
     "merge_subwords",
+    "perturbation_curves",
     "pixels",
     "plot_alignment",
     "plot_caption_overlay",
@@ -68,8 +91,12 @@ __all__ = [
     "plot_length_curve",
     "plot_summary_heat",
     "plot_word_regions",
+    "random_scores",
     "read_dependencies",
     "record",
+    "tag_emission",
+    "tag_log_marginal",
+    "token_log_probability",
     "write_caption_page",
     "write_classified_page",
     "write_glimpse_gif",
