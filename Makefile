@@ -51,6 +51,7 @@ OTHERS := tests/export tests/training tests/cli tests/data tests/tasks
 FULL := $(PYTEST) --full --timeout 600
 
 test-full: lint
+	.ci/install_browser
 	$(PYTEST) --fail-slow
 	$(FULL) tests/ops tests/layers tests/losses
 	$(FULL) tests/models/translation tests/models/summarization

@@ -27,6 +27,7 @@ COMMANDS = {
     "evaluate": "evaluate a run on a split",
     "compare": "compare runs: recipe keys that differ, parameters, best metric, steps, time",
     "predict": "predict for each line of a file or of standard input",
+    "inspect": "write the attention of all layers for one input as an interactive page",
     "export": "export a run to a folder that can be served without this library",
     "cache": "list or remove the prepared data of large corpora",
 }

@@ -7,8 +7,15 @@ from attention_zoo.inspection.alignment_error import (
     links_from_weights,
 )
 from attention_zoo.inspection.attention_callback import AttentionCallback
+from attention_zoo.inspection.attention_data import AttentionMap, ImageOverlay, TokenAttribution
 from attention_zoo.inspection.attention_model import attention_model
+from attention_zoo.inspection.attention_page import (
+    NotebookPage,
+    show_attention,
+    write_attention_page,
+)
 from attention_zoo.inspection.attribution import Attribution, attribute
+from attention_zoo.inspection.attribution_bars import plot_attributions
 from attention_zoo.inspection.attribution_targets import (
     class_log_probability,
     class_logit,
@@ -44,6 +51,7 @@ from attention_zoo.inspection.head_statistics import (
     attention_entropy,
     diagonality,
 )
+from attention_zoo.inspection.head_view import plot_head_view
 from attention_zoo.inspection.length_curve import plot_length_curve
 from attention_zoo.inspection.matched_page import write_matched_page
 from attention_zoo.inspection.record import AttentionRecord, AttentionRecords, record
@@ -57,13 +65,17 @@ from attention_zoo.inspection.word_regions import plot_word_regions
 __all__ = [
     "AlignmentScores",
     "AttentionCallback",
+    "AttentionMap",
     "AttentionRecord",
     "AttentionRecords",
     "Attribution",
     "DependencySentence",
     "HeadAgreement",
+    "ImageOverlay",
+    "NotebookPage",
     "PerturbationCurves",
     "RelationAgreement",
+    "TokenAttribution",
     "alignment_error_rate",
     "attention_distance",
     "attention_entropy",
@@ -83,10 +95,12 @@ __all__ = [
     "perturbation_curves",
     "pixels",
     "plot_alignment",
+    "plot_attributions",
     "plot_caption_overlay",
     "plot_classified",
     "plot_confusion_matrix",
     "plot_glimpse_path",
+    "plot_head_view",
     "plot_heads",
     "plot_length_curve",
     "plot_summary_heat",
@@ -94,9 +108,11 @@ __all__ = [
     "random_scores",
     "read_dependencies",
     "record",
+    "show_attention",
     "tag_emission",
     "tag_log_marginal",
     "token_log_probability",
+    "write_attention_page",
     "write_caption_page",
     "write_classified_page",
     "write_glimpse_gif",

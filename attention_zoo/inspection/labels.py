@@ -8,7 +8,11 @@ from collections.abc import Iterable, Sequence
 LONGEST = 24
 """Maximum number of characters of a label; longer ones end in an ellipsis."""
 
-_CLOSING, _OPENING, _JOINING = set(".,;:!?%)]}»”"), set("([{«“$€£#"), set("-'’/")
+_CLOSING, _OPENING, _JOINING = set(".,;:!?%)]}»”،؛؟"), set("([{«“$€£#"), set("-'’/")
+_UNSPACED = re.compile(  # Chinese characters, kana, their punctuation, full-width letters
+    "[\u2e80-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
+    "\U00020000-\U0003ffff]"
+)
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")
 
 
@@ -39,7 +43,8 @@ def find_gaps(tokens: Sequence[str]) -> list[bool]:
     """Return whether a space precedes each token when tokens are joined to a text.
 
     If any token has the prefix `▁`, spaces are where it is. Otherwise they follow typography: none
-    before a comma, none between the digits of a number.
+    before a comma, none between the digits of a number, none beside a Chinese character or kana,
+    except between it and a special token.
     """
     if any(token.startswith("▁") for token in tokens):
         return [index > 0 and token.startswith("▁") for index, token in enumerate(tokens)]
@@ -48,8 +53,16 @@ def find_gaps(tokens: Sequence[str]) -> list[bool]:
         before, last = tokens[max(index - 2, 0) : index], tokens[index - 1] if index else ""
         number = token.isdecimal() and len(token) == 1 and _is_inside_number("".join(before))
         joined = token in _CLOSING | _JOINING or last in _OPENING | _JOINING
-        spaces.append(index > 0 and not (joined or number or token.startswith("##")))
+        joined = joined or number or token.startswith("##") or _is_unspaced(last, token)
+        spaces.append(index > 0 and not joined)
     return spaces
+
+
+def _is_unspaced(last: str, token: str) -> bool:
+    """Return whether two tokens meet in a script that is written without spaces."""
+    if is_special(last) or is_special(token):
+        return False
+    return _UNSPACED.match(last[-1:]) is not None or _UNSPACED.match(token) is not None
 
 
 def _is_inside_number(before: str) -> bool:

@@ -1,6 +1,8 @@
 """Tasks: models with preprocessing, from raw inputs to results with scores and attention."""
 
 from attention_zoo.decoding import SearchOptions
+from attention_zoo.tasks.attention_maps import make_attention_maps
+from attention_zoo.tasks.attention_report import write_attention_report
 from attention_zoo.tasks.base import Task
 from attention_zoo.tasks.captioning import Caption, Captioning
 from attention_zoo.tasks.classification import Classification, ClassificationResult
@@ -56,4 +58,6 @@ __all__ = [
     "TranslationResult",
     "find_task_folder",
     "load",
+    "make_attention_maps",
+    "write_attention_report",
 ]
