@@ -118,6 +118,7 @@ class Browser:
 def open_browser() -> Iterator[Browser]:
     """Yield a browser and close it afterwards; skip without Chromium, its driver or selenium."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    from selenium.common.exceptions import WebDriverException
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     chromedriver = shutil.which("chromedriver")
     if chromium is None or chromedriver is None:
@@ -127,7 +128,10 @@ def open_browser() -> Iterator[Browser]:
     for switch in SWITCHES:
         options.add_argument(switch)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(chromedriver))
+    try:
+        driver = webdriver.Chrome(options, webdriver.ChromeService(chromedriver))
+    except WebDriverException as error:  # such as a sandbox without shared memory
+        pytest.skip(f"chromium does not start: {str(error).splitlines()[0]}")
     try:
         yield Browser(driver)
     finally:

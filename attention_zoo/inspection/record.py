@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
@@ -48,6 +47,8 @@ class AttentionRecord(NamedTuple):
 
 class AttentionRecords(Mapping[str, list[AttentionRecord]]):
     """Recorded attention weights by layer path: a list of records, one for each call.
+
+    The arrays are read-only: they share memory with tensors.
 
     Layers are in the order of their first call; those that did not run are missing.
     """
@@ -174,7 +175,7 @@ class _Recorder:
 
         def add(weights: NDArray[Any], mask: NDArray[Any] | None = None) -> None:
             if self.is_active:
-                self.records.add(path, np.array(weights), None if mask is None else np.array(mask))
+                self.records.add(path, weights, mask)
 
         return zoo_ops.call_on_host(add, tensors, output)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops, tree
 
 from attention_zoo.typing import Tensor
@@ -15,19 +16,27 @@ def call_on_host(function: Callable[..., Any], tensors: Sequence[Tensor], then: 
     """Call a function with the values of tensors as NumPy arrays, for its side effects.
 
     In a graph, the function is called whenever the graph runs. No gradient flows to the tensors.
+    The arrays are read-only, may share memory with the tensors, and may be stored.
 
     Args:
         function: called with one array for each tensor; its result is ignored.
         tensors: the arguments.
         then: a nest of tensors, returned unchanged; operations on the result run after the call.
     """
+
+    def call(*values: Any) -> None:
+        arrays = [np.asarray(ops.convert_to_numpy(value)).view() for value in values]
+        for array in arrays:
+            array.flags.writeable = False
+        function(*arrays)
+
     backend = keras.backend.backend()
     if backend == "tensorflow":
-        return _call_from_tensorflow(function, tensors, then)
+        return _call_from_tensorflow(call, tensors, then)
     if backend == "jax":
-        _call_from_jax(function, tensors)
+        _call_from_jax(call, tensors)
     else:
-        function(*map(ops.convert_to_numpy, tensors))
+        call(*tensors)
     return then
 
 
@@ -37,7 +46,7 @@ def _call_from_tensorflow(
     import tensorflow as tf
 
     if tf.executing_eagerly():
-        function(*map(ops.convert_to_numpy, tensors))
+        function(*tensors)
         return then
     called = tf.numpy_function(function, [tf.stop_gradient(x) for x in tensors], [])
     with tf.control_dependencies([called]):
@@ -48,11 +57,11 @@ def _call_from_jax(function: Callable[..., Any], tensors: Sequence[Tensor]) -> N
     import jax
 
     if not any(isinstance(x, jax.core.Tracer) for x in tensors):
-        function(*map(ops.convert_to_numpy, tensors))
+        function(*tensors)
         return
 
-    def call(*arrays: Any) -> None:
-        function(*map(ops.convert_to_numpy, arrays))
+    def copy(*arrays: Any) -> None:  # XLA reuses the memory of the arguments after the call
+        function(*(np.array(array) for array in arrays))
 
     stopped = [jax.lax.stop_gradient(x) for x in tensors]
-    jax.experimental.io_callback(call, None, *stopped, ordered=True)
+    jax.experimental.io_callback(copy, None, *stopped, ordered=True)
