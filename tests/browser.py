@@ -119,6 +119,7 @@ def open_browser() -> Iterator[Browser]:
     """Yield a browser and close it afterwards; skip without Chromium, its driver or selenium."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     from selenium.common.exceptions import WebDriverException
+
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     chromedriver = shutil.which("chromedriver")
     if chromium is None or chromedriver is None:

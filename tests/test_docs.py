@@ -384,7 +384,7 @@ def test_keras_layers(run_page: Any) -> None:
 
 
 @pytest.mark.full
-def test_models_of_keras_are_recorded(run_page: Callable[..., dict[str, Any]]) -> None:
+def test_inspection(run_page: Callable[..., dict[str, Any]]) -> None:
     names = run_page("inspection.md")
     assert names["entry"].weights.shape == (2, 2, 4, 4)
     assert names["entry"].mask[1, 0].tolist() == [[1, 1, 0, 0]] * 2 + [[0] * 4] * 2

@@ -1,7 +1,7 @@
 """Write the attention of all layers of a model for one input as an interactive HTML page.
 
 The page needs no network. A model that generates text is called with a given output (forced
-decoding): that of --output, or else its own.
+decoding): the text of --output, or the model's prediction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOUNS = {"text_pair": "two texts", "image": "one image file"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run, the input and what the page shows."""
+    """Add the run, the input and the options of the page."""
     parser.add_argument("run", metavar="RUN", help="a run folder or a zoo entry")
     parser.add_argument(
         "inputs", metavar="INPUT", nargs="+", help="a text, two texts of a pair, or an image file"

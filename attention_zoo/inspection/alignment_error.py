@@ -59,7 +59,7 @@ def alignment_error_rate(
 
     Reference:
         Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models",
-        section 5.1 (Computational Linguistics 29.1).
+        section 5 (Computational Linguistics 29.1).
     """
     others = {"sure": sure, "possible": possible, "lengths": lengths}
     for name, other in others.items():

@@ -42,7 +42,7 @@
   // ---- Weights ----
   const decode = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 
-  // The colors of all levels, as 32-bit pixels; `colorize` returns red, green, blue and opacity.
+  // The colours of all levels, as 32-bit pixels; `colorize` returns red, green, blue and opacity.
   function makePalette(colorize) {
     const bytes = new Uint8ClampedArray(4 * (LEVELS + 1));
     for (let i = 0; i <= LEVELS; i++) bytes.set(colorize(i / LEVELS), 4 * i);
@@ -333,7 +333,7 @@
   // ---- Image overlays ----
   const STOPS = [[88, 28, 135], [190, 40, 140], [245, 130, 70], [252, 250, 170]];
 
-  // Transparent at weight 0; the color ends at the largest weight of all words.
+  // Transparent at weight 0; the colour scale ends at the largest weight of all words.
   const heatPalette = makePalette((share) => {
     const position = share * (STOPS.length - 1);
     const left = Math.min(Math.floor(position), STOPS.length - 2), part = position - left;

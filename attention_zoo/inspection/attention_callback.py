@@ -17,7 +17,7 @@ from attention_zoo.event_files import EventFile
 from attention_zoo.extras import check_installed
 from attention_zoo.inspection.attention_layers import find_attention_layers
 from attention_zoo.inspection.head_statistics import attention_entropy, diagonality
-from attention_zoo.inspection.record import AttentionRecord, record
+from attention_zoo.inspection.record import AttentionRecord, join_decoder_steps, record
 from attention_zoo.ops.arguments import format_value, whole_number
 
 EPOCH = "epoch"
@@ -29,10 +29,11 @@ class AttentionCallback(keras.callbacks.Callback):
 
     It runs the model in inference mode on a fixed batch, within `record`. It writes
     `attention_entropy/PATH` and `attention_diagonality/PATH`, the means over heads and examples,
-    and the images `attention_map/PATH` for each attention layer. It works with `fit` of any Keras
-    model and with `training.fit`, on any backend, and needs the package tensorboard, but not
-    TensorFlow. Training does not change: random seeds and other variables that the forward pass
-    updates are restored.
+    and the images `attention_map/PATH` for each attention layer. Queries that
+    the mask does not exclude count, including padding. It works with `fit` of any Keras model and
+    with `training.fit`, on any backend, and needs the package tensorboard, but not TensorFlow.
+    Training does not change: random seeds and other variables that the forward pass updates are
+    restored.
 
     A decoder that attends once per call has one map with a row for each call. Of other layers that
     are called several times, the scalars are means over the calls, and the maps show the first one.
@@ -114,10 +115,10 @@ class AttentionCallback(keras.callbacks.Callback):
         if self._file is None:
             self._file = EventFile(self.log_dir)
         model = self.model
-        with _unchanged_variables(model), record(model, self.layers) as records:
+        with _restore_variables(model), record(model, self.layers) as records:
             model(self.inputs, training=False)
         for path, calls in records.items():
-            calls = _join_steps(calls)
+            calls = join_decoder_steps(calls)
             entropy = _average(attention_entropy, calls)
             scalars = {f"attention_entropy/{path}": entropy}
             scalars[f"attention_diagonality/{path}"] = _average(diagonality, calls)
@@ -129,7 +130,7 @@ class AttentionCallback(keras.callbacks.Callback):
 
 
 @contextlib.contextmanager
-def _unchanged_variables(model: Any) -> Iterator[None]:
+def _restore_variables(model: Any) -> Iterator[None]:
     """Restore the variables that a forward pass may change, such as seeds and moving means."""
     variables = model.non_trainable_variables
     before = [np.array(ops.convert_to_numpy(variable)) for variable in variables]
@@ -141,31 +142,20 @@ def _unchanged_variables(model: Any) -> Iterator[None]:
                 variable.assign(value)
 
 
-def _join_steps(calls: Sequence[AttentionRecord]) -> list[AttentionRecord]:
-    """Join the calls of a layer that attends for one query at a time to one call of T queries."""
-    shapes = {call.weights.shape for call in calls}
-    if len(calls) == 1 or len(shapes) > 1 or calls[0].weights.shape[2] != 1:
-        return list(calls)
-    weights = np.concatenate([call.weights for call in calls], axis=2)
-    masks = [np.True_ if call.mask is None else call.mask for call in calls]
-    shape = calls[0].weights.shape
-    mask = np.concatenate([np.broadcast_to(mask, shape) for mask in masks], axis=2)
-    return [AttentionRecord(calls[0].path, 0, weights, mask)]
-
-
 def _average(statistic: Any, calls: Sequence[AttentionRecord]) -> float:
-    """Return the mean of a statistic over calls, examples and heads; NaN if a weight is not finite.
+    """Return the mean of a statistic over calls, examples and heads, or NaN without weights.
 
-    The weights of a model that diverged are not finite, which must not end its training.
+    The weights of a model that diverged are not finite, and the scores of sentence pairs may be
+    negative; neither must end the training.
     """
-    if not all(np.isfinite(call.weights).all() for call in calls):
+    if not all((call.weights >= 0).all() for call in calls):
         return math.nan
     return float(np.mean([statistic(call.weights, call.mask).mean() for call in calls]))
 
 
 def _draw_maps(call: AttentionRecord, count: int) -> list[NDArray[np.uint8]]:
     """Return images of the weights of the first example, one for each of the first heads."""
-    weights = np.nan_to_num(call.weights[0])  # (H, T, S)
+    weights = np.maximum(np.nan_to_num(call.weights[0]), 0)  # (H, T, S)
     if call.mask is not None:
         mask = np.broadcast_to(call.mask, call.weights.shape)[0]
         weights = weights[:, mask.any((0, 2))][:, :, mask.any((0, 1))]

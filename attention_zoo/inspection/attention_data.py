@@ -1,4 +1,4 @@
-"""What an attention page shows, its validation, and its compact encoding as JSON."""
+"""Data of an attention page: types, validation and JSON encoding."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 class AttentionMap(NamedTuple):
     """The attention weights of one layer for one example.
 
-    name: path of the layer. weights: `(H, T, S)`, finite and at least 0. targets: the T tokens that
-    attend (queries). sources: the S tokens that they attend to; in self-attention, the targets.
+    Attributes:
+        name: path of the layer.
+        weights: `(H, T, S)`, finite and at least 0.
+        targets: the T tokens that attend (queries).
+        sources: the S tokens that they attend to; in self-attention, the targets.
     """
 
     name: str
@@ -37,7 +40,10 @@ class AttentionMap(NamedTuple):
 class TokenAttribution(NamedTuple):
     """The attribution scores of the tokens of one text by one method.
 
-    name: the method. tokens: the T tokens. scores: `(T,)`, finite, of either sign.
+    Attributes:
+        name: the method.
+        tokens: the T tokens.
+        scores: `(T,)`, finite, of either sign.
     """
 
     name: str
@@ -48,8 +54,10 @@ class TokenAttribution(NamedTuple):
 class ImageOverlay(NamedTuple):
     """The attention weights of output tokens over an image.
 
-    image: `(H, W, 3)`, uint8. tokens: the T output tokens. weights: `(T, rows, columns)` over a
-    grid that covers the image, finite and at least 0.
+    Attributes:
+        image: `(H, W, 3)`, uint8.
+        tokens: the T output tokens.
+        weights: `(T, rows, columns)` over a grid that covers the image, finite and at least 0.
     """
 
     image: ArrayLike

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import keras
 from keras import layers, ops
 
+from attention_zoo.inspection.keras_layers import check_keras_model, override_attribute
 from attention_zoo.layers.attention.weights_hooks import weights_hooks
 from attention_zoo.typing import Tensor
 
@@ -34,11 +36,7 @@ def find_attention_layers(
     Raises:
         ValueError: the model has no attention layer, or an entry of the selection matches none.
     """
-    if not isinstance(model, keras.layers.Layer):
-        raise ValueError(
-            f"model must be a Keras model or layer, got {type(model).__name__}; of a task, pass "
-            "`task.model`"
-        )
+    check_keras_model(model)
     found = {path: layer for path, layer in _walk(model) if _is_attention(layer)}
     if not found:
         raise ValueError(
@@ -62,7 +60,9 @@ def find_attention_layers(
 
 
 def _matches(entry: Any, path: str, layer: Any) -> bool:
-    return fnmatchcase(path, entry) if isinstance(entry, str) else entry is layer
+    if isinstance(entry, str):
+        return path == entry or fnmatchcase(path, entry)
+    return entry is layer
 
 
 def _is_attention(layer: Any) -> bool:
@@ -90,7 +90,9 @@ def _walk(root: Any) -> Iterator[tuple[str, Any]]:
         for name, child in children:
             yield from visit(child, f"{path}/{name}" if path else name)
 
-    return visit(root, "")
+    yield from visit(root, "")
+    for layer in root._flatten_layers():  # such as those that a functional model calls by itself
+        yield from visit(layer, layer.name)
 
 
 def _get_children(layer: Any) -> list[tuple[str, Any]]:
@@ -109,29 +111,18 @@ def _get_children(layer: Any) -> list[tuple[str, Any]]:
 def attention_hooks(attention_layers: Sequence[Any], hook: Callable[..., Tensor]) -> Iterator[None]:
     """Call a hook with the weights of attention layers in the context, as in `weights_hooks`."""
     with contextlib.ExitStack() as stack:
-        ours = [layer for layer in attention_layers if hasattr(layer, "runs_weights_hooks")]
-        stack.enter_context(weights_hooks(ours, hook))
+        stack.enter_context(weights_hooks(attention_layers, hook))
         for layer in attention_layers:
+            observe: Callable[..., Any]
             if isinstance(layer, MULTI_HEAD):
-                stack.enter_context(_override(layer, "_compute_attention", _observe_heads, hook))
+                name, observe = "_compute_attention", _observe_heads
             elif isinstance(layer, SINGLE_HEAD):
-                stack.enter_context(_override(layer, "_apply_scores", _observe_scores, hook))
+                name, observe = "_apply_scores", _observe_scores
+            else:
+                continue
+            method = functools.partial(observe, layer, getattr(layer, name), hook)
+            stack.enter_context(override_attribute(layer, name, method))
         yield
-
-
-@contextlib.contextmanager
-def _override(layer: Any, name: str, function: Callable[..., Any], hook: Any) -> Iterator[None]:
-    """Replace a method of one layer by `function(layer, method, hook, ...)`."""
-    attributes = vars(layer)
-    before, method = attributes.get(name), getattr(layer, name)
-    attributes[name] = lambda *args, **kwargs: function(layer, method, hook, *args, **kwargs)
-    try:
-        yield
-    finally:
-        if before is None:
-            del attributes[name]
-        else:
-            attributes[name] = before
 
 
 def _observe_heads(
@@ -175,6 +166,9 @@ def _observe_scores(
     scores_mask: Tensor | None = None,
     training: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Call `_apply_scores`, which returns the weights too."""
+    """Call `_apply_scores`, which returns the weights too, after dropout."""
     output, weights = method(scores, value, scores_mask=scores_mask, training=training)
-    return hook(layer, weights, scores_mask, output), weights
+    observed = weights
+    if training and layer.dropout > 0:
+        _, observed = method(scores, value, scores_mask=scores_mask, training=False)
+    return hook(layer, observed, scores_mask, output), weights

@@ -67,7 +67,10 @@ class AttentionModel(keras.Model):
             for number, weights in enumerate(recorded)
         }
         if not outputs:
-            raise ValueError(f"no attention layer of {self.model.name} ran")
+            raise ValueError(
+                f"no attention layer of {self.model.name} ran. Call the model on inputs that reach "
+                "them, or use `record`."
+            )
         return outputs
 
     def get_config(self) -> dict[str, Any]:
@@ -88,8 +91,8 @@ def _get_scope(x: Tensor) -> Any:
 def attention_model(model: keras.Model, layers: Sequence[Any] | None = None) -> AttentionModel:
     """Return a model of the same inputs that returns the attention weights.
 
-    It runs everywhere, also under XLA and in exports, but not for layers that attend in a loop over
-    time, such as those of recurrent decoders: use `record` for them.
+    It also runs under XLA. It does not support layers that attend in a loop over time, such as
+    those of recurrent decoders: use `record` for them.
 
     Args:
         model: any Keras model.

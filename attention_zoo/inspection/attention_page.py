@@ -133,7 +133,9 @@ def show_attention(
 class NotebookPage(NamedTuple):
     """A page that a notebook displays inline.
 
-    title: its title. html: the whole page.
+    Attributes:
+        title: its title.
+        html: the whole page.
     """
 
     title: str
@@ -164,7 +166,7 @@ def _make_page(
     overlays, ranked = check_overlays(images), check_hypotheses(hypotheses)
     if not (weights or scores or overlays or ranked):
         raise ValueError(
-            "the page has nothing to show: pass maps, attributions, images or hypotheses"
+            "maps, attributions, images and hypotheses must not all be empty. Pass at least one."
         )
     parts = [_NO_SCRIPT] if maps or images else []
     parts += _make_hypotheses(ranked)

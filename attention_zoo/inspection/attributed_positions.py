@@ -1,4 +1,4 @@
-"""Positions that attribution scores: which tensor is attributed, and the layout of its positions.
+"""Layout of attribution scores.
 
 Models may rearrange tokens before they embed them: ours move padding to the end. The positions of
 the embedded tokens are mapped to those of the input by the order of tokens without padding.
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from attention_zoo.inspection.attributed_tensors import (
     LayerCall,
     LayerOutput,
-    ModelCall,
     ModelInput,
+    TargetFunction,
     TokenInput,
     find_embedding_layers,
     record_calls,
@@ -28,7 +28,7 @@ from attention_zoo.typing import Tensor
 
 
 class Positions:
-    """Layout of scores: that of the attributed values, and that of the input.
+    """Mapping between the positions of the attributed tensor and those of the input.
 
     Args:
         shape: shape of the positions of the attributed values.
@@ -104,7 +104,7 @@ class Positions:
 
 
 def find_attributed(
-    call: ModelCall,
+    call: TargetFunction,
     name: str | int | None,
     embedding: Any,
     number: int | None,

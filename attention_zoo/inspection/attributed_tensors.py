@@ -11,18 +11,18 @@ import numpy as np
 from keras import ops, tree
 from numpy.typing import NDArray
 
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.inspection.attribution_targets import ExampleTarget
+from attention_zoo.inspection.keras_layers import override_attribute, restore_attribute
 from attention_zoo.ops.arguments import format_value, whole_number
 from attention_zoo.typing import Tensor
 
 INPUT_NAMES = ("source", "tokens", "image", "token_ids")
 """Names of the input that is attributed by default, in models with several inputs."""
-UNKNOWN = 1
-"""Id of the unknown token in all models of this library."""
 
 
-class ModelCall:
-    """A model, its inputs and a target: computes the target of copies of the inputs.
+class TargetFunction:
+    """Function that computes the target of a model for copies of its inputs.
 
     Args:
         model: the model.
@@ -108,7 +108,7 @@ class ModelInput:
 
     ids: NDArray[Any] | None = None
 
-    def __init__(self, call: ModelCall, name: str | int | None) -> None:
+    def __init__(self, call: TargetFunction, name: str | int | None) -> None:
         self.call, self.name = call, name
         self.value = ops.cast(call.get_input(name), "float32")
         self.has_features = len(self.value.shape) > 2
@@ -131,7 +131,7 @@ class TokenInput(ModelInput):
         name: name of the input, None for the only one.
     """
 
-    def __init__(self, call: ModelCall, name: str | int | None) -> None:
+    def __init__(self, call: TargetFunction, name: str | int | None) -> None:
         self.call, self.name, self.has_features = call, name, False
         self.value = call.get_input(name)
         self.ids = ops.convert_to_numpy(self.value)
@@ -150,7 +150,7 @@ class LayerOutput:
         layer_call: the call of the layer, see `record_calls`.
     """
 
-    def __init__(self, call: ModelCall, layer_call: LayerCall) -> None:
+    def __init__(self, call: TargetFunction, layer_call: LayerCall) -> None:
         self.call, self.layer, self.number = call, layer_call.layer, layer_call.number
         self.ids, self.dtype = layer_call.ids, layer_call.output.dtype
         self.value = ops.cast(layer_call.output, "float32")
@@ -194,7 +194,7 @@ def find_embedding_layers(model: Any) -> list[Any]:
     return list(layers.values())
 
 
-def record_calls(call: ModelCall, layers: Sequence[Any]) -> tuple[list[LayerCall], Tensor]:
+def record_calls(call: TargetFunction, layers: Sequence[Any]) -> tuple[list[LayerCall], Tensor]:
     """Run the model; return the calls of layers, in their order, and the target `(1, B)`."""
     calls: list[LayerCall] = []
     counts = dict.fromkeys(map(id, layers), 0)
@@ -236,8 +236,7 @@ def _override_output(
     calls, whose output has the rank of the input, are left alone.
     """
     name = "call" if getattr(layer, "quantization_mode", None) is None else "quantized_call"
-    attributes = vars(layer)
-    before, method = attributes.get(name), getattr(layer, name)
+    method = getattr(layer, name)
     is_embedding = isinstance(layer, keras.layers.Embedding)
 
     def call(*args: Any, **kwargs: Any) -> Tensor:
@@ -246,28 +245,13 @@ def _override_output(
         is_projection = is_embedding and len(output.shape) == len(x.shape)
         return output if is_projection else function(layer, output, x)
 
-    attributes[name] = call
-    try:
+    with override_attribute(layer, name, call):
         yield
-    finally:
-        if before is None:
-            del attributes[name]
-        else:
-            attributes[name] = before
 
 
-@contextlib.contextmanager
-def keep_input_dtypes(model: Any) -> Iterator[None]:
+def restore_input_dtypes(model: Any) -> contextlib.AbstractContextManager[None]:
     """Restore the input dtypes that our models store in a call, which exports use."""
-    attributes, name = vars(model), "_input_dtypes"
-    had, before = name in attributes, attributes.get(name)
-    try:
-        yield
-    finally:
-        if had:
-            attributes[name] = before
-        else:
-            attributes.pop(name, None)
+    return restore_attribute(model, "_input_dtypes")
 
 
 def replace_input(inputs: Any, name: str | int | None, value: Tensor) -> Any:

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from attention_zoo.inspection.attributed_positions import Positions, find_attributed
 from attention_zoo.inspection.attributed_tensors import (
     LayerOutput,
-    ModelCall,
     ModelInput,
-    keep_input_dtypes,
+    TargetFunction,
+    restore_input_dtypes,
 )
 from attention_zoo.inspection.attribution_targets import class_logit
+from attention_zoo.inspection.keras_layers import check_keras_model
 from attention_zoo.ops.arguments import whole_number
 from attention_zoo.ops.gradients import gradient
 from attention_zoo.registry import check_choice
@@ -91,11 +92,12 @@ def attribute(
     only. The embedding layer is the `keras.layers.Embedding` that is called with the tokens of the
     input. If a layer is called several times, as for both texts of a pair, one call is attributed:
     the one with the tokens of `input_name`, or number `call`. Float inputs, and inputs of four axes
-    (images), are attributed directly. Padding keeps its embedding, and so do masked positions.
+    (images), are attributed directly. The embeddings of padding and of masked positions are not
+    changed.
 
     A model may embed other tokens than those of the input: a BERT joins both texts of a pair, and
-    splits long texts into windows. Then the scores of gradient methods belong to these, the
-    `tokens` of the result, if `embedding` is given or the model has a `token_embedding`.
+    splits long texts into windows. Gradient methods then score the embedded tokens, which the
+    result returns as `tokens`, if `embedding` is given or the model has a `token_embedding`.
 
     Args:
         model: any Keras model, functional or subclassed; of a task, `task.model`.
@@ -118,7 +120,7 @@ def attribute(
             of an image). By default, each position is a word.
         steps: N, number of steps of integrated gradients. By default 32, then three times as many,
             up to 864, until the completeness error of all examples is within 1 %, or the difference
-            is due to float32. Models with ReLU or max pooling need most.
+            is due to float32. Models with ReLU or max pooling need the most steps.
         batch_size: maximum number of examples in one call of the model, copies included.
         padding_id: id of padding; None if there is none.
         **call_arguments: further arguments of the model's call; `training` is False by default.
@@ -143,14 +145,11 @@ def attribute(
 
     Reference:
         Sundararajan et al. 2017, arXiv 1703.01365, equations 1 and 3 (x' is e') and proposition 1
-        (completeness); there, the sum has the right ends of the steps. Occlusion: Zeiler and Fergus
-        2013, arXiv 1311.2901, section 4.2; of words, Li et al. 2016, arXiv 1612.08220, equation 1.
+        (completeness); the paper uses a right Riemann sum. Occlusion: Zeiler and Fergus 2013, arXiv
+        1311.2901, section 4.2; of words, Li et al. 2016, arXiv 1612.08220, equation 1, without the
+        division by F(x).
     """
-    if not isinstance(model, keras.layers.Layer):
-        raise ValueError(
-            f"model must be a Keras model or layer, got {type(model).__name__}; of a task, pass "
-            "`task.model`"
-        )
+    check_keras_model(model)
     check_choice("method", method, METHODS)
     if steps is not None:
         whole_number("steps", steps, 1)
@@ -159,9 +158,9 @@ def attribute(
         raise ValueError(f"baseline must be None for gradient_x_input, got {baseline!r}")
     if word_ids is not None and method != "occlusion":
         raise ValueError(f"word_ids must be None for {method}. Sum the scores of each word.")
-    with keep_input_dtypes(model):
+    with restore_input_dtypes(model):
         arguments = {"training": False, **call_arguments}
-        model_call = ModelCall(model, inputs, _make_target(target), arguments)
+        model_call = TargetFunction(model, inputs, _make_target(target), arguments)
         name = model_call.find_input_name(input_name)
         replace_ids = method == "occlusion" and embedding is None
         attributed, positions, target_values = find_attributed(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.ops.arguments import format_value, whole_number
 
 BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -16,7 +17,6 @@ FRACTIONS = tuple(step / 10 for step in range(11))
 """Default fractions of the tokens that are deleted or inserted."""
 REMOVE = "remove"
 """Value of `replacement` that removes tokens instead of replacing them."""
-UNKNOWN = 1
 
 
 class PerturbationCurves(NamedTuple):
@@ -100,7 +100,8 @@ def perturbation_curves(
     Reference:
         DeYoung et al. 2020, arXiv 1911.03429, section 4, equations 1 to 3. Equation 3 divides the
         sum over |B| bins and the empty rationale by |B| + 1; the authors' code computes the mean
-        over the bins, as here. Curves: Petsiuk et al. 2018, arXiv 1806.07421, section 3.3.
+        over the bins, as here. Curves: Petsiuk et al. 2018, arXiv 1806.07421: the deletion and
+        insertion metrics.
     """
     tokens = np.asarray(tokens)
     if tokens.ndim != 2 or not np.issubdtype(tokens.dtype, np.integer) or not len(tokens):

@@ -18,6 +18,7 @@ from attention_zoo.inspection.attention_layers import (
 )
 from attention_zoo.ops.arguments import whole_number
 from attention_zoo.ops.gradients import gradient
+from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
 METHODS = ("gradient", "mask")
@@ -74,10 +75,10 @@ def head_importance(
 
     Reference:
         Michel et al. 2019, arXiv 1905.10650: sections 2.3 (xi_h), 3.2 (masking one head) and 4.1
-        (I_h), without the normalization of I_h by layer.
+        (I_h), without the normalization of I_h by layer. The paper masks heads and measures BLEU or
+        accuracy instead of the loss.
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    check_choice("method", method, METHODS)
     whole_number("batch_size", batch_size, 1)
     compute_loss = _make_loss(loss)
     found = find_attention_layers(model, layers)
@@ -134,7 +135,7 @@ class _HeadFactors:
         if missing and (selection is not None or not self._called):
             raise ValueError(
                 f"attention layer {missing[0]} did not run in the call of the model. Omit it from"
-                " `layers`; a `tf.function` that was traced before must be traced anew."
+                " `layers`; a `tf.function` that was traced before must be retraced."
             )
         self.num_heads = {
             path: self._called[path] for path in self.paths.values() if path in self._called
@@ -150,10 +151,11 @@ class _HeadFactors:
             outputs = run()
         finally:
             self._factors = {}
-        if self._called.keys() != self.num_heads.keys():
+        missing = ", ".join(path for path in self.num_heads if path not in self._called)
+        if missing:
             raise ValueError(
-                "the attention layers run in the first call of the model only: it calls a traced"
-                " `tf.function` or a compiled function; call the functions inside without it"
+                f"attention layers must run in every call, got none of {missing} in a later call."
+                " Call the uncompiled function instead of a `tf.function`."
             )
         return outputs
 
@@ -166,8 +168,8 @@ class _HeadFactors:
         factors = self._factors[path]
         if factors.shape[0] not in (1, output.shape[0]):
             raise ValueError(
-                f"layer {path} runs on a batch of {output.shape[0]} for {factors.shape[0]} examples"
-                " of the model; use batch_size=1"
+                f"layer {path} must run on the batch of the model, got {output.shape[0]} rows for"
+                f" {factors.shape[0]} examples. Use batch_size=1."
             )
         shape = [1] * len(output.shape)
         shape[0] = factors.shape[0]
@@ -214,6 +216,7 @@ def _compute_losses(
 
 def _split_batches(inputs: Any, targets: Any, batch_size: int) -> Iterator[tuple[int, Any, Any]]:
     """Yield the size, the inputs and the targets of batches, as tensors."""
+    inputs, targets = _as_arrays(inputs), _as_arrays(targets)
     sizes = {len(leaf) for leaf in tree.flatten((inputs, targets))}
     if len(sizes) != 1 or not max(sizes):
         raise ValueError(
@@ -224,6 +227,14 @@ def _split_batches(inputs: Any, targets: Any, batch_size: int) -> Iterator[tuple
     for start in range(0, count, batch_size):
         rows = slice(start, min(start + batch_size, count))
         yield rows.stop - start, _take_rows(inputs, rows), _take_rows(targets, rows)
+
+
+def _as_arrays(nest: Any) -> Any:
+    """Return a list of numbers as an array, and other nests unchanged."""
+    is_list = isinstance(nest, (list, tuple))
+    if is_list and not any(hasattr(leaf, "shape") for leaf in tree.flatten(nest)):
+        return np.asarray(nest)
+    return nest
 
 
 def _take_rows(nest: Any, rows: slice) -> Any:

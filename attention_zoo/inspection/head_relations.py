@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attention_zoo.data.reading import Paths
 from attention_zoo.data.text.conll import read_conll
+from attention_zoo.inspection.attention_data import check_nonnegative
 
 CONLLU_FORM, CONLLU_HEAD, CONLLU_DEPREL = 1, 6, 7
 """Columns of CoNLL-U, from 0."""
@@ -19,8 +20,10 @@ CONLLU_FORM, CONLLU_HEAD, CONLLU_DEPREL = 1, 6, 7
 class DependencySentence(NamedTuple):
     """A sentence with its dependency tree.
 
-    heads: position of each word's head as in CoNLL-U, from 1; 0 for the root. relations: label of
-    the relation of each word to its head. words: the words, or ().
+    Attributes:
+        heads: position of each word's head as in CoNLL-U, from 1; 0 for the root.
+        relations: label of the relation of each word to its head.
+        words: the words, or ().
     """
 
     heads: Sequence[int]
@@ -172,6 +175,9 @@ def read_dependencies(path: Paths) -> list[DependencySentence]:
     Args:
         path: the file, or a list of files; UTF-8, compressed or not.
 
+    Returns:
+        A `DependencySentence` for each sentence, in the order of the files.
+
     Raises:
         ValueError: the file is missing or is not CoNLL-U, or a HEAD is no number (file:line).
 
@@ -183,6 +189,8 @@ def read_dependencies(path: Paths) -> list[DependencySentence]:
         >>> _ = path.write_text("\\n".join(rows).replace(" ", "\\t"))
         >>> read_dependencies(path)
         [DependencySentence(heads=(2, 0), relations=('nsubj', 'root'), words=('Dogs', 'bark'))]
+
+    Reference: CoNLL-U, https://universaldependencies.org/format.html.
     """
     heads = read_conll(path, words=CONLLU_FORM, tags=CONLLU_HEAD, conllu=True)
     relations = read_conll(path, words=CONLLU_FORM, tags=CONLLU_DEPREL, conllu=True)
@@ -256,8 +264,7 @@ def _check_weights(
             f"sentence {number}: weights must be ({sizes[0]}, {sizes[1]}, {num_words}, {num_words})"
             f" for its {num_words} words, got shape {array.shape}"
         )
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise ValueError(f"sentence {number}: weights must be finite and at least 0")
+    check_nonnegative(f"sentence {number}: weights", array)
     return array
 
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attention_zoo.inspection.attention_data import check_nonnegative
+
 
 def attention_entropy(weights: ArrayLike, mask: ArrayLike | None = None) -> NDArray[np.float64]:
     """Entropy of the attention weights of each head in nats, averaged over queries.
@@ -131,8 +133,7 @@ def _normalize_rows(weights: ArrayLike, mask: ArrayLike | None) -> _Rows:
             f"mask must broadcast to the weights {array.shape}, got shape {pairs.shape}"
         ) from None
     array = np.where(pairs, array, 0.0)
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise ValueError(f"weights must be finite and at least 0, got minimum {array.min()}")
+    check_nonnegative("weights", array)
     total = array.sum(-1, keepdims=True)
     normalized = np.divide(array, total, out=np.zeros_like(array), where=total > 0)
     queries = np.asarray(pairs.any((-3, -1)))[..., None, :]

@@ -25,7 +25,8 @@ from attention_zoo.inspection.summary_parts import check_probabilities
 
 _HINT = (
     "Hover over a token of a translation, or select it, to see its attention weights over the "
-    "source: the darker, the larger. Source tokens that are unknown to the model are dotted."
+    "source: the stronger the shade, the larger. Source tokens that are unknown to the model are "
+    "dotted."
 )
 _RULES = (
     "article:has(.all$on) .source > span { --a: var(--all, 0); }",

@@ -180,6 +180,8 @@ class GenerationMixin:
         shape = inputs["source"].shape
         is_long = len(shape) == 2 and is_long_sequence(shape[1])
         key = (repr(fixed), tuple(inputs), tuple(map(id, rules)), is_long)
+        if has_weights_hooks(self):  # a search that is recorded is traced anew and not cached
+            return _Search(self, fixed, rules, is_long).run(inputs)
         searches = self.__dict__.setdefault("_compiled", _Searches())
         return searches.run(key, lambda: _Search(self, fixed, rules, is_long), inputs)
 
@@ -284,12 +286,7 @@ class _Searches:
     def run(
         self, key: tuple[Any, ...], make: Callable[[], _Search], inputs: dict[str, Tensor]
     ) -> SearchResult:
-        """Run the search of a key and cache it if it succeeds; evict the least recently used.
-
-        While attention weights are recorded, the search is compiled anew and not cached.
-        """
-        if has_weights_hooks():
-            return make().run(inputs)
+        """Run the search of a key and cache it if it succeeds; evict the least recently used."""
         search = self.searches.pop(key, None) or make()
         result = search.run(inputs)
         self.searches[key] = search
@@ -313,10 +310,10 @@ class _Search(keras.Model):
         kind = SearchOptions if _has_static_lengths(options) else _GraphOptions
         self.search_options = kind(**options.as_dict())
         is_tensorflow = keras.backend.backend() == "tensorflow"
-        if options.jit and is_tensorflow and has_weights_hooks():
+        if options.jit and is_tensorflow and has_weights_hooks(generator):
             raise ValueError(
-                "a search with jit=True cannot be recorded: XLA on TensorFlow calls no Python "
-                "functions; use jit=False within `record`"
+                "a search with jit=True cannot be recorded on TensorFlow: XLA cannot call Python "
+                "functions. Use jit=False within `record`."
             )
         self.jit_compile = options.jit or not is_tensorflow
 

@@ -86,11 +86,15 @@ def load_weights(model: keras.Model, path: Path) -> None:
 
 
 def count_saved_parameters(path: Path) -> int:
-    """Return the number of weights in a `.weights.h5` file, without the states of random seeds."""
+    """Return the number of parameters in a `.weights.h5` file.
+
+    States of random seeds and of an optimizer are not counted.
+    """
     sizes: list[int] = []
 
     def add(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and "seed_generator" not in name:
+        is_state = name.startswith("optimizer/") or "seed_generator" in name
+        if isinstance(item, h5py.Dataset) and not is_state:
             sizes.append(item.size)
 
     with h5py.File(path, "r") as file:

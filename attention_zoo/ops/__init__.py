@@ -29,7 +29,7 @@ from attention_zoo.ops.copied_cross_entropy import (
     copied_share,
 )
 from attention_zoo.ops.gradients import gradient
-from attention_zoo.ops.host import call_on_host
+from attention_zoo.ops.host import call_on_host, wait_for_host_calls
 from attention_zoo.ops.linear_chain import (
     Chain,
     log_partition,
@@ -189,6 +189,7 @@ __all__ = [
     "unpack",
     "unskew",
     "use_compact_gradients",
+    "wait_for_host_calls",
     "where_or_zero",
     "whole_number",
     "widen_mask",

@@ -22,6 +22,9 @@ def call_on_host(function: Callable[..., Any], tensors: Sequence[Tensor], then: 
         function: called with one array for each tensor; its result is ignored.
         tensors: the arguments.
         then: a nest of tensors, returned unchanged; operations on the result run after the call.
+
+    Returns:
+        `then`.
     """
 
     def call(*values: Any) -> None:
@@ -38,6 +41,14 @@ def call_on_host(function: Callable[..., Any], tensors: Sequence[Tensor], then: 
     else:
         call(*tensors)
     return then
+
+
+def wait_for_host_calls() -> None:
+    """Wait for calls of functions by graphs that run asynchronously, as on JAX."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.effects_barrier()
 
 
 def _call_from_tensorflow(

@@ -17,6 +17,7 @@ from attention_zoo.tasks.masked_language_modeling import (
     TokenPrediction,
 )
 from attention_zoo.tasks.matching import Matching, MatchingResult
+from attention_zoo.tasks.model_call import ModelCall
 from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import Result
 from attention_zoo.tasks.retrieval import ImageIndex, Retrieval, RetrievalResult
@@ -43,6 +44,7 @@ __all__ = [
     "MaskedLanguageModeling",
     "Matching",
     "MatchingResult",
+    "ModelCall",
     "Result",
     "Retrieval",
     "RetrievalResult",

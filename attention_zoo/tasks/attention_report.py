@@ -44,6 +44,16 @@ def write_attention_report(
     Raises:
         ValueError: the task cannot be inspected, the input is invalid, the model has no attention,
             or it is a tagger or a captioner and an attribution is requested.
+
+    Example:
+        >>> import attention_zoo as az, os, tempfile
+        >>> task = az.load("rnnsearch_small.dates_en_fr")
+        >>> path = os.path.join(tempfile.mkdtemp(), "attention.html")
+        >>> result = az.tasks.write_attention_report(task, "at 5:04 PM I return.", path)
+        >>> result.text, os.path.exists(path)
+        ('je rentre à 17:04.', True)
+
+    Reference: this library.
     """
     (result,) = task.predict([source])
     text = result.text if output is None else output
@@ -78,7 +88,8 @@ def make_attributions(task: Any, call: ModelCall, method: str) -> list[TokenAttr
     if "target" in call.inputs:
         if "source" not in call.inputs:
             raise ValueError(
-                f"task {task.name} attributes to no tokens; use `inspection.attribute_generation`"
+                f"attribution needs an input of tokens, got task {task.name} with images. Use"
+                " `inspection.attribute_generation`."
             )
         ids = np.pad(call.inputs["target"][:, 1:], ((0, 0), (0, 1)), constant_values=END)
         parts = inspection.attribute_generation(task.model, call.inputs["source"], ids, method)
@@ -87,8 +98,8 @@ def make_attributions(task: Any, call: ModelCall, method: str) -> list[TokenAttr
     outputs = ops.convert_to_numpy(task.model(dict(call.inputs), training=False))
     if outputs.ndim != 2:
         raise ValueError(
-            f"task {task.name} predicts more than one class; use `inspection.attribute` with the"
-            " target `tag_emission`"
+            f"attribution needs one prediction per input, got task {task.name}. Use"
+            " `inspection.attribute` with the target `tag_emission`."
         )
     target: Any = lambda outputs: outputs[:, 0]  # noqa: E731
     if outputs.shape[1] > 1:
@@ -99,6 +110,10 @@ def make_attributions(task: Any, call: ModelCall, method: str) -> list[TokenAttr
         result = inspection.attribute(
             task.model, dict(call.inputs), target, method, input_name=name
         )
+        if "pair" in call.labels and result.tokens is not None:  # the scores of both texts at once
+            labels = call.labels["pair"]
+            scores = result.scores[0][: len(labels)]
+            return [TokenAttribution(_describe(method, "both texts"), labels, scores)]
         tokens, scores = _flatten(call, name, result.scores[0])
         attributions.append(TokenAttribution(_describe(method, name), tokens, scores))
     return attributions
@@ -110,6 +125,10 @@ def _describe(method: str, name: str) -> str:
 
 def _flatten(call: ModelCall, name: str, scores: Any) -> tuple[Sequence[str], Any]:
     """Return labels and scores of all tokens of an input, of a document sentence by sentence."""
+    if "pair" in call.labels:  # between special tokens
+        labels = call.labels["pair"]
+        start = 1 if name == "first" else len(labels) - 1 - len(scores)
+        return labels[start : start + len(scores)], scores
     if scores.ndim == 1:
         return call.labels[name], scores
     words = [word for row in call.row_labels for word in row]

@@ -274,10 +274,15 @@ class Task(ABC):
             source: one input of `predict`, such as a text.
             output: the text that the model is to generate; None for that of `predict`.
 
+        Returns:
+            `ModelCall`: inputs with a batch of 1, and the labels of their positions.
+
         Raises:
             ValueError: if the task does not implement it, or as in `predict`.
         """
-        raise ValueError(f"task {self.name} cannot be inspected; use `inspection.record`")
+        raise ValueError(
+            f"task {self.name} cannot be inspected; use `inspection.record` on `task.model`"
+        )
 
     def predict_example(self, examples: Any, row: int) -> tuple[Any, str]:
         """Return the result for one example, and a line with its reference and its prediction."""

@@ -68,7 +68,7 @@ class InferenceCache(Generic[AnyInference]):
 
     def get(self, model: keras.Model, **options: Any) -> AnyInference:
         """Return the inference of a model with these options, a new one if weights are recorded."""
-        if has_weights_hooks():
+        if has_weights_hooks(model):
             return self._class(model, **options)
         key = tuple(sorted(options.items()))
         inference = self._inferences.get(key)

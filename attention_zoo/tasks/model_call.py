@@ -13,22 +13,35 @@ from attention_zoo.data.tokenizers.vocabulary import END, START
 class ModelCall(NamedTuple):
     """The inputs of a model for one example, without padding, and the labels of their positions.
 
-    inputs: the argument of the model, arrays with a batch of 1. labels: labels of the positions
-    that the model attends to, by kind; a kind that is also the name of an input can be padded.
-    query_labels: labels of positions as queries, where they differ: a decoder attends from the
-    position of an input token, but predicts the next one. row_labels: labels for each row of layers
-    whose batch is not 1, such as the words of each sentence of a document.
+    Attributes:
+        inputs: the argument of the model, arrays with a batch of 1.
+        labels: labels of the positions that the model attends to, by kind, such as "source".
+        query_labels: labels of positions as queries, where they differ: a decoder attends from the
+            position of an input token, but predicts the next one.
+        row_labels: labels for each row of layers whose batch is not 1, such as the words of each
+            sentence of a document.
+        padded: names of inputs, which are kinds too, to which padding may be added: an axis whose
+            length grows with them has these positions.
     """
 
     inputs: Mapping[str, Any]
     labels: Mapping[str, Sequence[str]]
     query_labels: Mapping[str, Sequence[str]] = {}
     row_labels: Sequence[Sequence[str]] = ()
+    padded: Sequence[str] = ()
 
-    def pad(self, name: str) -> ModelCall:
-        """Return the call with one position of padding at the end of an input."""
-        padded = np.pad(np.asarray(self.inputs[name]), ((0, 0), (0, 1)))
-        return self._replace(inputs={**self.inputs, name: padded})
+    @property
+    def padding(self) -> dict[str, int]:
+        """Number of positions of padding that `pad_inputs` adds to each input, all different."""
+        return {name: number for number, name in enumerate(self.padded, 1)}
+
+    def pad_inputs(self) -> dict[str, Any]:
+        """Return the inputs with padding."""
+        padded = {
+            name: np.pad(np.asarray(self.inputs[name]), ((0, 0), (0, size)))
+            for name, size in self.padding.items()
+        }
+        return {**self.inputs, **padded}
 
 
 def make_decoder_call(
@@ -46,4 +59,9 @@ def make_decoder_call(
     inputs = {name: source, "target": np.array([[START, *target]], "int32")}
     kind = "source" if name == "source" else "region"
     start, *tokens, end = tokenizer.tokens([START, *target, END])
-    return ModelCall(inputs, {kind: labels, "target": [start, *tokens]}, {"target": [*tokens, end]})
+    return ModelCall(
+        inputs,
+        {kind: labels, "target": [start, *tokens]},
+        {"target": [*tokens, end]},
+        padded=[key for key in inputs if key != "image"],
+    )

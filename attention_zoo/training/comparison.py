@@ -1,4 +1,4 @@
-"""Comparison of runs: the recipe keys that differ, and what training reached."""
+"""Comparison of runs: the recipe keys that differ, and the training results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from attention_zoo.user_modules import name_missing_modules
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What `compare_runs` reports of a run.
+    """Summary of a run.
 
     Args:
         run: the run folder or the name of the zoo entry, as given.
@@ -66,7 +66,7 @@ def compare_runs(runs: Sequence[str | Path]) -> list[RunSummary]:
     resolved = [folder.resolve() for folder in folders]
     for number, folder in enumerate(resolved):
         if folder in resolved[:number]:
-            raise ValueError(f"{runs[number]}: this run is given twice; remove one")
+            raise ValueError(f"runs must be distinct, got {runs[number]} twice. Remove one.")
     task_folders = [find_task_folder(folder) for folder in folders]
     recipes = [_read_recipe_of(folder) for folder in folders]
     tasks = {recipe.task: run for run, recipe in zip(runs, recipes, strict=True)}

@@ -104,7 +104,9 @@ def test_zoo_entries_are_compared(capsys: Capture) -> None:
 def test_invalid_runs_are_refused(tmp_path: Path, capsys: Capture) -> None:
     one = make_run(tmp_path / "one")
     assert "compare needs at least two runs, got 1" in refused(capsys, "compare", one)
-    assert f"{one}/: this run is given twice; remove" in refused(capsys, "compare", one, f"{one}/")
+    assert f"runs must be distinct, got {one}/ twice. Remove one." in refused(
+        capsys, "compare", one, f"{one}/"
+    )
     empty = tmp_path / "empty"
     empty.mkdir()
     assert f"{empty}: not a run folder" in refused(capsys, "compare", one, empty)

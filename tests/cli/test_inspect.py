@@ -11,12 +11,18 @@ import numpy as np
 import pytest
 
 import attention_zoo as az
+from attention_zoo.cli.inspect import METHODS
+from attention_zoo.inspection import attribution
 from attention_zoo.tasks.attention_report import make_attributions
 from tests.cli.test_main import Capture, run
 from tests.tasks import captioners
 from tests.training.small import small_run
 
 PAIR = "Ulla gave a bell to Tess.", "Tess got a bell from Ulla."
+
+
+def test_methods_are_those_of_attribution() -> None:
+    assert tuple(attribution.METHODS) == METHODS
 
 
 def read_data(page: Path) -> dict[str, Any]:
@@ -32,7 +38,8 @@ def test_page_of_a_pair(tmp_path: Path, capsys: Capture) -> None:
     code, out, err = run(capsys, "inspect", "esim_small.claims", *PAIR, "--html", page)
     assert (code, err) == (0, "")
     assert out == f"contradiction\n{page}\n"
-    assert [layer["name"] for layer in read_data(page)["layers"]] == ["esim:0", "esim:1"]
+    names = [layer["name"] for layer in read_data(page)["layers"]]
+    assert [re.sub(r"_\d+:", ":", name) for name in names] == ["esim:0", "esim:1"]
 
 
 @pytest.mark.full
@@ -78,7 +85,10 @@ def test_page_of_an_image(tmp_path: Path, capsys: Capture) -> None:
         (["esim_small.claims", *PAIR, "--layers", "x*"], "no attention layer matches 'x*'; known"),
         (["esim_small.claims", *PAIR, "--html", "no/a.html"], "folder no does not exist; create"),
         (["bert_tiny.dates_en", "on [MASK]"], "task masked_language_modeling cannot be inspected"),
-        (["bert_tiny.orders", "a", "--attribution", "occlusion"], "predicts more than one class"),
+        (
+            ["bert_tiny.orders", "a", "--attribution", "occlusion"],
+            "needs one prediction per input, got task tagging",
+        ),
     ],
 )
 def test_errors(words: list[str], message: str, tmp_path: Path, capsys: Capture) -> None:

@@ -225,3 +225,13 @@ def test_models_without_matching_attention_are_rejected_before_training(tmp_path
         fit(model, AttentionCallback(tmp_path / "log", X, layers=["other"]))
     assert int(model.optimizer.iterations) == 0
     assert not (tmp_path / "log").exists()
+
+
+def test_scores_that_are_negative_do_not_end_the_training(tmp_path: Path) -> None:
+    x = keras.Input((4, 8))
+    layer = layers.AttentionFeatureMap(4, score="dot")
+    model = keras.Model(x, layer(x, -1.0 * x)[0])
+    model.compile("sgd", "mse", run_eagerly=True)
+    data = np.ones((2, 4, 8), "float32")
+    model.fit(data, data, verbose=0, callbacks=[AttentionCallback(tmp_path, data)])
+    assert any(tmp_path.iterdir())

@@ -236,7 +236,7 @@ TWO = ["b", "c"]
 
 
 @refuses(
-    ({}, "nothing to show: pass maps, attributions, images or hypotheses"),
+    ({}, "maps, attributions, images and hypotheses must not all be empty"),
     (
         {"maps": [AttentionMap("a", ROW, TWO, TWO)]},
         rf"{LAYER} must be \(H, 2, 2\) for 2 targets and 2 sources, got shape \(1, 1, 2\)",
@@ -273,7 +273,7 @@ def test_bad_input_is_refused(arguments: dict[str, Any], tmp_path: Path) -> None
 
 
 def test_nothing_is_written_for_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nothing to show"):
+    with pytest.raises(ValueError, match="must not all be empty"):
         write_attention_page([], tmp_path / "page.html")
     assert not list(tmp_path.iterdir())
 

@@ -152,7 +152,7 @@ def test_lines_have_the_opacity_of_their_weights(browser: Browser, tmp_path: Pat
     assert browser.run(script) == pytest.approx([1, 1 / 4], abs=0.05)
     browser.run("document.querySelector('#lines').parentElement.style.width = '100px'")
     browser.wait(lambda: browser.find("#lines").get_attribute("width") == "100")
-    browser.find("#opaque").send_keys("at weight 1")
+    browser.find("#opaque").send_keys("absolute")
     assert browser.run(script) == pytest.approx([1 / 2, 1 / 8], abs=0.05)
 
 
@@ -206,7 +206,7 @@ def test_every_view_is_usable_by_keyboard(browser: Browser, tmp_path: Path) -> N
     assert read_name(browser) == "1"
     assert read_status(browser).startswith("encoder/layer_0, mean of heads 2, 3: ")
     browser.press("SPACE", "TAB", "TAB", "TAB")
-    assert read_name(browser) == "Opaque lines"
+    assert read_name(browser) == "Line opacity"
     browser.press("TAB")
     assert read_name(browser) == "Ida"
     assert read_status(browser).startswith("“Ida” attends to")

@@ -59,7 +59,7 @@ def test_gradients_equal_differences(name: str) -> None:
     for head, value in enumerate(result["attention"]):
         above, below = (compute_losses(model, attention, head, 1 + d) for d in (0.01, -0.01))
         assert value == pytest.approx(np.abs(above - below).mean() / 0.02, rel=5e-3, abs=1e-4)
-    assert not has_weights_hooks()
+    assert not has_weights_hooks(model)
 
 
 @pytest.mark.parametrize("name", ATTENTION)
@@ -71,7 +71,7 @@ def test_masking_equals_differences(name: str) -> None:
     for head, value in enumerate(result["attention"]):
         expected = (compute_losses(model, attention, head, 0) - losses).mean()
         assert value == pytest.approx(expected, rel=1e-3, abs=1e-5)
-    assert not has_weights_hooks()
+    assert not has_weights_hooks(model)
 
 
 def test_importance_worked_by_hand() -> None:
@@ -182,7 +182,7 @@ class Flattened(keras.layers.Layer):
 def test_a_layer_with_another_batch_needs_batch_size_1() -> None:
     model, inputs = Flattened(), RNG.normal(size=(6, 2, 3, 8)).astype("float32")
     model(inputs)
-    with pytest.raises(ValueError, match=r"runs on a batch of 12 for 6 examples.*batch_size=1"):
+    with pytest.raises(ValueError, match=r"got 12 rows for 6 examples. Use batch_size=1"):
         head_importance(model, inputs, TARGETS, "mse")
     result = head_importance(model, inputs, TARGETS, "mse", batch_size=1)
     assert result["attention"].shape == (2,)
@@ -205,9 +205,9 @@ def test_a_compiled_function_inside_is_rejected() -> None:
                 outputs.append(self.model(x))
             return outputs[0]
 
-    with pytest.raises(ValueError, match="run in the first call of the model only"):
+    with pytest.raises(ValueError, match=r"must run in every call, got none of .* in a later call"):
         head_importance(Cached(), INPUTS, TARGETS, "mse")
-    assert not has_weights_hooks()
+    assert not has_weights_hooks(model)
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -237,3 +237,15 @@ def test_examples_of_the_docstrings() -> None:
     results = doctest.testmod(sys.modules[head_importance.__module__])
     assert results.attempted
     assert not results.failed
+
+
+def test_targets_may_be_a_list() -> None:
+    x = keras.Input((3, 8))
+    y = keras.layers.MultiHeadAttention(2, 4, name="attention")(x, x)
+    model = keras.Model(x, keras.layers.Dense(3)(y[:, 0]))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    inputs, targets = np.ones((2, 3, 8), "float32"), [0, 2]
+    expected = head_importance(model, inputs, np.array(targets), loss)
+    np.testing.assert_array_equal(
+        head_importance(model, inputs, targets, loss)["attention"], expected["attention"]
+    )

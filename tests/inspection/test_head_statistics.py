@@ -138,9 +138,9 @@ def test_bad_input(statistic: Any) -> None:
         statistic(np.ones((2, 2)))
     with pytest.raises(ValueError, match=r"mask must broadcast to the weights .* \(3,\)"):
         statistic(np.ones((1, 2, 2)), [True] * 3)
-    with pytest.raises(ValueError, match="finite and at least 0, got minimum nan"):
+    with pytest.raises(ValueError, match="finite and at least 0, got nan"):
         statistic(np.full((1, 2, 2), np.nan))
-    with pytest.raises(ValueError, match="finite and at least 0, got minimum -1"):
+    with pytest.raises(ValueError, match="finite and at least 0, got -1"):
         statistic(-np.ones((1, 2, 2)))
 
 

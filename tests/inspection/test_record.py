@@ -197,7 +197,7 @@ def test_layers_of_nested_models_have_paths() -> None:
     assert set(weights) == set(PATHS[:3])
 
 
-def test_predict_is_traced_anew_and_restored() -> None:
+def test_predict_is_retraced_and_restored() -> None:
     x = keras.Input((5, 8))
     heads = keras.layers.MultiHeadAttention(2, 4, name="heads")
     model, inputs = keras.Model(x, heads(x, x)), numbers(3, 5, 8)
@@ -234,7 +234,7 @@ def test_fit_is_recorded() -> None:
     assert model.train_function is None
 
 
-def test_nothing_stays_behind_after_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_are_removed_after_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = Block(), numbers(2, 5, 8)
     model(x)
     layers = list(find_attention_layers(model).values())
@@ -305,6 +305,18 @@ def test_attention_model_returns_weights() -> None:
     assert list(attention_model(model, layers=["last"])(inputs)) == ["last"]
 
 
+@pytest.mark.skipif(JAX, reason="JAX always compiles with XLA")
+def test_attention_model_runs_under_xla() -> None:
+    x = keras.Input((5, 8))
+    model = keras.Model(x, keras.layers.MultiHeadAttention(2, 4, name="heads")(x, x))
+    inputs = numbers(2, 5, 8)
+    created = attention_model(model)
+    created.compile(jit_compile=True)
+    assert created.jit_compile
+    predicted = created.predict(inputs, verbose=0)["heads"]
+    np.testing.assert_allclose(predicted, created(inputs)["heads"], atol=1e-6)
+
+
 def test_attention_model_is_saved(tmp_path: Any) -> None:
     x = keras.Input((None, 8))
     model = keras.Model(x, keras.layers.MultiHeadAttention(2, 4, name="heads")(x, x))
@@ -325,7 +337,7 @@ def test_attention_model_rejects_layers_in_loops() -> None:
 
 
 @pytest.mark.skipif(JAX, reason="TensorFlow's functions")
-def test_functions_of_tensorflow() -> None:
+def test_tf_functions_traced_inside_are_recorded() -> None:
     """A traced function does not record; one that XLA compiles cannot."""
     import tensorflow as tf
 
@@ -351,9 +363,9 @@ def test_functions_of_tensorflow() -> None:
     [
         ({"layers": ["missing"]}, "no attention layer matches 'missing'; known: heads"),
         ({"layers": "heads"}, "layers must be a list"),
-        ({"heads": [2]}, "layer heads has the heads 0 to 1, got 2"),
+        ({"heads": [2]}, r"heads must be in 0\.\.1 for layer heads, got 2"),
         ({"dtype": "int8"}, "dtype must be one of float16, float32, float64, got 'int8'"),
-        ({"max_bytes": 10}, "recorded weights exceed max_bytes=10 at layer heads"),
+        ({"max_bytes": 10}, "recorded weights exceed max_bytes=10 at layer heads, got .* bytes"),
         ({"max_bytes": 0}, "max_bytes"),
     ],
 )
@@ -386,3 +398,66 @@ def test_layers_that_did_not_run_have_no_records() -> None:
         weights["other"]
     with pytest.raises(ValueError, match="no attention layer of"), record(model):
         model.inner(keras.Input((5, 8)))
+
+
+def test_dropout_of_keras_attention_is_not_recorded() -> None:
+    layer = keras.layers.Attention(dropout=0.5, seed=1)
+    query, value = numbers(2, 3, 8), numbers(2, 5, 8)
+    expected = layer([query, value])
+    with record(layer) as weights:
+        layer([query, value], training=True)
+        np.testing.assert_array_equal(layer([query, value]), expected)
+    for entry in weights[layer.name]:
+        np.testing.assert_allclose(entry.weights.sum(-1), 1, atol=1e-6)
+
+
+def test_models_that_are_compiled_inside_keep_their_functions() -> None:
+    x = keras.Input((5, 8))
+    model = keras.Model(x, keras.layers.MultiHeadAttention(2, 4, name="heads")(x, x))
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    model.train_function = before = object()
+    with record(model):
+        model(numbers(1, 5, 8))
+    assert model.train_function is before
+    with record(model):
+        model.compile(keras.optimizers.SGD(1.0), "mse", jit_compile=False)
+        model(numbers(1, 5, 8))
+    assert model.train_function is None
+    assert model.jit_compile is False
+
+
+def test_weights_of_several_attention_axes_are_rejected() -> None:
+    layer, x = keras.layers.MultiHeadAttention(2, 4, attention_axes=(2,)), numbers(2, 3, 5, 8)
+    message = "weights of 5 axes, which cannot be recorded"
+    with pytest.raises(ValueError, match=message), record(layer):
+        layer(x, x)
+
+
+def test_paths_with_brackets_can_be_selected() -> None:
+    x = keras.Input((5, 8))
+    model = keras.Model(x, keras.layers.MultiHeadAttention(2, 4, name="att[0]")(x, x))
+    assert list(find_attention_layers(model, ["att[0]"])) == ["att[0]"]
+
+
+def test_layers_beside_a_functional_model_are_found() -> None:
+    class WithLayer(keras.Model):
+        def __init__(self) -> None:
+            x = keras.Input((5, 8))
+            super().__init__(x, keras.layers.MultiHeadAttention(2, 4, name="inside")(x, x))
+            self.more = keras.layers.MultiHeadAttention(2, 4, name="beside")
+
+        def call(self, x: Any) -> Any:
+            x = super().call(x)
+            return self.more(x, x)
+
+    model = WithLayer()
+    with record(model) as weights:
+        model(numbers(1, 5, 8))
+    assert list(weights) == ["inside", "beside"]
+
+
+@pytest.mark.parametrize("heads", [[], [True], [1.5], ["1"]])
+def test_invalid_heads(heads: Any) -> None:
+    layer = keras.layers.MultiHeadAttention(2, 4)
+    with pytest.raises(ValueError, match="heads must"), record(layer, heads=heads):
+        pass

@@ -64,3 +64,17 @@ def test_xla_searches_are_rejected() -> None:
         record(model),
     ):
         model.compiled_search(source, jit=True, max_length=2)
+
+
+def test_searches_of_other_models_are_not_affected() -> None:
+    recorded, other = (
+        az.models.RNNSearch(20, 20, embedding_dim=4, units=4, attention_units=4, readout_units=4)
+        for _ in range(2)
+    )
+    source = np.array([[5, 6]], "int32")
+    other.compiled_search(source, max_length=2)
+    searches = dict(other.__dict__["_compiled"].searches)
+    with record(recorded):
+        recorded.search(source, max_length=2)
+        other.compiled_search(source, max_length=2)
+    assert dict(other.__dict__["_compiled"].searches) == searches

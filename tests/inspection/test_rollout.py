@@ -247,7 +247,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "lengths": ([np.ones((1, 2, 2)), np.ones((1, 3, 3))], None, "same shape, except H.*layer 2"),
     "batch": ([np.ones((1, 2, 2)), np.ones((1, 1, 2, 2))], None, "same shape, except H"),
     "nan": ([np.full((1, 2, 2), np.nan)], None, "layer 1 must be finite"),
-    "negative": ([NEGATIVE], None, "at least 0, got minimum -0.5"),
+    "negative": ([NEGATIVE], None, "at least 0, got -0.5"),
     "mask": (np.ones((1, 1, 2, 2)), [True], r"mask must be \(2,\), got shape \(1,\)"),
     "mask_batch": (np.ones((1, 3, 1, 2, 2)), [True, True], r"mask must be \(3, 2\), got"),
     "record": (AttentionRecord("a", 0, np.ones((1, 1, 2, 2)), None), None, "a list of layers"),

@@ -9,6 +9,7 @@ import pytest
 
 import attention_zoo as az
 from attention_zoo.tasks.attention_maps import QUERY, make_attention_maps
+from tests.models.public.checkpoints import GOLDEN
 from tests.tasks import captioners, translators
 
 
@@ -34,7 +35,7 @@ def test_translator_with_attention_in_a_loop() -> None:
 
 @pytest.mark.parametrize("words", [2, 3, 4])
 def test_transformer_translator(words: int) -> None:
-    """Axes of source and target are told apart, also with equal lengths."""
+    """Source and target are distinguished, also with equal lengths."""
     task = translators.make_untrained_task(
         "transformer_tiny", ["a b c d"], ["a b c d"], kind="word"
     )
@@ -99,3 +100,47 @@ def test_tasks_that_cannot_be_inspected() -> None:
     task = az.load("esim_small.claims")
     with pytest.raises(ValueError, match="the pair"):
         make_attention_maps(task, ("", "a text"))
+
+
+def test_document_of_one_sentence() -> None:
+    task = az.load("han_small.reviews")
+    words, sentences = make_attention_maps(task, "The food was cheap.")
+    assert words.sources[-1] == "."
+    assert len(words.sources) == 5
+    assert sentences.sources == ["sentence 1"]
+
+
+def test_axes_of_equal_length_are_not_confused() -> None:
+    """A structured pooling with as many rows as the text has tokens."""
+    text = "Ann saw a lamp"
+    tokenizer = az.data.train_tokenizer("word", [text])
+    pooling = {"kind": "structured", "units": 3, "hops": 4}
+    model = az.models.RecurrentClassifier(
+        tokenizer.vocabulary_size, ["a", "b"], embedding_dim=4, units=4, pooling=pooling
+    )
+    task = az.tasks.Classification(model, tokenizer)
+    (one,) = make_attention_maps(task, text)
+    assert one.targets == ["1", "2", "3", "4"]
+    assert one.sources == ["Ann", "saw", "a", "lamp"]
+
+
+@pytest.mark.full
+def test_captioner_with_a_class_token() -> None:
+    """The caption has as many tokens as the memory has positions."""
+    task = az.load(GOLDEN / "vit_gpt2")
+    image = captioners.picture(0)
+    words = task.predict([image])[0].text.split()[:3]
+    maps = {one.name: one for one in make_attention_maps(task, image, " ".join(words))}
+    memory = next(one for name, one in maps.items() if "memory_attention" in name)
+    assert memory.sources[:2] == ["class token", "1,1"]
+    assert "class token" not in memory.targets
+
+
+@pytest.mark.full
+def test_decoder_inputs_of_a_public_summarizer() -> None:
+    """BART's decoder begins with its start token, and then the first token of all texts."""
+    task = az.load(GOLDEN / "bart")
+    text = "na"
+    (result,) = task.predict([text])
+    one = next(m for m in make_attention_maps(task, text) if "memory_attention" in m.name)
+    assert one.targets[0] == result.tokens[0] == "<s>"

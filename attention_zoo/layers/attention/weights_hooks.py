@@ -35,9 +35,9 @@ def weights_hooks(layers: Iterable[Any], hook: Callable[..., Tensor]) -> Iterato
                 del _hooks[id(layer)]
 
 
-def has_weights_hooks(layer: Any = None) -> bool:
-    """Return whether a layer, or by default any layer, has hooks."""
-    return bool(_hooks) if layer is None else id(layer) in _hooks
+def has_weights_hooks(model: Any) -> bool:
+    """Return whether a layer or model, or any layer inside, has hooks."""
+    return bool(_hooks) and any(id(layer) in _hooks for layer in model._flatten_layers())
 
 
 def run_weights_hooks(layer: Any, weights: Tensor, mask: Tensor | None, output: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def run_result_hooks(
     Weights that the blockwise path did not store are computed from the projected query
     `(B, [H], T, K)` and the memory.
     """
-    if not has_weights_hooks(attention):
+    if id(attention) not in _hooks:
         return result
     weighted = result
     if result.weights is None:

@@ -164,7 +164,7 @@ class _Traces:
 
     def get(self, summarizer: CopyingMixin, expect_long: bool) -> _Trace:
         """Return the trace of short or of long inputs, a new one while weights are recorded."""
-        if has_weights_hooks():
+        if has_weights_hooks(summarizer):
             return _Trace(summarizer, expect_long)
         if expect_long not in self.traces:
             self.traces[expect_long] = _Trace(summarizer, expect_long)

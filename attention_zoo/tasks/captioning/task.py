@@ -15,7 +15,7 @@ from attention_zoo.data.tokenizers.vocabulary import UNKNOWN
 from attention_zoo.decoding import Rule, SearchResult
 from attention_zoo.metrics import caption_scores, exact_match
 from attention_zoo.tasks.base import SEARCH_OPTIONS
-from attention_zoo.tasks.captioning.model_call import CaptioningCall
+from attention_zoo.tasks.captioning.model_call import CaptioningCallMixin
 from attention_zoo.tasks.captioning.result import Caption
 from attention_zoo.tasks.generation import GenerationTask, read_hypotheses
 from attention_zoo.tasks.image_texts import ImageTextTask, score_boxes
@@ -27,7 +27,7 @@ from attention_zoo.tasks.text_inputs import round_batch_size
 
 
 @TASKS.register("captioning")
-class Captioning(CaptioningCall, GenerationTask, ImageTextTask):
+class Captioning(CaptioningCallMixin, GenerationTask, ImageTextTask):
     """Image captioning: a captioner and its tokenizer.
 
     Args:

@@ -1,4 +1,4 @@
-"""Call of a classifier of texts."""
+"""Mixin that makes the model inputs of a classifier."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attention_zoo.tasks.classification.inference import pad_texts
 from attention_zoo.tasks.model_call import ModelCall
 
 
-class ClassificationCall:
+class ClassificationCallMixin:
     """Mixin of `Classification` that implements `make_model_call`."""
 
     def make_model_call(self: Any, text: Any, /, output: str | None = None) -> ModelCall:
@@ -23,7 +23,7 @@ class ClassificationCall:
         shape = (len(tokens),) if lengths is None else (len(lengths), max(lengths))
         inputs = {"tokens": pad_texts([encoded._replace(tokens=tokens)], shape)}
         if lengths is None:
-            return ModelCall(inputs, {"tokens": labels})
+            return ModelCall(inputs, {"tokens": labels}, padded=["tokens"])
         words = iter(labels)
         rows = [[next(words) for _ in range(length)] for length in lengths]
         sentences = [f"sentence {number}" for number in range(1, len(rows) + 1)]

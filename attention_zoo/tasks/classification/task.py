@@ -29,7 +29,7 @@ from attention_zoo.tasks.classification.building import (
 from attention_zoo.tasks.classification.class_weights import check_class_weights, make_class_weights
 from attention_zoo.tasks.classification.corpora import LABELLED_TEXTS
 from attention_zoo.tasks.classification.inference import ClassifierInference, run_classifier
-from attention_zoo.tasks.classification.model_call import ClassificationCall
+from attention_zoo.tasks.classification.model_call import ClassificationCallMixin
 from attention_zoo.tasks.classification.result import (
     ClassificationResult,
     Source,
@@ -63,7 +63,7 @@ from attention_zoo.tasks.text_inputs import list_shapes, select_evenly_spaced
 
 
 @TASKS.register("classification")
-class Classification(ClassificationCall, SingleTextTask):
+class Classification(ClassificationCallMixin, SingleTextTask):
     """Text classification: a classifier, its tokenizer and the limits of its texts.
 
     A text that exceeds a limit is truncated; without `truncate`, training drops it, and `predict`

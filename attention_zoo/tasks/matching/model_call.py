@@ -1,4 +1,4 @@
-"""Call of a matcher."""
+"""Mixin that makes the model inputs of a matcher."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attention_zoo.tasks.matching.inference import pad_pairs
 from attention_zoo.tasks.model_call import ModelCall
 
 
-class MatchingCall:
+class MatchingCallMixin:
     """Mixin of `Matching` that implements `make_model_call`."""
 
     def make_model_call(self: Any, pair: Any, /, output: str | None = None) -> ModelCall:
@@ -24,4 +24,5 @@ class MatchingCall:
         else:
             start, end = self.tokenizer.start, self.tokenizer.end
             sides = {"pair": [start, *first, end, *second, end]}
-        return ModelCall(inputs, {name: self.tokenizer.tokens(ids) for name, ids in sides.items()})
+        labels = {name: self.tokenizer.tokens(ids) for name, ids in sides.items()}
+        return ModelCall(inputs, labels, padded=["first", "second"])

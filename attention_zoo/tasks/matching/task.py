@@ -45,7 +45,7 @@ from attention_zoo.tasks.matching.building import (
 )
 from attention_zoo.tasks.matching.corpora import LABELLED_PAIRS
 from attention_zoo.tasks.matching.inference import MatcherInference, compute_shape, pad_pairs
-from attention_zoo.tasks.matching.model_call import MatchingCall
+from attention_zoo.tasks.matching.model_call import MatchingCallMixin
 from attention_zoo.tasks.matching.result import MatchingResult, Source, make_result, make_source
 from attention_zoo.tasks.matching.scoring import score_matches
 from attention_zoo.tasks.matching.texts import SIDES, EncodedPair, Pair, check_pair, encode_pairs
@@ -54,7 +54,7 @@ from attention_zoo.tasks.text_inputs import encode_in_parts, list_shapes
 
 
 @TASKS.register("matching")
-class Matching(MatchingCall, Task):
+class Matching(MatchingCallMixin, Task):
     """Matching of two texts: a matcher, its tokenizer and the limits of both texts.
 
     Args:
@@ -62,10 +62,12 @@ class Matching(MatchingCall, Task):
         tokenizer: `data.Tokenizer` of any kind, or a public one, for both texts.
         search: only `n_best` (the number of most probable classes) and `batch_size` are used.
         max_first_length, max_second_length: maximum number of tokens of each text.
-        truncate: whether longer texts are truncated, instead of dropped in training, else rejected.
+        truncate: whether longer texts are truncated; if not, training drops their pairs, and
+            `predict` and `evaluate` reject them.
         target: "classification", "regression" (such as a similarity), or "ranking": the relevance
             of the second text for the first one.
-        score_mean, score_deviation: of the training data's numbers, which the model standardizes.
+        score_mean, score_deviation: mean and standard deviation of the numbers in the training
+            data; the model predicts standardized numbers.
 
     Raises:
         ValueError: if the model is not a `models.Matcher` or does not fit `target`, its vocabulary
@@ -231,7 +233,6 @@ class Matching(MatchingCall, Task):
 
     def _encode_within(self, examples: LabelledPairs, rows: range) -> Iterator[EncodedPart]:
         """Yield row numbers and token ids of the pairs within the limits, in parts."""
-
         limits = self.text_limits
 
         def encode(part: LabelledPairs) -> list[EncodedPair]:
@@ -276,9 +277,8 @@ class Matching(MatchingCall, Task):
 
         def match(_: list[int], sources: list[Source]) -> list[MatchingResult]:
             encoded = [source.encoded for source in sources]
-            outputs = self._run(
-                encoded, options.batch_size, self._calls > MAX_EAGER_CALLS, attention
-            )
+            is_compiled = self._calls > MAX_EAGER_CALLS
+            outputs = self._run(encoded, options.batch_size, is_compiled, attention)
             results = {
                 row: make_result(sources[row], output, self.target, self.classes, options.n_best)
                 for row, output in outputs

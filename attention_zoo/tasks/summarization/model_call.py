@@ -1,4 +1,4 @@
-"""Call of a summarizer with a given summary."""
+"""Mixin that makes the model inputs of a summarizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attention_zoo.tasks.inputs import check_text
 from attention_zoo.tasks.model_call import ModelCall, make_decoder_call
 
 
-class SummarizationCall:
+class SummarizationCallMixin:
     """Mixin of `Summarization` that implements `make_model_call`."""
 
     def make_model_call(self: Any, text: Any, /, output: str | None = None) -> ModelCall:
@@ -22,5 +22,6 @@ class SummarizationCall:
         if output is None:
             output = self.predict([text])[0].text
         (target,) = self.tokenizer.encode([check_text("the output", output)])
-        source = np.array([article.ids], "int32")
+        source, prefix = np.array([article.ids], "int32"), self.special_ids[0]
+        target = [*prefix, *target]
         return make_decoder_call("source", source, article.labels, self.tokenizer, target)

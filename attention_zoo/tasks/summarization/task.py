@@ -31,7 +31,7 @@ from attention_zoo.tasks.registry import TASKS
 from attention_zoo.tasks.result import check_plottable
 from attention_zoo.tasks.scoring import score_summaries
 from attention_zoo.tasks.summarization.article import Article, check_limits
-from attention_zoo.tasks.summarization.model_call import SummarizationCall
+from attention_zoo.tasks.summarization.model_call import SummarizationCallMixin
 from attention_zoo.tasks.summarization.result import Summary, origins
 from attention_zoo.tasks.text_inputs import (
     find_unknown,
@@ -44,7 +44,7 @@ WIDTH = 32  # sources are padded to multiples of this, so that many share a shap
 
 
 @TASKS.register("summarization")
-class Summarization(SummarizationCall, TextPairTask):
+class Summarization(SummarizationCallMixin, TextPairTask):
     """Summarization: a model and a tokenizer of both sides. Inputs and outputs are strings.
 
     If the tokenizer has a `text_start`, as that of BART, sources and targets begin with it.

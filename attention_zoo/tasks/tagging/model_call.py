@@ -1,4 +1,4 @@
-"""Call of a tagger."""
+"""Mixin that makes the model inputs of a tagger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attention_zoo.data import TaggedBatches
 from attention_zoo.tasks.model_call import ModelCall
 
 
-class TaggingCall:
+class TaggingCallMixin:
     """Mixin of `Tagging` that implements `make_model_call`."""
 
     def make_model_call(self: Any, text: Any, /, output: str | None = None) -> ModelCall:

@@ -43,7 +43,7 @@ from attention_zoo.tasks.tagging.building import (
     takes_characters,
 )
 from attention_zoo.tasks.tagging.corpora import TAGGED_SENTENCES
-from attention_zoo.tasks.tagging.model_call import TaggingCall
+from attention_zoo.tasks.tagging.model_call import TaggingCallMixin
 from attention_zoo.tasks.tagging.result import (
     TaggerInference,
     TaggingResult,
@@ -75,7 +75,7 @@ from attention_zoo.tasks.text_inputs import (
 
 
 @TASKS.register("tagging")
-class Tagging(TaggingCall, SingleTextTask):
+class Tagging(TaggingCallMixin, SingleTextTask):
     """Sequence tagging: a tagger, its tokenizer and its tag scheme.
 
     Each word is tokenized separately; its tag is predicted from its first token, or from all its

@@ -1,4 +1,4 @@
-"""Call of a translator with a given translation."""
+"""Mixin that makes the model inputs of a translator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attention_zoo.tasks.inputs import check_text
 from attention_zoo.tasks.model_call import ModelCall, make_decoder_call
 
 
-class TranslationCall:
+class TranslationCallMixin:
     """Mixin of `Translation` that implements `make_model_call`."""
 
     def make_model_call(self: Any, text: Any, /, output: str | None = None) -> ModelCall:

@@ -38,13 +38,13 @@ from attention_zoo.tasks.text_inputs import (
     round_up,
 )
 from attention_zoo.tasks.text_pairs import Sides, TextPairTask
-from attention_zoo.tasks.translation.model_call import TranslationCall
+from attention_zoo.tasks.translation.model_call import TranslationCallMixin
 from attention_zoo.tasks.translation.result import TranslationResult
 from attention_zoo.tasks.translation.sentences import SourceParts, join_results, split_source
 
 
 @TASKS.register("translation")
-class Translation(TranslationCall, TextPairTask):
+class Translation(TranslationCallMixin, TextPairTask):
     """Translation task: a model, a source tokenizer and a target tokenizer.
 
     Args:
