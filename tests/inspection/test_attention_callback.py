@@ -230,7 +230,8 @@ def test_models_without_matching_attention_are_rejected_before_training(tmp_path
 def test_scores_that_are_negative_do_not_end_the_training(tmp_path: Path) -> None:
     x = keras.Input((4, 8))
     layer = layers.AttentionFeatureMap(4, score="dot")
-    model = keras.Model(x, layer(x, -1.0 * x)[0])
+    first, second = layer(x, -1.0 * x)
+    model = keras.Model(x, first + second)
     model.compile("sgd", "mse", run_eagerly=True)
     data = np.ones((2, 4, 8), "float32")
     model.fit(data, data, verbose=0, callbacks=[AttentionCallback(tmp_path, data)])
