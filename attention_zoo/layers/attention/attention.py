@@ -26,7 +26,7 @@ from attention_zoo.layers.attention.attention_shapes import (
 )
 from attention_zoo.layers.attention.excluded_pairs import refuse_excluded_pair
 from attention_zoo.layers.attention.steps import AttentionMasks, Memory, Noise
-from attention_zoo.layers.attention.weights_hooks import run_result_hooks
+from attention_zoo.layers.attention.weights_hooks import HOOKS, run_result_hooks
 from attention_zoo.layers.kernels import KernelLayer
 from attention_zoo.layers.scores import make_score
 from attention_zoo.layers.scores.base import build_score
@@ -211,11 +211,11 @@ class Attention(KernelLayer):
             if result.row_mask is not None:  # NaN of the memory reaches no fully masked row
                 context = zoo_ops.where_or_zero(result.row_mask, result.context)
                 result = result._replace(context=context)
-        result = run_result_hooks(self, projected, memory, masks, result)
+        if HOOKS:
+            result = run_result_hooks(self, projected, memory, masks, result)
         output = self.project_output(result.context, query, result.row_mask)  # (B, T, Dv)
         if query_mask is not None:
             zoo_ops.attach_mask(output, query_mask)
-
         if not needs_weights:
             return output
         outputs = [output]
@@ -321,7 +321,8 @@ class Attention(KernelLayer):
             state = tree.map_structure(lambda x: ops.swapaxes(x, 1, 2), state)
         masks, projected = AttentionMasks(memory=memory.mask), self.project_query(query)
         result = steps.attend_parallel(self, projected, memory, masks, state, noise, training)
-        result = run_result_hooks(self, projected, memory, masks, result)
+        if HOOKS:
+            result = run_result_hooks(self, projected, memory, masks, result)
         context = self.project_output(result.context, query, result.row_mask)
         weights = result.full_weights(zoo_ops.axis_size(memory.values, -2))
         weights, state = ops.cast(weights, self.compute_dtype), result.state

@@ -10,7 +10,7 @@ from attention_zoo import ops as zoo_ops
 from attention_zoo.layers.attention import steps
 from attention_zoo.typing import Tensor
 
-_hooks: dict[int, list[Callable[..., Tensor]]] = {}  # by the id of the layer
+HOOKS: dict[int, list[Callable[..., Tensor]]] = {}  # by the id of the layer
 
 
 @contextlib.contextmanager
@@ -25,24 +25,24 @@ def weights_hooks(layers: Iterable[Any], hook: Callable[..., Tensor]) -> Iterato
     """
     layers = list(layers)
     for layer in layers:
-        _hooks.setdefault(id(layer), []).append(hook)
+        HOOKS.setdefault(id(layer), []).append(hook)
     try:
         yield
     finally:
         for layer in layers:
-            _hooks[id(layer)].remove(hook)
-            if not _hooks[id(layer)]:
-                del _hooks[id(layer)]
+            HOOKS[id(layer)].remove(hook)
+            if not HOOKS[id(layer)]:
+                del HOOKS[id(layer)]
 
 
 def has_weights_hooks(model: Any) -> bool:
     """Return whether a layer or model, or any layer inside, has hooks."""
-    return bool(_hooks) and any(id(layer) in _hooks for layer in model._flatten_layers())
+    return bool(HOOKS) and any(id(layer) in HOOKS for layer in model._flatten_layers())
 
 
 def run_weights_hooks(layer: Any, weights: Tensor, mask: Tensor | None, output: Tensor) -> Tensor:
     """Call the hooks of a layer and return the output, which is then computed after them."""
-    for hook in _hooks.get(id(layer), ()):
+    for hook in HOOKS.get(id(layer), ()):
         output = hook(layer, weights, mask, output)
     return output
 
@@ -59,7 +59,7 @@ def run_result_hooks(
     Weights that the blockwise path did not store are computed from the projected query
     `(B, [H], T, K)` and the memory.
     """
-    if id(attention) not in _hooks:
+    if id(attention) not in HOOKS:
         return result
     weighted = result
     if result.weights is None:
