@@ -109,6 +109,7 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/xla.py
 	$(BIN)/python benchmarks/graph_tokenizers.py
 	$(BIN)/python benchmarks/public_export.py
+	$(BIN)/python benchmarks/recording.py
 	$(BIN)/python benchmarks/public_loading.py --transformers-python .venv-transformers/bin/python
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \
