@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from attention_zoo import models
+from attention_zoo import inspection, models
 from attention_zoo.models import BERT, MaskedLM
 from attention_zoo.models.public.tensors import FILE, Tensors
 from tests.layers.running import array
@@ -107,3 +107,17 @@ def test_weights_are_float32_under_any_policy() -> None:
     keras.config.set_dtype_policy("mixed_float16")
     model = BERT.from_preset(THERE)
     assert {v.dtype for v in model.trainable_variables} == {"float32"}
+
+
+def test_recorded_weights_equal_those_of_transformers() -> None:
+    """The file was written by `attentions_by_transformers.py`."""
+    model = models.BERT.from_preset(GOLDEN / "bert")
+    with np.load(GOLDEN / "bert" / "attentions.npz") as file:
+        tokens = file["tokens"].astype("int32")
+        expected = [file[f"layer_{n}"] for n in range(len(file.files) - 1)]
+    assert (tokens == 0).any(), "the shorter text has padding"
+    with inspection.record(model) as weights:
+        model({"tokens": tokens})
+    is_token = (tokens != 0)[:, None, :, None]
+    for (entry,), layer in zip(weights.values(), expected, strict=True):
+        np.testing.assert_allclose(entry.weights, np.where(is_token, layer, 0), atol=1e-5)
