@@ -3,8 +3,8 @@
     python attentions_by_transformers.py FOLDER TEXTS OUTPUT
 
 It runs in an environment with torch and transformers, so nothing of attention_zoo is imported.
-TEXTS is a file with one text per line. OUTPUT (.npz) has the token ids, padded with 0, and the weights
-of each layer, `(B, H, T, T)`.
+TEXTS is a file with one text per line. OUTPUT (.npz) has the token ids, padded with 0, and the
+weights of each layer, `(B, H, T, T)`.
 """
 
 from __future__ import annotations
