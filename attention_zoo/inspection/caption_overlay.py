@@ -27,8 +27,9 @@ def plot_caption_overlay(
 ) -> Any:
     """Plot an image, and a copy for each word of its caption with attention weights as brightness.
 
-    A cell with the largest weight of a word has full brightness, a cell with weight 0 a quarter of
-    it. Brightness is interpolated linearly between the centres of cells.
+    The scale is common to all words: a cell with the largest weight of all has full brightness, a
+    cell with weight 0 a quarter of it. Brightness is interpolated linearly between the centres of
+    cells.
 
     Args:
         image: `(H, W, 3)`, from 0 to 255.
@@ -49,7 +50,7 @@ def plot_caption_overlay(
     figure = make_figure(columns * SIDE, rows * (SIDE + TITLE))
     family = find_families([*tokens, title or ""])
     titles = ["", *map(make_readable, tokens)]
-    draw_words(figure, (rows, columns, 1), image, attention, titles, family)
+    draw_words(figure, (rows, columns, 1), image, attention, titles, family, attention.max())
     return finish(figure, path, title, family)
 
 
@@ -66,13 +67,17 @@ def draw_words(
     attention: np.ndarray,
     titles: Sequence[str],
     family: list[str],
+    largest: float | None = None,
 ) -> None:
     """Draw an image and its attention for each word, below the titles of image and words.
 
     `subplot` is the position of the image: rows, columns, index from 1. The words follow it.
+    `largest` is the weight of full brightness; None for the largest of each word.
     """
     rows, columns, first = subplot
-    lights = [1.0, *(_compute_brightness(weights, image.shape[:2]) for weights in attention)]
+    scales = [one.max() if largest is None else largest for one in attention]
+    pairs = zip(attention, scales, strict=True)
+    lights = [1.0, *(_compute_brightness(*pair, image.shape[:2]) for pair in pairs)]
     for number, (light, title) in enumerate(zip(lights, titles, strict=True), first):
         axes = figure.add_subplot(rows, columns, number)
         axes.imshow(np.rint(image * light).astype("uint8"))
@@ -105,15 +110,18 @@ def check_image(image: Any) -> np.ndarray:
     return image
 
 
-def _compute_brightness(weights: np.ndarray, sides: tuple[int, int]) -> np.ndarray:
+def _compute_brightness(weights: np.ndarray, largest: float, sides: tuple[int, int]) -> np.ndarray:
     """Return the relative brightness of each pixel, `(H, W, 1)`."""
     from PIL import Image
 
-    opacity = Image.fromarray(compute_opacity(weights).astype("float32"))
+    opacity = Image.fromarray(compute_opacity(weights, largest).astype("float32"))
     smooth = opacity.resize(sides[::-1], Image.Resampling.BILINEAR)
     return 1 - np.asarray(smooth)[..., None]
 
 
-def compute_opacity(weights: np.ndarray) -> np.ndarray:
-    """Return the opacity of a black overlay for each cell of a grid `(h, w)`, 0 to 0.75."""
-    return (1 - _DIMMED) * (1 - weights / max(weights.max(), 1e-12))
+def compute_opacity(weights: np.ndarray, largest: float) -> np.ndarray:
+    """Return the opacity of a black overlay for each cell of a grid `(h, w)`, 0 to 0.75.
+
+    `largest` is the weight of opacity 0.
+    """
+    return (1 - _DIMMED) * (1 - weights / max(largest, 1e-12))

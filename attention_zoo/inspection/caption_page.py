@@ -28,7 +28,7 @@ from attention_zoo.inspection.pages import (
 
 _HINT = (
     "Hover over a word of a caption, or select it, to see its attention weights over the image: "
-    "the brighter a region, the larger its weight."
+    "the brighter a region, the larger its weight, on one scale for all words."
 )
 # `:where` keeps the first rule from being more specific than the second, which has to override it.
 _RULES = (
@@ -72,7 +72,7 @@ def _make_article(number: int, answer: Any) -> str:
     text = clean_text(answer.text)
     parts = [
         f'<article>\n<div class="image"><img src="{_encode_png(image)}" alt="{text}">',
-        *(_make_overlay(n, weights) for n, weights in enumerate(overlays)),
+        *(_make_overlay(n, one, overlays.max()) for n, one in enumerate(overlays)),
         f"</div>\n<div><h2>{number} · {_make_heading(answer)}</h2>",
         make_paragraph(make_selectable_words(answer.tokens, group, "image")),
         *make_alternatives("captions", others),
@@ -86,10 +86,13 @@ def _make_heading(answer: Any) -> str:
     return f"score {answer.score:.3f}" + " · truncated at maximum length" * bool(answer.truncated)
 
 
-def _make_overlay(number: int, weights: np.ndarray) -> str:
-    """Return the overlay of word `number`: black, more transparent for larger weights."""
+def _make_overlay(number: int, weights: np.ndarray, largest: float) -> str:
+    """Return the overlay of word `number`: black, more transparent for larger weights.
+
+    It is transparent at the largest weight of all words.
+    """
     black = np.zeros((*weights.shape, 4))
-    black[..., 3] = 255 * compute_opacity(weights)
+    black[..., 3] = 255 * compute_opacity(weights, largest)
     return f'<img class="overlay l{number}" src="{_encode_png(black)}" alt="">'
 
 

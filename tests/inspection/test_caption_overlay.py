@@ -36,6 +36,15 @@ def test_brightness_follows_the_attention_of_each_word(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_scale_is_common_to_all_words() -> None:
+    weights = np.zeros((2, 1, 2))
+    weights[0, 0], weights[1, 0] = (0.8, 0.2), (0.4, 0.6)
+    axes = plot_caption_overlay(np.full((2, 4, 3), 200.0), weights, ["a", "dog"]).axes[1:]
+    shown = [one.images[0].get_array()[0, [0, 3], 0] / 200 for one in axes]
+    expected = 0.25 + 0.75 * weights[:, 0] / 0.8
+    np.testing.assert_allclose(shown, expected, atol=0.003)
+
+
 @pytest.mark.parametrize("title", ["a red square and " * 12, "方" * 90], ids=["Latin", "wide"])
 @pytest.mark.parametrize("count", [1, 7])
 def test_long_title_fits(title: str, count: int) -> None:
