@@ -51,6 +51,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A suite whose slow tests take 0.1 CPU seconds; the limit is 0.06."""
     monkeypatch.setattr(cpu_time, "REPORT_LIMIT", 0.06)
     monkeypatch.setattr(cpu_time, "FAIL_LIMIT", 0.06)
+    pytester.makeini("[pytest]")  # the root folder is that of the suite
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_it=TESTS)
     return pytester
