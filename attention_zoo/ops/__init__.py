@@ -28,6 +28,7 @@ from attention_zoo.ops.copied_cross_entropy import (
     copied_log_probs,
     copied_share,
 )
+from attention_zoo.ops.empty_batch import pad_empty_batch
 from attention_zoo.ops.gradients import gradient
 from attention_zoo.ops.host import call_on_host, wait_for_host_calls
 from attention_zoo.ops.linear_chain import (
@@ -155,6 +156,7 @@ __all__ = [
     "merge_masks",
     "number",
     "pack",
+    "pad_empty_batch",
     "partial_score",
     "path_score",
     "project",

@@ -126,11 +126,14 @@ class ConvolutionalClassifier(Classifier):
             # GPU kernels reject fully masked rows.
             encoder_mask = zoo_ops.unmask_empty_rows(mask)
             query = self.query_encoder(x, mask=encoder_mask, training=training)[1][0]
+        padded, batch = zoo_ops.pad_empty_batch(x), ops.shape(x)[0]
         pooled, weights = [], []
         for number, width in enumerate(self.kernel_sizes):
             num_zeros = width - 1  # on each side
             # P + width - 1 windows, of which those without tokens are masked
-            maps = self.convolutions[number](ops.pad(x, ((0, 0), (num_zeros, num_zeros), (0, 0))))
+            maps = self.convolutions[number](
+                ops.pad(padded, ((0, 0), (num_zeros, num_zeros), (0, 0)))
+            )[:batch]
             window_mask = zoo_ops.widen_mask(mask, width)
             if not self.poolings:
                 maps = ops.where(window_mask[..., None], maps, float("-inf"))

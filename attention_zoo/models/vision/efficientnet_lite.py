@@ -12,9 +12,8 @@ from attention_zoo.models.vision.image_encoders import (
     IMAGE_ENCODERS,
     copy_weights,
     load_encoder,
-    pad_empty_batch,
 )
-from attention_zoo.ops import finite_number
+from attention_zoo.ops import finite_number, pad_empty_batch
 from attention_zoo.typing import Shape, Tensor
 
 STEM_WIDTH, HEAD_WIDTH = 32, 1280

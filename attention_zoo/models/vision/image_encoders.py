@@ -18,7 +18,7 @@ from attention_zoo.checkpoints.folder import find_task_folder
 from attention_zoo.hub import resolve_folder
 from attention_zoo.models.precision import use_dtype_policy
 from attention_zoo.models.presets import Config, check_kind_options, from_preset
-from attention_zoo.ops import check_shape, whole_number
+from attention_zoo.ops import check_shape, pad_empty_batch, whole_number
 from attention_zoo.registry import Registry, did_you_mean
 from attention_zoo.typing import Shape, Tensor
 
@@ -349,19 +349,6 @@ def _fold_second_rescaling(constructor: Any, model: Any, scale: Any) -> Any:
 def _groups(width: int) -> int:
     """Return the number of normalization groups for `width` features."""
     return math.gcd(width, 8) if width >= 32 else 1
-
-
-def pad_empty_batch(image: Tensor) -> Tensor:
-    """Return the images, or one black image for an empty batch.
-
-    TensorFlow's oneDNN convolution returns an empty batch unchanged, in a wrong shape.
-    """
-    rows, *sides = ops.shape(image)
-    known = isinstance(rows, int)
-    if known and rows:
-        return image
-    num_added = 1 if known else 1 - ops.minimum(rows, 1)
-    return ops.concatenate([image, ops.zeros((num_added, *sides), image.dtype)], axis=0)
 
 
 def _make_coordinates(grid: Tensor) -> Tensor:
