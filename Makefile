@@ -110,11 +110,13 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/graph_tokenizers.py
 	$(BIN)/python benchmarks/public_export.py
 	$(BIN)/python benchmarks/recording.py
+	$(BIN)/python benchmarks/word_alignment.py --eflomal-python .venv-eflomal/bin/python \
+		$(patsubst %,models/translation/%.dates_en_fr,rnnsearch_small luong_small transformer_tiny)
 	$(BIN)/python benchmarks/public_loading.py --transformers-python .venv-transformers/bin/python
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \
 	.venv-transformers/ready .venv-pytorch_crf/ready .venv-pytorch_han/ready \
-	.venv-scikit_learn/ready .venv-ray/ready
+	.venv-scikit_learn/ready .venv-eflomal/ready .venv-ray/ready
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info models/build models/*.egg-info docs/_build docs/api

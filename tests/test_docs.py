@@ -394,6 +394,7 @@ def test_inspection(run_page: Callable[..., dict[str, Any]]) -> None:
     np.testing.assert_allclose(names["rollout"].sum(-1), [[1] * 4, [1, 1, 0, 0]])
     assert names["entropy"].shape == (2, 2)
     assert (names["importance"]["attention_0"] > 0).all()
+    assert names["alignment"].recall > 0.5
     assert any(names["callback"].log_dir.iterdir())
     assert names["attribution"].completeness_error.max() <= 0.01
     assert set(names["curves"]) == {"integrated gradients", "rollout", "random"}

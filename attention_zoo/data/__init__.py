@@ -19,6 +19,7 @@ from attention_zoo.data.images.labelled_images import (
     read_npz_images,
 )
 from attention_zoo.data.images.tfds_images import read_caption_tfds, read_labelled_tfds
+from attention_zoo.data.synthetic.aligned_dates import AlignedPair, generate_aligned_dates
 from attention_zoo.data.synthetic.claims import generate_claims
 from attention_zoo.data.synthetic.dates import generate_date_lines, generate_dates
 from attention_zoo.data.synthetic.digits import (
@@ -58,6 +59,7 @@ from attention_zoo.data.tokenizers.sentencepiece_tokenizer import SentencePieceT
 from attention_zoo.data.tokenizers.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 __all__ = [
+    "AlignedPair",
     "Batches",
     "Box",
     "CaptionBatches",
@@ -88,6 +90,7 @@ __all__ = [
     "check_tags",
     "clutter_digits",
     "encode_for_copying",
+    "generate_aligned_dates",
     "generate_claims",
     "generate_date_lines",
     "generate_dates",

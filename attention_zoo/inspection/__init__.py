@@ -4,6 +4,7 @@ from attention_zoo.inspection.alignment import plot_alignment, plot_heads
 from attention_zoo.inspection.alignment_error import (
     AlignmentScores,
     alignment_error_rate,
+    find_word_ids,
     links_from_weights,
 )
 from attention_zoo.inspection.attention_callback import AttentionCallback
@@ -87,6 +88,7 @@ __all__ = [
     "class_log_probability",
     "class_logit",
     "diagonality",
+    "find_word_ids",
     "head_importance",
     "kendall_tau",
     "links_from_weights",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,6 +127,67 @@ def links_from_weights(weights: ArrayLike, threshold: float | None = None) -> se
         }
     rows = np.flatnonzero(array.any(-1))
     return {(int(row), int(array[row].argmax())) for row in rows}
+
+
+def find_word_ids(
+    offsets: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]
+) -> list[int | None]:
+    """Return the word of each token, by their positions in the text.
+
+    Args:
+        offsets: start and end of each token, in characters, without the end, as `offsets` of a
+            tokenizer returns them.
+        words: the same of each word, in the order of the text.
+
+    Returns:
+        For each token, the index of the first word with which it shares a character; None if there
+        is none, as for white space and special tokens.
+
+    Raises:
+        ValueError: an entry is no pair of integers of at least 0, a start is after its end, or
+            words overlap or are not in order.
+
+    Example:
+        >>> from attention_zoo.inspection.alignment_error import find_word_ids
+        >>> find_word_ids([(0, 0), (0, 4), (4, 7), (8, 10)], [(0, 7), (8, 10)])  # "walking on"
+        [None, 0, 0, 1]
+
+    Reference: this library.
+    """
+    spans, parts = _check_spans("words", words), _check_spans("offsets", offsets)
+    for number, ((_, end), (start, _)) in enumerate(pairwise(spans)):
+        if start < end:
+            raise ValueError(
+                f"words must be in order and not overlap, but word {number + 1} starts at {start},"
+                f" before the end of word {number}, {end}"
+            )
+    ids: list[int | None] = []
+    for start, end in parts:
+        word = bisect_right(spans, start, key=lambda span: span[1])
+        ids.append(
+            word
+            if word < len(spans) and max(start, spans[word][0]) < min(end, spans[word][1])
+            else None
+        )
+    return ids
+
+
+def _check_spans(name: str, spans: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return spans as pairs of integers; raise ValueError if one is invalid."""
+    checked = []
+    for number, span in enumerate(spans):
+        try:
+            start, end = (whole_number("position", position, 0) for position in span)
+            valid = start <= end
+        except (TypeError, ValueError):
+            valid = False
+        if not valid:
+            raise ValueError(
+                f"{name}: entry {number} must be (start, end) with 0 <= start <= end, got"
+                f" {format_value(span)}"
+            )
+        checked.append((start, end))
+    return checked
 
 
 def _check_links(

@@ -12,6 +12,7 @@ from attention_zoo.inspection import alignment_error
 from attention_zoo.inspection.alignment_error import (
     AlignmentScores,
     alignment_error_rate,
+    find_word_ids,
     links_from_weights,
 )
 
@@ -110,6 +111,50 @@ def test_links_above_a_threshold() -> None:
 def test_bad_weights(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         links_from_weights(*arguments)
+
+
+def test_words_of_tokens() -> None:
+    words = [(1, 4), (4, 6), (9, 12)]
+    offsets = [(0, 0), (0, 1), (0, 2), (1, 2), (3, 5), (4, 4), (5, 6), (6, 9), (7, 11), (11, 20)]
+    expected = [None, None, 0, 0, 0, None, 1, None, 2, 2]
+    assert find_word_ids(offsets, words) == expected
+    assert find_word_ids(offsets, []) == [None] * len(offsets)
+    assert find_word_ids([], words) == []
+    assert find_word_ids(np.array([[0, 4], [4, 6]]), np.array([[0, 4], [4, 6]])) == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_words_of_tokens_are_those_of_their_characters(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    bounds = np.sort(generator.choice(40, 12, replace=False))
+    words = [(int(start), int(end)) for start, end in bounds.reshape(6, 2)]
+    starts = generator.integers(0, 40, 60)
+    offsets = [
+        (int(start), int(start + n))
+        for start, n in zip(starts, generator.integers(0, 6, 60), strict=True)
+    ]
+    owner = {i: number for number, (start, end) in enumerate(words) for i in range(start, end)}
+    expected = [
+        next((owner[i] for i in range(start, end) if i in owner), None) for start, end in offsets
+    ]
+    assert find_word_ids(offsets, words) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([(0, 1)], [(0, 4), (3, 5)]), "word 1 starts at 3, before the end of word 0, 4"),
+        (([(0, 1)], [(5, 6), (0, 1)]), "words must be in order and not overlap"),
+        (([(0, 1), (3, 2)], []), r"offsets: entry 1 must be \(start, end\).*got \(3, 2\)"),
+        (([(0.0, 1)], []), "offsets: entry 0 must be"),
+        (([], [(-1, 2)]), "words: entry 0 must be"),
+        (([3], []), "offsets: entry 0 must be.*got 3"),
+        (([(1, 2, 3)], []), "offsets: entry 0 must be"),
+    ],
+)
+def test_bad_positions_of_words(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_word_ids(*arguments)
 
 
 def test_examples_of_the_docstrings() -> None:

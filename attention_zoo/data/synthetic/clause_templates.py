@@ -2,10 +2,16 @@
 
 A template has the same meaning in all languages, with its slot where the language requires it. No
 two templates have the same meaning.
+
+In the file, `{0}` is the slot and `{1:school}` is a word with the number of its concept, which has
+the same number in all languages of its row. A sure link joins words of one concept. It is only
+possible if one of them is marked with an underscore, such as an auxiliary verb in `{2_:was}`. Words
+without a number are function words.
 """
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -33,19 +39,28 @@ SLOTS: dict[str, Slot] = {
 
 
 class ClauseTemplate(NamedTuple):
-    """A clause with a slot: `{0}` in a text is replaced by the slot's text in that language."""
+    """A clause with a slot: `{0}` in a text is replaced by the slot's text in that language.
+
+    Attributes:
+        slot: type of its value.
+        texts: the text in each language.
+        marked_texts: the same texts with numbered concepts.
+    """
 
     slot: Slot
     texts: dict[str, str]
+    marked_texts: dict[str, str]
 
 
 def _read_templates() -> tuple[ClauseTemplate, ...]:
     table = (files(__package__) / "clause_templates.tsv").read_text("utf-8")
     (_, *languages), *rows = [line.split("\t") for line in table.splitlines()]
-    return tuple(
-        ClauseTemplate(SLOTS[slot], dict(zip(languages, texts, strict=True)))
-        for slot, *texts in rows
-    )
+    templates = []
+    for slot, *texts in rows:
+        marked = dict(zip(languages, texts, strict=True))
+        plain = {name: re.sub(r"\{\w+:(.+?)\}", r"\1", text) for name, text in marked.items()}
+        templates.append(ClauseTemplate(SLOTS[slot], plain, marked))
+    return tuple(templates)
 
 
 CLAUSE_TEMPLATES = _read_templates()

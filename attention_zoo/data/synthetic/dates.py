@@ -62,6 +62,21 @@ def generate_dates(
         ValueError: a size below 1, an unknown language or split, the same language twice, fewer
             than one clause, `max_phrases` above half the number of templates.
     """
+    sentences = sample_sentences(size, source, target, split, seed, min_phrases, max_phrases)
+    targets = [_format_sentence(clauses, target) for clauses in sentences.values()]
+    return TextPairs(list(sentences), targets, f"dates {source}-{target} {split} (seed {seed})")
+
+
+def sample_sentences(
+    size: int,
+    source: str,
+    target: str,
+    split: str,
+    seed: int,
+    min_phrases: int,
+    max_phrases: int,
+) -> dict[str, list[Clause]]:
+    """Sample sentences by their texts in the source language; see `generate_dates`."""
     check_known("dates: unknown language", (source, target), LANGUAGES)
     if source == target:
         raise ValueError(f"dates: source and target must differ, got {source!r} for both")
@@ -69,16 +84,14 @@ def generate_dates(
     def sample(phrases: int, randbelow: RandomBelow) -> Candidate:
         clauses = _sample_clauses(phrases, randbelow)
         english = _format_sentence(clauses, "en")
-
-        def format_in(language: str) -> str:
-            return english if language == "en" else _format_sentence(clauses, language)
-
-        return english, lambda: (format_in(source), format_in(target))
+        is_english = source == "en"
+        return english, lambda: (
+            english if is_english else _format_sentence(clauses, source),
+            clauses,
+        )
 
     part_range = PartRange("phrases", min_phrases, max_phrases, limit=len(CLAUSE_TEMPLATES) // 2)
-    pairs = sample_corpus("dates", split, seed, size, part_range, sample)
-    origin = f"dates {source}-{target} {split} (seed {seed})"
-    return TextPairs(list(pairs), list(pairs.values()), origin)
+    return sample_corpus("dates", split, seed, size, part_range, sample)
 
 
 def _sample_clauses(phrases: int, randbelow: RandomBelow) -> list[Clause]:

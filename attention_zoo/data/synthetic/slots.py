@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +25,24 @@ _DATE_STYLES = ("full", "long", "MMMMd", "MMMMd", "MMMMd", "MMMMd")
 _CLOCKS = {"en": "hm", "fr": "Hm", "de": "Hm", "zh": "Hm"}
 _SECONDS = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
+# The words of formatted values. A group has the name of its concept, in all languages; with an
+# underscore, its links are only possible.
+_NAME = r"[^\W\d]+"
+_DAY_FIRST = re.compile(
+    rf"((?P<weekday>{_NAME}),? )?(?P<day>\d+)\.? (?P<month>{_NAME})( (?P<year>\d+))?"
+)
+_DATE_WORDS = {
+    "en": re.compile(
+        rf"((?P<weekday>{_NAME}), )?(?P<month>{_NAME}) (?P<day>\d+)(, (?P<year>\d+))?"
+    ),
+    "fr": _DAY_FIRST,
+    "de": _DAY_FIRST,
+    "zh": re.compile(r"(?P<year>\d+年)?(?P<month>\d+月)(?P<day>\d+日)(?P<weekday>\w+)?"),
+}
+_TIME_WORDS = re.compile(r"(?P<hour>\d+):(?P<minute>\d+)( (?P<hour_>[AP]M))?")
+_QUANTITY_WORDS = re.compile(rf"(?P<number>\d+) ?(?P<unit>{_NAME})( (?P<scale>{_NAME}))?")
+_RELATIVE_TIME_WORDS = re.compile(rf"({_NAME} )*(?P<number>\d+) ?(?P<unit>{_NAME}?)( ago|后|前|)")
+
 
 class Slot(Protocol):
     """A type of value that can be sampled and formatted."""
@@ -33,6 +52,9 @@ class Slot(Protocol):
 
     def format(self, value: Value, language: str) -> str:
         """Format the value in a language."""
+
+    def get_words(self, language: str) -> re.Pattern[str]:
+        """Return a pattern of the formatted value, with a group for each concept."""
 
 
 class Date:
@@ -48,6 +70,9 @@ class Date:
         weekday = datetime.date(year, month, day).weekday()
         return str(year).join(_split_at_year(style, weekday, month, day, language))
 
+    def get_words(self, language: str) -> re.Pattern[str]:
+        return _DATE_WORDS[language]
+
 
 class Time:
     """A minute of the day, in 12-hour format in English, otherwise in 24-hour format."""
@@ -57,6 +82,9 @@ class Time:
 
     def format(self, value: Value, language: str) -> str:
         return _format_time(*value, language)
+
+    def get_words(self, language: str) -> re.Pattern[str]:
+        return _TIME_WORDS
 
 
 class Quantity(NamedTuple):
@@ -70,6 +98,9 @@ class Quantity(NamedTuple):
     def format(self, value: Value, language: str) -> str:
         return _format_quantity(*value, language)
 
+    def get_words(self, language: str) -> re.Pattern[str]:
+        return _QUANTITY_WORDS
+
 
 class RelativeTime(NamedTuple):
     """A time up to `MAX_AMOUNT` minutes, hours, days or weeks in the future or the past."""
@@ -82,6 +113,9 @@ class RelativeTime(NamedTuple):
     def format(self, value: Value, language: str) -> str:
         unit, number = value
         return _format_relative_time(unit, number if self.is_future else -number, language)
+
+    def get_words(self, language: str) -> re.Pattern[str]:
+        return _RELATIVE_TIME_WORDS
 
 
 @cache

@@ -1,0 +1,231 @@
+"""Alignment error rate of the attention of translators on `dates`, beside word aligners.
+
+    python benchmarks/word_alignment.py models/translation/rnnsearch_small.dates_en_fr \
+        models/translation/luong_small.dates_en_fr [...] \
+        --eflomal-python .venv-eflomal/bin/python [--size 1000] [--dry-run]
+
+The corpus has gold links of words (`data.generate_aligned_dates`). The model is called with the
+reference (forced decoding), and each target token is linked to the source token of its maximum
+weight; links of tokens are then links of their words. IBM Model 1 (below) and eflomal are trained
+on the words of the training pairs and the test pairs.
+
+Function words have no gold links. The alignment error rate (AER) of "linked words" is that of the
+target words with a gold link; that of "values" is limited to numbers, units and names of days and
+months, which vary within a clause, while the other words of a clause are always the same. In the
+AER of "all words", every link of a function word is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from side_by_side import HERE, write_section
+
+import attention_zoo as az
+from attention_zoo import zoo
+from attention_zoo.data.synthetic.clause_templates import CLAUSE_TEMPLATES
+from attention_zoo.data.tokenizers.vocabulary import START
+from attention_zoo.inspection.record import join_decoder_steps
+
+Links = list[set[tuple[int, int]]]
+Pairs = Sequence[az.data.AlignedPair]
+BATCH = 50
+
+
+def split_words(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    return [text[start:end] for start, end in spans]
+
+
+def score(pairs: Pairs, alignments: Links, language: str) -> list[float]:
+    """Return AER, precision and recall of linked words, and AER of values and of all words."""
+    texts = [template.texts[language] for template in CLAUSE_TEMPLATES]
+    fixed = {word for text in texts for word in re.findall(r"\w+", text)}
+    lengths = [(len(pair.target_words), len(pair.source_words)) for pair in pairs]
+    linked = [{t for t, _ in pair.possible} for pair in pairs]
+    values = [
+        {t for t in rows if split_words(pair.target, pair.target_words)[t] not in fixed}
+        for pair, rows in zip(pairs, linked, strict=True)
+    ]
+
+    def rate(positions: Sequence[set[int]] | None) -> Any:
+        """Return the scores of the links of some target positions; None for all."""
+        chosen = [
+            [
+                {(t, s) for t, s in links if positions is None or t in positions[number]}
+                for links in (alignments[number], pair.sure, pair.possible)
+            ]
+            for number, pair in enumerate(pairs)
+        ]
+        return az.inspection.alignment_error_rate(*map(list, zip(*chosen, strict=True)), lengths)
+
+    return [*rate(linked), rate(values).aer, rate(None).aer]
+
+
+def align(task: Any, pairs: Pairs) -> dict[str, Links]:
+    """Return the alignments of each cross-attention head of a translator, by layer and head."""
+    tokenizers = task.source_tokenizer, task.target_tokenizer
+    sources = tokenizers[0].encode([pair.source for pair in pairs])
+    targets = tokenizers[1].encode([pair.target for pair in pairs])
+    alignments: dict[str, Links] = {}
+    for start in range(0, len(pairs), BATCH):
+        batch = slice(start, start + BATCH)
+        target = pad([[START, *ids] for ids in targets[batch]])
+        source = pad(sources[batch])
+        if source.shape == target.shape:  # other lengths, so that self-attention is recognized
+            source = np.pad(source, ((0, 0), (0, 1)))
+        with az.inspection.record(task.model) as recorded:
+            task.model({"source": source, "target": target}, training=False)
+        for path, records in recorded.items():
+            (steps,) = join_decoder_steps(records)
+            if steps.weights.shape[2:] != (target.shape[1], source.shape[1]):
+                continue
+            for head, rows in enumerate(np.moveaxis(steps.weights, 1, 0)):
+                links = alignments.setdefault(f"{path}, head {head + 1}", [])
+                links += map(link_words, rows, pairs[batch], [tokenizers] * len(rows))
+    return alignments
+
+
+def link_words(weights: NDArray[Any], pair: Any, tokenizers: Any) -> set[tuple[int, int]]:
+    """Return the links of words, by the tokens of maximum weight; `weights` may have padding."""
+    source_ids, target_ids = (
+        az.inspection.find_word_ids(tokenizer.offsets(text), words)
+        for tokenizer, text, words in (
+            (tokenizers[0], pair.source, pair.source_words),
+            (tokenizers[1], pair.target, pair.target_words),
+        )
+    )
+    links = az.inspection.links_from_weights(weights[: len(target_ids), : len(source_ids)])
+    words = {(target_ids[t], source_ids[s]) for t, s in links}
+    return {(t, s) for t, s in words if t is not None and s is not None}
+
+
+def pad(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+    padded = np.zeros((len(rows), max(map(len, rows))), "int32")
+    for row, ids in zip(padded, rows, strict=True):
+        row[: len(ids)] = ids
+    return padded
+
+
+def align_with_ibm_1(pairs: Sequence[tuple[list[str], list[str]]], iterations: int = 10) -> Links:
+    """Return the alignments of IBM Model 1, trained on the pairs by expectation maximization.
+
+    `t(f | e)` is the probability that a source word e, or the empty word, is translated by f
+    (Brown et al. 1993, J93-2003, section 4.2). Each target word is linked to its most probable
+    source word; not if that is the empty word.
+    """
+    ids: dict[str, int] = {}
+    triples = [
+        (
+            number,
+            t,
+            s,
+            ids.setdefault(f"target {target}", len(ids)),
+            ids.setdefault(source, len(ids)),
+        )
+        for number, (sources, targets) in enumerate(pairs)
+        for t, target in enumerate(targets)
+        for s, source in enumerate(["", *[f"source {word}" for word in sources]], -1)
+    ]
+    columns = np.array(triples).T
+    positions = np.unique(columns[0] * 1000 + columns[1], return_inverse=True)[1]
+    keys, entries = np.unique(columns[3] * len(ids) + columns[4], return_inverse=True)
+    given = keys % len(ids)
+    probability = np.ones(len(keys))
+    for _ in range(iterations):
+        weights = probability[entries]
+        shares = weights / np.bincount(positions, weights)[positions]
+        counts = np.bincount(entries, shares)
+        probability = counts / np.bincount(given, counts)[given]
+    weights = probability[entries]
+    order = np.lexsort((-weights, positions))  # stable: the first source word of equal ones
+    _, first = np.unique(positions[order], return_index=True)
+    links: Links = [set() for _ in pairs]
+    for number, t, s in columns[:3, order[first]].T:
+        if s >= 0:
+            links[number].add((int(t), int(s)))
+    return links
+
+
+def align_with_eflomal(pairs: Sequence[tuple[list[str], list[str]]], python: str) -> Links:
+    """Return the alignments of eflomal, which runs in an environment of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "pairs.json", Path(folder) / "links.json"
+        source.write_text(json.dumps(pairs), "utf-8")
+        command = [python, str(HERE / "peers" / "eflomal_alignment.py"), str(source), str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"eflomal failed:\n{done.stderr[-2000:]}")
+        return [{(t, s) for t, s in links} for links in json.loads(target.read_text("utf-8"))]
+
+
+def evaluate_model(
+    folder: Path, test: Pairs, validation: Pairs, language: str
+) -> Iterator[tuple[str, list[float]]]:
+    """Yield the scores of a translator; of several heads, the best on `validation`."""
+    task = az.load(folder)
+    name = folder.name
+    heads = align(task, test)
+    if len(heads) > 1:
+        chosen = align(task, validation)
+        best = min(chosen, key=lambda head: score(validation, chosen[head], language)[0])
+        yield f"{name}, {best}", score(test, heads[best], language)
+    else:
+        yield name, score(test, *heads.values(), language)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", type=Path, nargs="+", help="runs or entries of one corpus")
+    parser.add_argument("--eflomal-python", help="Python interpreter with eflomal")
+    parser.add_argument("--size", type=int, default=1000, help="number of test pairs")
+    parser.add_argument("--dry-run", action="store_true", help="print, but do not write results.md")
+    options = parser.parse_args()
+    data = az.training.read_recipe(zoo.find_recipe_of(options.folders[0])).data
+    if data.corpus != "dates":
+        parser.error(f"{options.folders[0]} is trained on {data.corpus}, but must be on dates")
+    names = {
+        name: getattr(data, name) for name in ("source", "target", "min_phrases", "max_phrases")
+    }
+    test, validation, train = (
+        az.data.generate_aligned_dates(size, split=split, seed=data.seed, **names)
+        for split, size in (("test", options.size), ("validation", 300), ("train", data.size))
+    )
+    rows: list[tuple[str, list[float]]] = []
+    for folder in options.folders:
+        rows += evaluate_model(folder, test, validation, data.target)
+    words = [
+        (split_words(pair.source, pair.source_words), split_words(pair.target, pair.target_words))
+        for pair in [*test, *train]
+    ]
+    aligners = {"IBM Model 1": align_with_ibm_1(words)}
+    if options.eflomal_python:
+        aligners["eflomal"] = align_with_eflomal(words, options.eflomal_python)
+    rows += [
+        (name, score(test, links[: len(test)], data.target)) for name, links in aligners.items()
+    ]
+    lines = ["| aligner | AER, linked words | precision | recall | AER, values | AER, all words |"]
+    lines += ["|---|---|---|---|---|---|"]
+    lines += [
+        f"| {name} | " + " | ".join(f"{x:.3f}" for x in scores) + " |" for name, scores in rows
+    ]
+    lines += [
+        "",
+        f"{len(test):,} test pairs {data.source}-{data.target} of `dates`; one link for each target"
+        " word or token, without symmetrization. The word aligners are trained on"
+        f" {len(train):,} training pairs and the test pairs.",
+    ]
+    write_section(f"Word alignment, {data.source}-{data.target}", lines, options.dry_run)
+
+
+if __name__ == "__main__":
+    main()
