@@ -96,7 +96,7 @@ def _walk(root: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _get_children(layer: Any) -> list[tuple[str, Any]]:
-    """Return what may contain sublayers, by name; private attributes last."""
+    """Return what may contain sublayers, by name; private attributes and Keras's list last."""
     if isinstance(layer, keras.Sequential) or hasattr(layer, "operations"):  # functional
         return [(child.name, child) for child in layer.layers]
     attributes = [
@@ -104,7 +104,7 @@ def _get_children(layer: Any) -> list[tuple[str, Any]]:
         for name, value in vars(layer).items()
         if isinstance(value, (keras.layers.Layer, list, tuple, Mapping))
     ]
-    return sorted(attributes, key=lambda item: item[0].startswith("_"))
+    return sorted(attributes, key=lambda item: (item[0].startswith("_"), item[0] == "_layers"))
 
 
 @contextlib.contextmanager

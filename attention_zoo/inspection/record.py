@@ -18,7 +18,8 @@ from attention_zoo.registry import check_choice
 from attention_zoo.typing import Tensor
 
 DTYPES = ("float16", "float32", "float64")
-FUNCTIONS = ("train_function", "test_function", "predict_function")
+FUNCTIONS = ("train_function", "test_function", "predict_function", "generate_function")
+"""Compiled functions of Keras models, and of KerasHub models that generate."""
 
 NEVER_RAN = (
     "no attention layer of {model} ran within `record`: call it on arrays or tensors. Symbolic "
@@ -274,7 +275,8 @@ def _flatten(model: Any) -> list[Any]:
 
 def _set_functions(model: Any, functions: Sequence[Any]) -> None:
     for name, function in zip(FUNCTIONS, functions, strict=True):
-        setattr(model, name, function)
+        if hasattr(model, name):
+            setattr(model, name, function)
 
 
 def _is_from_xla(error: Exception) -> bool:
