@@ -14,6 +14,7 @@ from attention_zoo.inspection.labels import make_readable
 
 SIDE, TITLE = 1.5, 0.35
 """Side of a panel and height of its title, in inches."""
+_SCALE = 0.5  # height of the scale, in inches
 _COLUMNS = 6
 _DIMMED = 0.25  # relative brightness at weight 0
 
@@ -27,9 +28,9 @@ def plot_caption_overlay(
 ) -> Any:
     """Plot an image, and a copy for each word of its caption with attention weights as brightness.
 
-    The scale is common to all words: a cell with the largest weight of all has full brightness, a
-    cell with weight 0 a quarter of it. Brightness is interpolated linearly between the centres of
-    cells.
+    The scale, which is drawn below, is common to all words: a cell with the largest weight of all
+    has full brightness, a cell with weight 0 a quarter of it. Brightness is interpolated linearly
+    between the centres of cells.
 
     Args:
         image: `(H, W, 3)`, from 0 to 255.
@@ -39,7 +40,7 @@ def plot_caption_overlay(
         title: title of the figure.
 
     Returns:
-        A matplotlib `Figure`. Its first axes are the image; one for each word follows.
+        A matplotlib `Figure`. Its first axes are the image; one for each word and the scale follow.
 
     Raises:
         ValueError: if the image is invalid, attention does not fit the words, or a weight is
@@ -47,10 +48,11 @@ def plot_caption_overlay(
     """
     image, attention = check_overlay(image, attention, tokens)
     rows, columns = arrange_panels(len(tokens) + 1)
-    figure = make_figure(columns * SIDE, rows * (SIDE + TITLE))
+    figure = make_figure(columns * SIDE, rows * (SIDE + TITLE) + _SCALE)
     family = find_families([*tokens, title or ""])
     titles = ["", *map(make_readable, tokens)]
     draw_words(figure, (rows, columns, 1), image, attention, titles, family, attention.max())
+    _draw_scale(figure, attention.max())
     return finish(figure, path, title, family)
 
 
@@ -83,6 +85,19 @@ def draw_words(
         axes.imshow(np.rint(image * light).astype("uint8"))
         axes.set_axis_off()
         axes.set_title(title, size=9, family=family, parse_math=False)
+
+
+def _draw_scale(figure: Any, largest: float) -> None:
+    """Draw the scale of brightness below all panels."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    colors = LinearSegmentedColormap.from_list("brightness", [str(_DIMMED), "1"])
+    scale = ScalarMappable(Normalize(0, max(largest, 1e-12)), colors)
+    options = {"location": "bottom", "fraction": 0.05, "aspect": 30, "pad": 0.02}
+    bar = figure.colorbar(scale, ax=figure.axes, **options)
+    bar.set_label("weight", size=9)
+    bar.ax.tick_params(labelsize=8)
 
 
 def check_overlay(

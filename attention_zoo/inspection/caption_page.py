@@ -71,8 +71,11 @@ def _make_article(number: int, answer: Any) -> str:
     ]
     text = clean_text(answer.text)
     parts = [
-        f'<article>\n<div class="image"><img src="{_encode_png(image)}" alt="{text}">',
+        '<article>\n<div class="figure">',
+        f'<div class="image"><img src="{_encode_png(image)}" alt="{text}">',
         *(_make_overlay(n, one, overlays.max()) for n, one in enumerate(overlays)),
+        "</div>",
+        *([_make_scale(overlays.max())] if group else []),
         f"</div>\n<div><h2>{number} · {_make_heading(answer)}</h2>",
         make_paragraph(make_selectable_words(answer.tokens, group, "image")),
         *make_alternatives("captions", others),
@@ -94,6 +97,15 @@ def _make_overlay(number: int, weights: np.ndarray, largest: float) -> str:
     black = np.zeros((*weights.shape, 4))
     black[..., 3] = 255 * compute_opacity(weights, largest)
     return f'<img class="overlay l{number}" src="{_encode_png(black)}" alt="">'
+
+
+def _make_scale(largest: float) -> str:
+    """Return the scale of brightness, from weight 0 to the largest."""
+    darkest = f"rgb(0 0 0 / {compute_opacity(np.zeros(()), largest):.2f})"
+    return (
+        f'<div class="scale" style="--darkest: {darkest}"><span>weight 0</span><i></i>'
+        f"<span>{largest:.2g}</span></div>"
+    )
 
 
 def _encode_png(pixels: np.ndarray) -> str:

@@ -21,7 +21,9 @@ WORDS = ("a", "dog", "$5", "▁run", "##s", "x" * 30, ".")
 
 def test_brightness_follows_the_attention_of_each_word(tmp_path: Path) -> None:
     figure = plot_caption_overlay(IMAGE, WEIGHTS, WORDS, tmp_path / "a.png", title="a dog, $5 $6")
-    whole, *panels = figure.axes
+    whole, *panels, scale = figure.axes
+    assert scale.get_xlim() == (0, 0.6)
+    assert scale.get_xlabel() == "weight"
     np.testing.assert_array_equal(whole.images[0].get_array(), IMAGE)
     titles = [axes.get_title() for axes in panels]
     assert titles == ["a", "dog", "$5", "run", "s", "x" * 23 + "…", "."]
@@ -39,7 +41,7 @@ def test_brightness_follows_the_attention_of_each_word(tmp_path: Path) -> None:
 def test_scale_is_common_to_all_words() -> None:
     weights = np.zeros((2, 1, 2))
     weights[0, 0], weights[1, 0] = (0.8, 0.2), (0.4, 0.6)
-    axes = plot_caption_overlay(np.full((2, 4, 3), 200.0), weights, ["a", "dog"]).axes[1:]
+    axes = plot_caption_overlay(np.full((2, 4, 3), 200.0), weights, ["a", "dog"]).axes[1:3]
     shown = [one.images[0].get_array()[0, [0, 3], 0] / 200 for one in axes]
     expected = 0.25 + 0.75 * weights[:, 0] / 0.8
     np.testing.assert_allclose(shown, expected, atol=0.003)

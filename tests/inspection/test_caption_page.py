@@ -76,6 +76,9 @@ def test_overlay_darkens_positions_with_small_weights(tmp_path: Path) -> None:
     assert black[..., 3].tolist() == [[77, 115], [191, 191]]
     assert 0 in pixels(overlays[1])[..., 3], "the largest weight of all words"
     assert np.unique(pixels(overlays[2])[..., 3]).size == 1, "uniform weights"
+    scales = [one for one in html.all("div") if one.attrs.get("class") == "scale"]
+    assert [one.text for one in scales] == [f"weight 0{WEIGHTS.max():.2g}"] * 2
+    assert scales[0].attrs["style"] == "--darkest: rgb(0 0 0 / 0.75)"
     words = [one for one in html.all("label") if one.attrs["class"].startswith("word s")]
     assert [one.text for one in words] == ["a", "dog", "."] * 2
     names = [one.attrs["name"] for one in html.all("input")]
@@ -106,6 +109,7 @@ def test_edges(tmp_path: Path) -> None:
     nothing = page(tmp_path, caption(tokens=(), text="", attention=WEIGHTS[:0]))
     assert len(nothing.all("img")) == 1
     assert not nothing.all("input")
+    assert "weight 0" not in nothing.all("body")[0].text
     for wrong in ({"attention": WEIGHTS[:2]}, {"attention": -WEIGHTS}, {"image": IMAGE[0]}):
         with pytest.raises(ValueError, match=r"attention|image must be"):
             page(tmp_path, caption(**wrong))
