@@ -28,8 +28,8 @@ from attention_zoo.inspection.pages import (
 
 _FIRST = 5  # number of classes that are not collapsed
 _HINT = (
-    "The darker a word, the larger its attention weight. The bar of a sentence has the colour of"
-    " its attention weight. Hover over a word or a sentence to see the weight."
+    "The stronger the colour of a word, the larger its attention weight. The bar of a sentence has"
+    " the colour of its attention weight. Hover over a word or a sentence to see the weight."
 )
 
 

@@ -25,9 +25,9 @@ from attention_zoo.inspection.pages import (
 
 _LEAST = 0.0005  # smaller weights are 0.000 in the table, so their cells are empty
 _HINT = (
-    "The darker a word or a cell, the larger its weight, relative to the largest of the text or of "
-    "the alignment. Rows of an alignment are tokens of the first text, columns those of the second "
-    "one. Tokens of the second text that are unknown to the model are dotted."
+    "The stronger the colour of a word or a cell, the larger its weight, relative to the largest of"
+    " the text or of the alignment. Rows of an alignment are tokens of the first text, columns are"
+    " those of the second one. Tokens of the second text that are unknown to the model are dotted."
 )
 _BY_ROWS = (
     "Shades: of a word of the first text, the largest weight of its row; of a word of the second "

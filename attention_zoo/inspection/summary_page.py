@@ -26,9 +26,10 @@ from attention_zoo.inspection.pages import (
 from attention_zoo.inspection.summary_parts import SummaryParts, check_summary
 
 _HINT = (
-    "Hover over a word of a summary, or select it, to see its attention weights: the darker, the "
-    "larger. The bar below a word is its copy probability, and the source word that it was copied "
-    "from is framed. Source words that are unknown to the model and cannot be copied are dotted."
+    "Hover over a word of a summary, or select it, to see its attention weights: the stronger the "
+    "colour, the larger. The bar below a word is its copy probability, and the source word that it "
+    "was copied from is framed. Source words that are unknown to the model and cannot be copied are"
+    " dotted."
 )
 _RULES = (
     "article:has(.all$on) .source > span { --a: var(--all, 0); --o: 0; }",
