@@ -27,6 +27,7 @@ never occur in other splits.
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -35,6 +36,7 @@ from attention_zoo.data.synthetic.sampling import choose, shuffle
 from attention_zoo.data.synthetic.slots import RandomBelow
 from attention_zoo.data.synthetic.splits import Candidate, PartRange, sample_corpus
 from attention_zoo.data.text.labelled import LabelledTexts
+from attention_zoo.data.text.sentences import split_sentences
 from attention_zoo.ops.arguments import whole_number
 
 MIN_SENTENCES, MAX_SENTENCES = 3, 40  # range of the number of sentences outside of `long`
@@ -50,6 +52,9 @@ ASPECTS: dict[str, dict[str, Any]] = CONTENT["aspects"]
 """Nouns and complaint rate of each class of the multi-label variant."""
 
 NOUNS = [noun for aspect in ASPECTS.values() for noun in aspect["nouns"]]
+
+_OWN_SOURCE = "|".join(map(re.escape, CONTENT["own_sources"]))
+_OWN_OPINION = re.compile(f"(?i:{_OWN_SOURCE}), .*|.*, (?:{_OWN_SOURCE})\\.")
 
 
 def generate_reviews(
@@ -97,6 +102,32 @@ def generate_reviews(
     part_range = PartRange("sentences", min_sentences, max_sentences, limit=MAX_SENTENCES)
     labels = sample_corpus(corpus, split, seed, size, part_range, sample, SPLITS)
     return LabelledTexts(list(labels), list(labels.values()), f"{corpus} {split} (seed {seed})")
+
+
+def find_own_opinions(text: str) -> list[tuple[int, int]]:
+    """Return the spans of the sentences that determine the labels of a generated review.
+
+    Args:
+        text: a review of `generate_reviews`.
+
+    Returns:
+        Start and end of each sentence with the reviewer's own opinion, in characters, the end
+        exclusive: exactly one, or in the multi-label variant one for each aspect with an own
+        opinion, whether it is a complaint or not.
+
+    Example:
+        >>> from attention_zoo.data.synthetic.reviews import find_own_opinions
+        >>> text = "We arrived in the rain. To my mind, the soup is splendid here."
+        >>> [text[start:end] for start, end in find_own_opinions(text)]
+        ['To my mind, the soup is splendid here.']
+    """
+    spans, end = [], 0
+    for sentence in split_sentences(text):
+        start = text.index(sentence, end)
+        end = start + len(sentence)
+        if _OWN_OPINION.fullmatch(sentence):
+            spans.append((start, end))
+    return spans
 
 
 class _Writer:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
 from attention_zoo.data import LabelledTexts, generate_reviews, split_sentences
+from attention_zoo.data.synthetic import reviews
 from attention_zoo.data.synthetic.reports import NAMES, SPLITS, make_name
-from attention_zoo.data.synthetic.reviews import ASPECTS, CONTENT, NOUNS, OPINIONS
+from attention_zoo.data.synthetic.reviews import (
+    ASPECTS,
+    CONTENT,
+    NOUNS,
+    OPINIONS,
+    find_own_opinions,
+)
 from tests.data.synthetic.linear_baseline import add_pairs, measure_accuracy, split_tokens
 from tests.refusals import refuses
 
@@ -46,6 +54,28 @@ def test_own_opinion_determines_the_class(corpora: dict) -> None:
         for text, label in corpora[split]:
             (own,) = filter(is_own, split_sentences(text))
             assert tuple(find_words(own, CLASSES)) == label
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_spans_of_own_opinions(multi_label: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of the sentences that the generator writes as own opinions."""
+    state_opinion = reviews._Writer.state_opinion
+    own: set[str] = set()
+
+    def record(writer: Any, sources: str, nouns: list[str], opinion: str) -> str:
+        sentence = state_opinion(writer, sources, nouns, opinion)
+        if sources == "own_sources":
+            own.add(sentence)
+        return sentence
+
+    monkeypatch.setattr(reviews._Writer, "state_opinion", record)
+    for text in generate_reviews(100, "unseen", multi_label=multi_label).texts:
+        spans = find_own_opinions(text)
+        assert [text[start:end] for start, end in spans] == [
+            sentence for sentence in split_sentences(text) if sentence in own
+        ]
+        assert len(spans) >= 2 if multi_label else len(spans) == 1
+    assert find_own_opinions("") == []
 
 
 def test_number_of_sentences(corpora: dict) -> None:
