@@ -29,7 +29,7 @@ if not _is_command_line():
 
 _MODULES = (
     *("data", "decoding", "export", "inspection", "layers", "losses", "metrics", "models"),
-    *("tasks", "training"),
+    *("serving", "tasks", "training"),
 )
 _FUNCTIONS = {"list_presets": "models", "load": "tasks"}
 
@@ -44,4 +44,4 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["__version__", "decoding", "layers", "list_presets", "load", "losses", "models"]
-__all__ += ["data", "export", "inspection", "metrics", "tasks", "training"]
+__all__ += ["data", "export", "inspection", "metrics", "serving", "tasks", "training"]

@@ -1,27 +1,28 @@
-"""Faithfulness of attention and attributions of classifiers of reviews by one known sentence.
+"""Faithfulness of attention and attributions of review classifiers, by a known deciding sentence.
 
     attention-zoo train training/classification/han_small.reviews.yaml run=runs/han1 seed=1 \
         data.size=16000 data.max_train_review_sentences=20 training.steps=4000  # and other seeds
     python benchmarks/faithfulness.py runs/han1 runs/han2 runs/han3 [--size 100] [--out FILE.json]
 
-Runs are trained on the corpus `reviews`, with one class per review. Those with the same `model` in
-their recipes are a group, with one run for each seed. All scores of a run are measured on the same
-reviews of the split `test`, with 5 to 12 sentences:
+The deciding sentence states the reviewer's own opinion, which determines the class. Runs must be
+trained on the corpus `reviews`, with one class per review. Runs with the same `model` in their
+recipes form a group, with one run for each seed. All scores are measured on the same reviews of the
+split `test`, with 5 to 12 sentences:
 
-- attention: of a document model, weight of the word times weight of its sentence; of a Transformer,
-  the mean over the heads of the last layer, in the row of the pooled position, or in the mean of
-  all rows with `pooling: mean`;
-- rollout: the same rows of `inspection.attention_rollout`, for Transformers;
+- attention: for a document model, the weight of the word times that of its sentence; for a
+  Transformer, the mean over the heads of the last layer, in the row of the pooled position, or
+  averaged over all rows with `pooling: mean`;
+- rollout: the same rows of `inspection.attention_rollout`, for Transformers only;
 - gradient x input, integrated gradients, occlusion: `inspection.attribute` for the logit of the
-  predicted class. Occlusion removes one word at a time. Scores have a sign: a positive one
-  supports the class;
-- random: uniform scores, another seed in each run.
+  predicted class. Occlusion removes one word at a time. Scores are signed: positive scores support
+  the class;
+- random: uniform random scores, with a different seed for each run of a group.
 
-The hit rate is the percentage of reviews in which the sentence with the largest sum of scores is
-the deciding one. The curves are those of `inspection.perturbation_curves` for the probability of
-the predicted class. Deleted words are replaced by padding, id 0, which the models mask, with the
-following words moved forward: the words are removed. The unknown token is an untrained embedding if
-the vocabulary contains all words of the training split.
+The hit rate is the percentage of reviews in which the deciding sentence has the largest sum of
+scores. The curves are those of `inspection.perturbation_curves` for the probability of the
+predicted class. Deleted words are replaced by padding (id 0). The models mask it and move the
+following words forward, so the words are removed. They are not replaced by the unknown token, whose
+embedding is untrained if the vocabulary contains all words of the training split.
 """
 
 from __future__ import annotations
@@ -60,11 +61,14 @@ MEASURES = {  # by name: whether faithful scores have high values
 
 
 class Batch(NamedTuple):
-    """B reviews, padded.
+    """A padded batch of B reviews.
 
-    tokens: the model's input, `(B, P)` or `(B, L, W)`. mask: True at words, in the shape of the
-    tokens. sentences: number of the sentence of each word, -1 elsewhere. deciding: number of the
-    deciding sentence, `(B,)`. predicted: index of the predicted class, `(B,)`.
+    Attributes:
+        tokens: token ids, `(B, P)`, or `(B, L, W)` with an axis of sentences.
+        mask: True at words, in the shape of the tokens.
+        sentences: index of the sentence of each word, in the same shape; -1 elsewhere.
+        deciding: index of the deciding sentence, `(B,)`.
+        predicted: index of the predicted class, `(B,)`.
     """
 
     tokens: NDArray[Any]
@@ -75,11 +79,11 @@ class Batch(NamedTuple):
 
 
 def number_sentences(text: str, offsets: Any) -> tuple[NDArray[Any], int]:
-    """Return the number of the sentence of each token, and that of the deciding sentence.
+    """Return the index of the sentence of each token, and that of the deciding sentence.
 
     Args:
         text: a review with one class.
-        offsets: span of each token.
+        offsets: start and end of each token, in characters.
     """
     starts, end = [], 0
     for sentence in az.data.split_sentences(text):
@@ -91,7 +95,7 @@ def number_sentences(text: str, offsets: Any) -> tuple[NDArray[Any], int]:
 
 
 def pad(arrays: list[NDArray[Any]], fill: int) -> NDArray[Any]:
-    """Return arrays of the same number of axes as one, with `fill` after the end of each."""
+    """Stack arrays of the same rank, padded with `fill` at the end of each axis."""
     shape = np.max([array.shape for array in arrays], axis=0)
     result = np.full((len(arrays), *shape), fill, arrays[0].dtype)
     for row, array in zip(result, arrays, strict=True):
@@ -100,12 +104,16 @@ def pad(arrays: list[NDArray[Any]], fill: int) -> NDArray[Any]:
 
 
 def make_batch(task: Any, texts: list[str]) -> Batch:
-    """Return the inputs of a classifier for reviews, its predictions, and their sentences."""
+    """Return a batch of reviews, with the predictions of a classifier.
+
+    Raises:
+        ValueError: a review is longer than the classifier's `max_length`.
+    """
     rows, deciding, predicted = [], [], []
     for result in task.predict(texts):
         if result.truncated:
             raise ValueError(
-                f"max_length must be at least that of each review, got {result.source}"
+                f"A review is truncated: {result.source!r}. Train with a larger data.max_length."
             )
         (tokens,) = task.make_model_call(result.source).inputs["tokens"]
         mask = tokens != PAD
@@ -123,9 +131,9 @@ def make_batch(task: Any, texts: list[str]) -> Batch:
 
 
 def compute_attention(model: Any, batch: Batch) -> dict[str, NDArray[Any]]:
-    """Return the attention weights of a classifier and, of a Transformer, the rollout.
+    """Return the attention weights of a classifier and, for a Transformer, the rollout.
 
-    The dict is empty for a classifier without attention.
+    Both are in the shape of the tokens. The dict is empty for a classifier without attention.
     """
     inputs = {"tokens": batch.tokens}
     _, weights = model(inputs, training=False, return_attention_scores=True)
@@ -182,8 +190,9 @@ def find_hits(scores: Any, sentences: Any, deciding: Any) -> NDArray[Any]:
 
     Args:
         scores: scores of the tokens, `(B, ...)`.
-        sentences: number of the sentence of each token, -1 for tokens of none.
-        deciding: number of the deciding sentence, `(B,)`.
+        sentences: index of the sentence of each token, in the same shape; -1 at padding and special
+            tokens, which are ignored.
+        deciding: index of the deciding sentence, `(B,)`.
     """
     hits = []
     for values, numbers, own in zip(scores, np.asarray(sentences), deciding, strict=True):
@@ -226,11 +235,15 @@ def measure_run(run: Path, corpus: Any, steps: int) -> dict[str, Any]:
     """Return the mean of each measure over the reviews, by score, and the recipe's model and seed.
 
     Raises:
-        ValueError: the run's corpus is not `reviews` with one class per review.
+        ValueError: the run's corpus is not `reviews` with one class per review, or a review is
+            longer than its `max_length`.
     """
     recipe = az.training.read_recipe(zoo.find_recipe_of(run))
     if recipe.data.corpus != "reviews" or recipe.data.multi_label:
-        raise ValueError(f"{run}: data.corpus must be reviews with one class each.")
+        raise ValueError(
+            f"{run}: data.corpus must be reviews, without data.multi_label, got"
+            f" {recipe.data.corpus}, multi_label={recipe.data.multi_label}."
+        )
     task = az.load(run)
     values: dict[str, dict[str, list[Any]]] = {}
     correct: list[bool] = []
@@ -273,7 +286,7 @@ def make_rows(group: list[dict[str, Any]]) -> list[Row]:
 def find_failures(rows: list[Row]) -> Iterator[str]:
     """Yield the checked scores and measures that are not better than random.
 
-    The mean over the seeds of the difference to random must be above two standard errors.
+    The difference from random, as a mean over the seeds, must exceed two standard errors.
     """
     by_name = {row.name: row for row in rows}
     for name in CHECKED:
@@ -286,7 +299,7 @@ def find_failures(rows: list[Row]) -> Iterator[str]:
 
 
 def format_group(name: str, group: list[dict[str, Any]]) -> list[str]:
-    """Return the table of one model, and whether attributions are better than random."""
+    """Return the section of one model: its table, and whether attributions beat random scores."""
     rows = make_rows(group)
     accuracy = Row("", [], {"": [result["accuracy"] for result in group]})
     seeds = ", ".join(str(result["seed"]) for result in group)
@@ -300,8 +313,10 @@ def format_group(name: str, group: list[dict[str, Any]]) -> list[str]:
             cells.append(f"{row.mean(key):.{digits}f}{error}")
         lines.append(f"| {' | '.join(cells)} |")
     failures = ", ".join(find_failures(rows))
-    verdict = f"no: {failures}" if failures else "yes"
-    verdict = verdict if len(group) > 1 else "needs at least two seeds"
+    if len(group) == 1:
+        verdict = "needs at least two seeds"
+    else:
+        verdict = f"no: {failures}" if failures else "yes"
     check = f"{' and '.join(CHECKED).capitalize()} better than random by two standard errors in all"
     errors = ", ".join(f"{100 * result['completeness_error']:.2g}" for result in group)
     lines += ["", f"{check} measures: {verdict}."]
@@ -310,11 +325,11 @@ def format_group(name: str, group: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
-    parser.add_argument("--size", type=int, default=100, help="reviews (default: 100)")
-    parser.add_argument("--steps", type=int, default=32, help="of integrated gradients")
+    parser.add_argument("runs", type=Path, nargs="+", help="run folders")
+    parser.add_argument("--size", type=int, default=100, help="number of reviews (default: 100)")
+    parser.add_argument("--steps", type=int, default=32, help="steps of integrated gradients")
     parser.add_argument("--out", type=Path, help="JSON file to write")
-    parser.add_argument("--dry-run", action="store_true", help="do not write results.md")
+    parser.add_argument("--dry-run", action="store_true", help="print, but do not write results.md")
     options = parser.parse_args()
     bounds = {"min_sentences": MIN_SENTENCES, "max_sentences": MAX_SENTENCES}
     corpus = az.data.generate_reviews(options.size, "test", **bounds)
@@ -327,10 +342,11 @@ def main() -> None:
         options.out.write_text(json.dumps({"reviews": options.size, "runs": results}, indent=2))
     lines = [line for name, group in groups.items() for line in format_group(name, group)]
     lines += [
-        f"{options.size} reviews of {corpus.origin}, with {MIN_SENTENCES} to {MAX_SENTENCES}"
+        f"{options.size} reviews, `{corpus.origin}`, with {MIN_SENTENCES} to {MAX_SENTENCES}"
         " sentences. Mean over the reviews and over the seeds, with the standard error over the"
-        " seeds. Hit rate: the sentence with the largest sum of scores is the deciding one."
-        " Curves: probability of the predicted class; deleted words are removed. Faithful scores"
+        " seeds. Hit rate: percentage of reviews in which the deciding sentence has the largest sum"
+        " of scores. Curves: probability of the predicted class; deleted words are removed."
+        " Faithful scores"
         " have a high hit rate, insertion area and comprehensiveness, and a low deletion area and"
         f" sufficiency. Integrated gradients: {options.steps} steps from zero embeddings."
     ]

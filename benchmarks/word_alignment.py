@@ -1,17 +1,17 @@
-"""Alignment error rate of the attention of translators on `dates`, beside word aligners.
+"""Alignment error rate of the attention of translators on `dates`, compared with word aligners.
 
     python benchmarks/word_alignment.py models/translation/rnnsearch_small.dates_en_fr \
         models/translation/luong_small.dates_en_fr [...] \
         --eflomal-python .venv-eflomal/bin/python [--size 1000] [--dry-run]
 
-The corpus has gold links of words (`data.generate_aligned_dates`). The model is called with the
+The corpus has gold word alignments (`data.generate_aligned_dates`). The model is called with the
 reference (forced decoding), and each target token is linked to the source token of its maximum
-weight; links of tokens are then links of their words. IBM Model 1 (below) and eflomal are trained
-on the words of the training pairs and the test pairs.
+weight. Links of tokens are then mapped to links of words. IBM Model 1 (below) and eflomal are
+trained on the words of the training pairs and the test pairs.
 
-Function words have no gold links. The alignment error rate (AER) of "linked words" is that of the
-target words with a gold link; that of "values" is limited to numbers, units and names of days and
-months, which vary within a clause, while the other words of a clause are always the same. In the
+Function words have no gold links. The alignment error rate (AER) of "linked words" is limited to
+target words with a gold link, that of "values" to numbers, units and names of days and months:
+these vary from sentence to sentence, while the other words of a clause are always the same. In the
 AER of "all words", every link of a function word is an error.
 """
 
@@ -58,7 +58,7 @@ def score(pairs: Pairs, alignments: Links, language: str) -> list[float]:
     ]
 
     def rate(positions: Sequence[set[int]] | None) -> Any:
-        """Return the scores of the links of some target positions; None for all."""
+        """Return the scores of the links of these target positions of each pair; None for all."""
         chosen = [
             [
                 {(t, s) for t, s in links if positions is None or t in positions[number]}
@@ -72,7 +72,7 @@ def score(pairs: Pairs, alignments: Links, language: str) -> list[float]:
 
 
 def align(task: Any, pairs: Pairs) -> dict[str, Links]:
-    """Return the alignments of each cross-attention head of a translator, by layer and head."""
+    """Return the word links of each pair, by cross-attention layer and head of a translator."""
     tokenizers = task.source_tokenizer, task.target_tokenizer
     sources = tokenizers[0].encode([pair.source for pair in pairs])
     targets = tokenizers[1].encode([pair.target for pair in pairs])
@@ -81,7 +81,7 @@ def align(task: Any, pairs: Pairs) -> dict[str, Links]:
         batch = slice(start, start + BATCH)
         target = pad([[START, *ids] for ids in targets[batch]])
         source = pad(sources[batch])
-        if source.shape == target.shape:  # other lengths, so that self-attention is recognized
+        if source.shape == target.shape:  # so that the shape below is that of cross-attention only
             source = np.pad(source, ((0, 0), (0, 1)))
         with az.inspection.record(task.model) as recorded:
             task.model({"source": source, "target": target}, training=False)
@@ -96,7 +96,7 @@ def align(task: Any, pairs: Pairs) -> dict[str, Links]:
 
 
 def link_words(weights: NDArray[Any], pair: Any, tokenizers: Any) -> set[tuple[int, int]]:
-    """Return the links of words, by the tokens of maximum weight; `weights` may have padding."""
+    """Return the word links of a pair, from weights of tokens `(T, S)` that may include padding."""
     source_ids, target_ids = (
         az.inspection.find_word_ids(tokenizer.offsets(text), words)
         for tokenizer, text, words in (
@@ -119,9 +119,9 @@ def pad(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
 def align_with_ibm_1(pairs: Sequence[tuple[list[str], list[str]]], iterations: int = 10) -> Links:
     """Return the alignments of IBM Model 1, trained on the pairs by expectation maximization.
 
-    `t(f | e)` is the probability that a source word e, or the empty word, is translated by f
+    `t(f | e)` is the probability that a source word e, or the empty (NULL) word, is translated as f
     (Brown et al. 1993, J93-2003, section 4.2). Each target word is linked to its most probable
-    source word; not if that is the empty word.
+    source word, and has no link if that is the empty word.
     """
     ids: dict[str, int] = {}
     triples = [
@@ -137,7 +137,7 @@ def align_with_ibm_1(pairs: Sequence[tuple[list[str], list[str]]], iterations: i
         for s, source in enumerate(["", *[f"source {word}" for word in sources]], -1)
     ]
     columns = np.array(triples).T
-    positions = np.unique(columns[0] * 1000 + columns[1], return_inverse=True)[1]
+    positions = np.unique(columns[:2], axis=1, return_inverse=True)[1]
     keys, entries = np.unique(columns[3] * len(ids) + columns[4], return_inverse=True)
     given = keys % len(ids)
     probability = np.ones(len(keys))
@@ -147,7 +147,7 @@ def align_with_ibm_1(pairs: Sequence[tuple[list[str], list[str]]], iterations: i
         counts = np.bincount(entries, shares)
         probability = counts / np.bincount(given, counts)[given]
     weights = probability[entries]
-    order = np.lexsort((-weights, positions))  # stable: the first source word of equal ones
+    order = np.lexsort((-weights, positions))  # stable: ties are resolved to the first source word
     _, first = np.unique(positions[order], return_index=True)
     links: Links = [set() for _ in pairs]
     for number, t, s in columns[:3, order[first]].T:
@@ -171,7 +171,7 @@ def align_with_eflomal(pairs: Sequence[tuple[list[str], list[str]]], python: str
 def evaluate_model(
     folder: Path, test: Pairs, validation: Pairs, language: str
 ) -> Iterator[tuple[str, list[float]]]:
-    """Yield the scores of a translator; of several heads, the best on `validation`."""
+    """Yield the name and scores of a translator: of its head with the lowest validation AER."""
     task = az.load(folder)
     name = folder.name
     heads = align(task, test)
@@ -185,14 +185,16 @@ def evaluate_model(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folders", type=Path, nargs="+", help="runs or entries of one corpus")
+    parser.add_argument(
+        "folders", type=Path, nargs="+", help="run folders or zoo entries of one corpus"
+    )
     parser.add_argument("--eflomal-python", help="Python interpreter with eflomal")
     parser.add_argument("--size", type=int, default=1000, help="number of test pairs")
     parser.add_argument("--dry-run", action="store_true", help="print, but do not write results.md")
     options = parser.parse_args()
     data = az.training.read_recipe(zoo.find_recipe_of(options.folders[0])).data
     if data.corpus != "dates":
-        parser.error(f"{options.folders[0]} is trained on {data.corpus}, but must be on dates")
+        parser.error(f"{options.folders[0]}: data.corpus must be dates, got {data.corpus}")
     names = {
         name: getattr(data, name) for name in ("source", "target", "min_phrases", "max_phrases")
     }

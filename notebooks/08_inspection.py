@@ -15,8 +15,8 @@
 #
 # Papers draw conclusions from attention weights: that they align a translation with its source,
 # that a head resolves pronouns, that they explain a prediction, or that they do not. This notebook
-# tests such claims on models of the zoo with `attention_zoo.inspection`. The results are those of
-# generated texts and small models; they need not equal those of the papers.
+# tests such claims on models of the zoo with `attention_zoo.inspection`. The results are for
+# generated texts and small models, and may differ from those of the papers.
 
 # %%
 import itertools
@@ -39,7 +39,7 @@ MINILM = Path(os.environ.get("NOTEBOOK_MINILM", HERE.parent / "data" / "minilm_l
 FOLDER = Path(os.environ.get("NOTEBOOK_FOLDER", tempfile.mkdtemp()))
 STEPS = int(os.environ.get("NOTEBOOK_STEPS", "400"))
 SENTENCES = int(os.environ.get("NOTEBOOK_SENTENCES", "200"))
-TEXTS = min(SENTENCES, 40)  # where each text needs many calls of a model
+TEXTS = min(SENTENCES, 40)  # where each text needs many model calls
 
 # %% [markdown]
 # ## The alignment of a translation
@@ -62,8 +62,8 @@ Image(FOLDER / "alignment.png")
 # %% [markdown]
 # Digits that occur once in the source and once in the translation are mostly copies; a few are not,
 # because hours after noon are converted. The figures are the share of these digits whose largest
-# weight is on the same digit, and, as a baseline, the share of those at the same position in both
-# texts, relative to their lengths (rounded).
+# weight is on the same digit, and, as a baseline, the share of digits at the same relative position
+# (rounded) in both texts.
 
 # %%
 pairs = az.data.generate_dates(SENTENCES, "en", "fr", "test")
@@ -84,9 +84,9 @@ print(f"same relative position {np.mean(is_at_position):.1%}")
 #
 # Vaswani et al. ([arXiv 1706.03762](https://arxiv.org/abs/1706.03762), attention visualizations)
 # show one sentence in which two heads attend from "its" to its antecedent. Here, generated
-# sentences have a pronoun and two candidates, of which gender, animacy or number excludes one. The
-# antecedent is the first or the second candidate. The head is chosen on one half of the sentences
-# and tested on the other half, which has other templates and other nouns.
+# sentences contain a pronoun and two candidate antecedents, one of which is excluded by gender,
+# animacy or number. The antecedent is the first or the second candidate. The head is chosen on one
+# half of the sentences and tested on the other half, which has different templates and nouns.
 
 # %%
 NOUNS = [
@@ -141,7 +141,7 @@ for words, pronoun, antecedent, other in [half[0] for half in halves]:
     print(f"    {words[pronoun]}: {words[antecedent]}, not {words[other]}")
 
 # %% [markdown]
-# A sentence is correct for a head if the pronoun attends more to the antecedent than to the other
+# A head is correct on a sentence if the pronoun attends more to the antecedent than to the other
 # candidate. The baseline is the nearest noun, which is the second candidate. The model is the
 # pretrained sentence encoder all-MiniLM-L6-v2 (Wang et al.,
 # [arXiv 2002.10957](https://arxiv.org/abs/2002.10957)), with 6 layers of 12 heads.
@@ -210,11 +210,11 @@ if MINILM.exists():
 # %% [markdown]
 # ## Raw attention, rollout and flow
 #
-# In higher layers, a position contains information of many input tokens. Abnar and Zuidema
+# In higher layers, a hidden state mixes information from many input tokens. Abnar and Zuidema
 # ([arXiv 2005.00928](https://arxiv.org/abs/2005.00928)) estimate how much of each input token
 # reaches a position, from the weights of all layers below, and compare the estimates with input
 # gradients and with the effect of blanking out a token, by Spearman's rank correlation. The model
-# is a tagger of four self-attention layers. Its output is the score of the predicted tag at the
+# is a tagger with four self-attention layers. The output is the score of the predicted tag at the
 # first word of the sender or receiver, whose tag depends on the first word and on the end of the
 # sentence.
 
@@ -279,11 +279,11 @@ Image(FOLDER / "rollout.png")
 # ## Attention and feature importance
 #
 # Jain and Wallace ([arXiv 1902.10186](https://arxiv.org/abs/1902.10186)) compare the attention
-# weights of classifiers with gradients and with the change of the output without a word
+# weights of classifiers with gradients and with the change of the output when a word is removed
 # (leave-one-out), by Kendall's tau. The classifier here is the hierarchical attention network of
 # notebook 06: the weight of a word is its weight in the sentence times that of the sentence. The
-# gradient is multiplied by the embedding, and also flows through the attention weights; in the
-# paper, they are constant.
+# gradient is multiplied by the embedding, and also flows through the attention weights, which the
+# paper treats as constants.
 
 # %%
 classifier = az.load(ZOO / "classification" / "han_small.reviews")
@@ -349,9 +349,9 @@ else:
     print("Attention agrees with the gradient at least as much as leave-one-out does.")
 
 # %% [markdown]
-# Rankings with a low correlation may have the same words at the top. The figure shows the
-# probability of the predicted class without the words with the highest scores: the faster it
-# decreases, the more the prediction depends on them.
+# Rankings with a low correlation may still have the same words at the top. The figure shows the
+# probability of the predicted class after the words with the highest scores are deleted: the faster
+# it decreases, the more the prediction depends on them.
 
 
 # %%
@@ -376,10 +376,10 @@ Image(FOLDER / "deletion.png")
 # %% [markdown]
 # ## Permuted weights
 #
-# If attention explains a prediction, other weights should lead to another prediction. The paper
-# permutes the weights at random and reports the median change of the output, as total variation
-# distance. Here the weights of the sentences are permuted. As all sentences have a vector, the
-# output is that of the last layer on the weighted sum.
+# If attention explains a prediction, different weights should lead to a different prediction. Jain
+# and Wallace permute the weights at random and report the median change of the output, as total
+# variation distance. Here the weights of the sentences are permuted. The hidden states of the
+# sentences do not change, so only their weighted sum and the output layer are recomputed.
 
 
 # %%
@@ -492,8 +492,8 @@ else:
 
 # %% [markdown]
 # The Jensen-Shannon divergence (nats, at most 0.69) of the sentence weights of two seeds, as the
-# mean over test reviews and pairs of seeds. The figures for comparison are the divergence from
-# uniform weights, and from the permuted weights of the same model.
+# mean over test reviews and pairs of seeds. For comparison, the divergence from uniform weights and
+# that from permuted weights of the same model are also reported.
 
 
 # %%

@@ -1,4 +1,4 @@
-"""The benchmark script of faithful attributions: hit rates, the table, and one tiny run."""
+"""The benchmark script of faithfulness: hit rates, the table, and tiny runs."""
 
 from __future__ import annotations
 

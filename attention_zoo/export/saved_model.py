@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from attention_zoo.decoding import Rule
 from attention_zoo.export.modules import TaskModule
-from attention_zoo.files import create_folder
+from attention_zoo.files import create_folder, write_manifest
 from attention_zoo.registry import Registry
 
 FORMATS = Registry("export format")
@@ -31,7 +31,8 @@ def export(
         rules: additional decoding rules (`decoding.Rule`), the same for all sources.
 
     Returns:
-        The folder.
+        The folder. Its `manifest.json` has the size and SHA-256 of each file, which
+        `attention_zoo.serving.load_export` verifies.
 
     Raises:
         ValueError: for an unknown format, a folder that exists, or a backend or task that cannot be
@@ -46,6 +47,7 @@ def export(
     module = task.export_module(rules)
     with create_folder(folder) as unfinished:
         write(module, unfinished)
+        write_manifest(unfinished)
     return Path(folder)
 
 

@@ -132,19 +132,19 @@ def links_from_weights(weights: ArrayLike, threshold: float | None = None) -> se
 def find_word_ids(
     offsets: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]
 ) -> list[int | None]:
-    """Return the word of each token, by their positions in the text.
+    """Return the index of the word to which each token belongs, by their character offsets.
 
     Args:
-        offsets: start and end of each token, in characters, without the end, as `offsets` of a
-            tokenizer returns them.
-        words: the same of each word, in the order of the text.
+        offsets: start and end of each token in the text, in characters, end exclusive, as the
+            tokenizer's `offsets` returns them.
+        words: start and end of each word, in the order of the text.
 
     Returns:
         For each token, the index of the first word with which it shares a character; None if there
         is none, as for white space and special tokens.
 
     Raises:
-        ValueError: an entry is no pair of integers of at least 0, a start is after its end, or
+        ValueError: an entry is not a pair of non-negative integers, a start is after its end, or
             words overlap or are not in order.
 
     Example:

@@ -96,7 +96,7 @@ def _walk(root: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _get_children(layer: Any) -> list[tuple[str, Any]]:
-    """Return what may contain sublayers, by name; private attributes and Keras's list last."""
+    """Return what may contain sublayers, by name; private attributes and Keras's `_layers` last."""
     if isinstance(layer, keras.Sequential) or hasattr(layer, "operations"):  # functional
         return [(child.name, child) for child in layer.layers]
     attributes = [

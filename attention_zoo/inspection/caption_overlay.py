@@ -14,8 +14,9 @@ from attention_zoo.inspection.labels import make_readable
 
 SIDE, TITLE = 1.5, 0.35
 """Side of a panel and height of its title, in inches."""
-_SCALE = 0.5  # height of the scale, in inches
+_COLORBAR = 0.5  # height of the colorbar, in inches
 _COLUMNS = 6
+_TINY = 1e-12  # instead of a largest weight of 0
 _DIMMED = 0.25  # relative brightness at weight 0
 
 
@@ -28,7 +29,7 @@ def plot_caption_overlay(
 ) -> Any:
     """Plot an image, and a copy for each word of its caption with attention weights as brightness.
 
-    The scale, which is drawn below, is common to all words: a cell with the largest weight of all
+    The scale, that of the colorbar, is common to all words: a cell with the largest weight of all
     has full brightness, a cell with weight 0 a quarter of it. Brightness is interpolated linearly
     between the centres of cells.
 
@@ -40,7 +41,8 @@ def plot_caption_overlay(
         title: title of the figure.
 
     Returns:
-        A matplotlib `Figure`. Its first axes are the image; one for each word and the scale follow.
+        A matplotlib `Figure`. The first axes contain the image, the next ones a word each, the last
+        the colorbar.
 
     Raises:
         ValueError: if the image is invalid, attention does not fit the words, or a weight is
@@ -48,11 +50,11 @@ def plot_caption_overlay(
     """
     image, attention = check_overlay(image, attention, tokens)
     rows, columns = arrange_panels(len(tokens) + 1)
-    figure = make_figure(columns * SIDE, rows * (SIDE + TITLE) + _SCALE)
+    figure = make_figure(columns * SIDE, rows * (SIDE + TITLE) + _COLORBAR)
     family = find_families([*tokens, title or ""])
     titles = ["", *map(make_readable, tokens)]
     draw_words(figure, (rows, columns, 1), image, attention, titles, family, attention.max())
-    _draw_scale(figure, attention.max())
+    _draw_colorbar(figure, attention.max())
     return finish(figure, path, title, family)
 
 
@@ -87,13 +89,13 @@ def draw_words(
         axes.set_title(title, size=9, family=family, parse_math=False)
 
 
-def _draw_scale(figure: Any, largest: float) -> None:
-    """Draw the scale of brightness below all panels."""
+def _draw_colorbar(figure: Any, largest: float) -> None:
+    """Draw a colorbar of brightness below all panels."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     colors = LinearSegmentedColormap.from_list("brightness", [str(_DIMMED), "1"])
-    scale = ScalarMappable(Normalize(0, max(largest, 1e-12)), colors)
+    scale = ScalarMappable(Normalize(0, max(largest, _TINY)), colors)
     options = {"location": "bottom", "fraction": 0.05, "aspect": 30, "pad": 0.02}
     bar = figure.colorbar(scale, ax=figure.axes, **options)
     bar.set_label("weight", size=9)
@@ -139,4 +141,4 @@ def compute_opacity(weights: np.ndarray, largest: float) -> np.ndarray:
 
     `largest` is the weight of opacity 0.
     """
-    return (1 - _DIMMED) * (1 - weights / max(largest, 1e-12))
+    return (1 - _DIMMED) * (1 - weights / max(largest, _TINY))

@@ -75,7 +75,7 @@ def _make_article(number: int, answer: Any) -> str:
         f'<div class="image"><img src="{_encode_png(image)}" alt="{text}">',
         *(_make_overlay(n, one, overlays.max()) for n, one in enumerate(overlays)),
         "</div>",
-        *([_make_scale(overlays.max())] if group else []),
+        *([_make_colorbar(overlays.max())] if group else []),
         f"</div>\n<div><h2>{number} · {_make_heading(answer)}</h2>",
         make_paragraph(make_selectable_words(answer.tokens, group, "image")),
         *make_alternatives("captions", others),
@@ -99,8 +99,8 @@ def _make_overlay(number: int, weights: np.ndarray, largest: float) -> str:
     return f'<img class="overlay l{number}" src="{_encode_png(black)}" alt="">'
 
 
-def _make_scale(largest: float) -> str:
-    """Return the scale of brightness, from weight 0 to the largest."""
+def _make_colorbar(largest: float) -> str:
+    """Return the HTML of a colorbar of brightness, from weight 0 to the largest."""
     darkest = f"rgb(0 0 0 / {compute_opacity(np.zeros(()), largest):.2f})"
     return (
         f'<div class="scale" style="--darkest: {darkest}"><span>weight 0</span><i></i>'

@@ -19,7 +19,7 @@ from attention_zoo.typing import Tensor
 
 DTYPES = ("float16", "float32", "float64")
 FUNCTIONS = ("train_function", "test_function", "predict_function", "generate_function")
-"""Compiled functions of Keras models, and of KerasHub models that generate."""
+"""Attributes that hold the compiled functions of Keras and KerasHub models."""
 
 NEVER_RAN = (
     "no attention layer of {model} ran within `record`: call it on arrays or tensors. Symbolic "

@@ -1,4 +1,4 @@
-"""Inputs of convolutions, which fail for an empty batch."""
+"""Padding of empty batches, which convolutions do not support."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ def pad_empty_batch(x: Tensor) -> Tensor:
 
     Args:
         x: `(B, ...)`.
+
+    Returns:
+        `(max(B, 1), ...)`.
     """
-    rows, *sides = ops.shape(x)
-    known = isinstance(rows, int)
-    if known and rows:
+    batch_size, *sides = ops.shape(x)
+    known = isinstance(batch_size, int)
+    if known and batch_size:
         return x
-    num_added = 1 if known else 1 - ops.minimum(rows, 1)
+    num_added = 1 if known else 1 - ops.minimum(batch_size, 1)
     return ops.concatenate([x, ops.zeros((num_added, *sides), x.dtype)], axis=0)

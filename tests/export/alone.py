@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from attention_zoo.cli import main
 from attention_zoo.export import export
+from attention_zoo.serving import verify_export
 from tests.tiers import FULL
 
 STATUS = ("ok", "error")
@@ -63,6 +64,8 @@ class ExportedOutputs(dict[str, list[Any]]):
         if FULL:
             write = getattr(module, "EXPORT", export)
             folders = [write(self.task(name), folder / str(n)) for n, name in enumerate(names)]
+            for written in folders:
+                verify_export(written)
             outputs = predict_in_tensorflow_process(folders, self.batches)
             self.update(zip(names, outputs, strict=True))
         else:

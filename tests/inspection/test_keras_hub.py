@@ -26,7 +26,7 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 class CachedAttention(keras.layers.MultiHeadAttention):
-    """Computes as KerasHub's layer: keyword arguments, keys and values of a cache."""
+    """Stand-in for KerasHub's layer, with the same keyword arguments and KV cache."""
 
     def call(
         self,
@@ -138,7 +138,7 @@ def test_decoder_with_cross_attention(hub: Any) -> None:
 
 
 def make_language_model(hub: Any) -> Any:
-    """A GPT-2 of two layers with random weights."""
+    """Return a GPT-2 of two layers with random weights."""
     backbone = hub.models.GPT2Backbone(
         vocabulary_size=VOCABULARY_SIZE,
         num_layers=2,

@@ -1,4 +1,4 @@
-"""Word alignments of the generated corpus `dates`.
+"""Gold word alignments of the generated corpus `dates`.
 
 Words of one concept are linked: in "they arrive on March 3" and "ils arrivent le 3 mars", "they"
 with "ils", "March" with "mars". A link is sure, or only possible: between "was born" and "née",
@@ -28,10 +28,10 @@ class AlignedPair(NamedTuple):
     Attributes:
         source: the source sentence.
         target: the target sentence.
-        source_words: start and end of each source word, in characters, without the end.
-        target_words: the same of the target words.
-        sure: unambiguous links, pairs (target word, source word) of positions from 0.
-        possible: links that are not wrong, among them the sure ones.
+        source_words: start and end of each source word, in characters, end exclusive.
+        target_words: start and end of each target word.
+        sure: unambiguous links, pairs (target position, source position) of words, from 0.
+        possible: links that are not wrong, including the sure ones.
     """
 
     source: str
@@ -51,14 +51,14 @@ def generate_aligned_dates(
     min_phrases: int = 1,
     max_phrases: int = 6,
 ) -> list[AlignedPair]:
-    """Generate the sentence pairs of `generate_dates` with the links between their words.
+    """Generate the sentence pairs of `generate_dates` with their gold word alignments.
 
     Args:
         size, source, target, split, seed, min_phrases, max_phrases: as in `generate_dates`.
 
     Returns:
-        The same pairs in the same order. `inspection.alignment_error_rate` compares alignments
-        with their links.
+        The same pairs in the same order. Their links are the gold links of
+        `inspection.alignment_error_rate`.
 
     Raises:
         ValueError: as `generate_dates`.
@@ -78,29 +78,31 @@ def generate_aligned_dates(
 
 
 class _Word(NamedTuple):
-    """A word: its span in the sentence, its clause and its concept, "" for a function word."""
+    """A word of a sentence.
+
+    Attributes:
+        span: its start and end in the sentence.
+        concept: index of its clause, and name of its concept; None for a function word.
+        is_sure: whether its links are sure if those of the other word are.
+    """
 
     span: Span
-    clause: int
-    concept: str
+    concept: tuple[int, str] | None
+    is_sure: bool
 
 
 def align_clauses(clauses: Sequence[Clause], source: str, target: str) -> AlignedPair:
-    """Return the aligned sentences of clauses in two languages."""
+    """Return the sentence pair of clauses in two languages, with its gold alignment."""
     (source_text, sources), (target_text, targets) = (
         _find_words(clauses, language) for language in (source, target)
     )
-    sure, possible = set(), set()
-    for t, target_word in enumerate(targets):
-        for s, source_word in enumerate(sources):
-            concept = target_word.concept.removesuffix("_")
-            if concept and (target_word.clause, concept) == (
-                source_word.clause,
-                source_word.concept.removesuffix("_"),
-            ):
-                possible.add((t, s))
-                if target_word.concept == source_word.concept == concept:
-                    sure.add((t, s))
+    possible = {
+        (t, s)
+        for t, target_word in enumerate(targets)
+        for s, source_word in enumerate(sources)
+        if target_word.concept is not None and target_word.concept == source_word.concept
+    }
+    sure = {(t, s) for t, s in possible if targets[t].is_sure and sources[s].is_sure}
     source_spans, target_spans = (
         tuple(word.span for word in words) for words in (sources, targets)
     )
@@ -109,17 +111,21 @@ def align_clauses(clauses: Sequence[Clause], source: str, target: str) -> Aligne
 
 
 def _find_words(clauses: Sequence[Clause], language: str) -> tuple[str, list[_Word]]:
-    """Return the sentence of clauses, and its words."""
-    separator, end = PUNCTUATION[language]
-    text, words = "", []
-    for number, clause in enumerate(clauses):
-        after = end if number == len(clauses) - 1 else separator
-        for part, concept in [*_split_clause(clause, language), (after, "")]:
-            spans = [(0, len(part))] if concept else [m.span() for m in _WORDS.finditer(part)]
-            words += [
-                _Word((len(text) + start, len(text) + end), number, concept) for start, end in spans
-            ]
-            text += part
+    """Return the sentence that clauses form, and its words."""
+    separator, full_stop = PUNCTUATION[language]
+    text = ""
+    words: list[_Word] = []
+    for index, clause in enumerate(clauses):
+        after = full_stop if index == len(clauses) - 1 else separator
+        for part, name in [*_split_clause(clause, language), (after, "")]:
+            position, text = len(text), text + part
+            if name:
+                concept = index, name.removesuffix("_")
+                words.append(_Word((position, len(text)), concept, not name.endswith("_")))
+                continue
+            for match in _WORDS.finditer(part):
+                span = position + match.start(), position + match.end()
+                words.append(_Word(span, None, False))
     return text, words
 
 
@@ -133,7 +139,7 @@ def _split_clause(clause: Clause, language: str) -> Iterator[tuple[str, str]]:
             yield part["other"], ""
         else:
             text = template.slot.format(value, language)
-            yield from _split_value(text, template.slot.get_words(language))
+            yield from _split_value(text, template.slot.get_word_pattern(language))
 
 
 def _split_value(text: str, words: re.Pattern[str]) -> Iterator[tuple[str, str]]:

@@ -3,10 +3,10 @@
 A template has the same meaning in all languages, with its slot where the language requires it. No
 two templates have the same meaning.
 
-In the file, `{0}` is the slot and `{1:school}` is a word with the number of its concept, which has
-the same number in all languages of its row. A sure link joins words of one concept. It is only
-possible if one of them is marked with an underscore, such as an auxiliary verb in `{2_:was}`. Words
-without a number are function words.
+In the file, `{0}` is the slot, and `{1:school}` marks a word with the number of its concept, the
+same in all languages of a row. Words of one concept have a sure link, or only a possible link if
+either is marked with an underscore, as the auxiliary verb in `{2_:was}`. Words without a number are
+function words.
 """
 
 from __future__ import annotations

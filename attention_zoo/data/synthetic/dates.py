@@ -76,7 +76,11 @@ def sample_sentences(
     min_phrases: int,
     max_phrases: int,
 ) -> dict[str, list[Clause]]:
-    """Sample sentences by their texts in the source language; see `generate_dates`."""
+    """Sample sentences; see `generate_dates`.
+
+    Returns:
+        The clauses of each sentence, by its text in the source language.
+    """
     check_known("dates: unknown language", (source, target), LANGUAGES)
     if source == target:
         raise ValueError(f"dates: source and target must differ, got {source!r} for both")
@@ -84,11 +88,11 @@ def sample_sentences(
     def sample(phrases: int, randbelow: RandomBelow) -> Candidate:
         clauses = _sample_clauses(phrases, randbelow)
         english = _format_sentence(clauses, "en")
-        is_english = source == "en"
-        return english, lambda: (
-            english if is_english else _format_sentence(clauses, source),
-            clauses,
-        )
+
+        def make_entry() -> tuple[str, list[Clause]]:
+            return english if source == "en" else _format_sentence(clauses, source), clauses
+
+        return english, make_entry
 
     part_range = PartRange("phrases", min_phrases, max_phrases, limit=len(CLAUSE_TEMPLATES) // 2)
     return sample_corpus("dates", split, seed, size, part_range, sample)

@@ -111,9 +111,9 @@ def find_own_opinions(text: str) -> list[tuple[int, int]]:
         text: a review of `generate_reviews`.
 
     Returns:
-        Start and end of each sentence with the reviewer's own opinion, in characters, the end
-        exclusive: exactly one, or in the multi-label variant one for each aspect with an own
-        opinion, whether it is a complaint or not.
+        Start and end of each sentence with the reviewer's own opinion, in characters, end
+        exclusive: exactly one, or in the multi-label variant one for each aspect on which the
+        review has such an opinion, whether it is a complaint or not.
 
     Example:
         >>> from attention_zoo.data.synthetic.reviews import find_own_opinions

@@ -25,8 +25,8 @@ _DATE_STYLES = ("full", "long", "MMMMd", "MMMMd", "MMMMd", "MMMMd")
 _CLOCKS = {"en": "hm", "fr": "Hm", "de": "Hm", "zh": "Hm"}
 _SECONDS = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
-# The words of formatted values. A group has the name of its concept, in all languages; with an
-# underscore, its links are only possible.
+# The words of formatted values. Each named group is a concept; the links of a name with a trailing
+# underscore are only possible.
 _NAME = r"[^\W\d]+"
 _DAY_FIRST = re.compile(
     rf"((?P<weekday>{_NAME}),? )?(?P<day>\d+)\.? (?P<month>{_NAME})( (?P<year>\d+))?"
@@ -53,7 +53,7 @@ class Slot(Protocol):
     def format(self, value: Value, language: str) -> str:
         """Format the value in a language."""
 
-    def get_words(self, language: str) -> re.Pattern[str]:
+    def get_word_pattern(self, language: str) -> re.Pattern[str]:
         """Return a pattern of the formatted value, with a group for each concept."""
 
 
@@ -70,7 +70,7 @@ class Date:
         weekday = datetime.date(year, month, day).weekday()
         return str(year).join(_split_at_year(style, weekday, month, day, language))
 
-    def get_words(self, language: str) -> re.Pattern[str]:
+    def get_word_pattern(self, language: str) -> re.Pattern[str]:
         return _DATE_WORDS[language]
 
 
@@ -83,7 +83,7 @@ class Time:
     def format(self, value: Value, language: str) -> str:
         return _format_time(*value, language)
 
-    def get_words(self, language: str) -> re.Pattern[str]:
+    def get_word_pattern(self, language: str) -> re.Pattern[str]:
         return _TIME_WORDS
 
 
@@ -98,7 +98,7 @@ class Quantity(NamedTuple):
     def format(self, value: Value, language: str) -> str:
         return _format_quantity(*value, language)
 
-    def get_words(self, language: str) -> re.Pattern[str]:
+    def get_word_pattern(self, language: str) -> re.Pattern[str]:
         return _QUANTITY_WORDS
 
 
@@ -114,7 +114,7 @@ class RelativeTime(NamedTuple):
         unit, number = value
         return _format_relative_time(unit, number if self.is_future else -number, language)
 
-    def get_words(self, language: str) -> re.Pattern[str]:
+    def get_word_pattern(self, language: str) -> re.Pattern[str]:
         return _RELATIVE_TIME_WORDS
 
 

@@ -58,7 +58,7 @@ def test_own_opinion_determines_the_class(corpora: dict) -> None:
 
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_spans_of_own_opinions(multi_label: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are those of the sentences that the generator writes as own opinions."""
+    """The spans are those of the sentences that the generator writes as own opinions."""
     state_opinion = reviews._Writer.state_opinion
     own: set[str] = set()
 
