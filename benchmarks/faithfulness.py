@@ -19,7 +19,8 @@ split `test`, with 5 to 12 sentences:
 - random: uniform random scores, with a different seed for each run of a group.
 
 The hit rate is the percentage of reviews in which the deciding sentence has the largest sum of
-scores. The curves are those of `inspection.perturbation_curves` for the probability of the
+scores. The sum favours long sentences, so the hit rate of random scores is above that of a random
+sentence. The curves are those of `inspection.perturbation_curves` for the probability of the
 predicted class. Deleted words are replaced by padding (id 0). The models mask it and move the
 following words forward, so the words are removed. They are not replaced by the unknown token, whose
 embedding is untrained if the vocabulary contains all words of the training split.
@@ -345,10 +346,10 @@ def main() -> None:
         f"{options.size} reviews, `{corpus.origin}`, with {MIN_SENTENCES} to {MAX_SENTENCES}"
         " sentences. Mean over the reviews and over the seeds, with the standard error over the"
         " seeds. Hit rate: percentage of reviews in which the deciding sentence has the largest sum"
-        " of scores. Curves: probability of the predicted class; deleted words are removed."
-        " Faithful scores"
-        " have a high hit rate, insertion area and comprehensiveness, and a low deletion area and"
-        f" sufficiency. Integrated gradients: {options.steps} steps from zero embeddings."
+        " of scores, which favours long sentences. Curves: probability of the predicted class;"
+        " deleted words are removed. Faithful scores have a high hit rate, insertion area and"
+        " comprehensiveness, and a low deletion area and sufficiency. Integrated gradients:"
+        f" {options.steps} steps from zero embeddings."
     ]
     write_section("Faithfulness of attention and attributions", lines, options.dry_run)
 

@@ -361,7 +361,8 @@ def predict_class(flat_tokens: np.ndarray) -> np.ndarray:
 
 
 fractions = (0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1)
-curves = az.inspection.perturbation_curves(predict_class, flat, scores, fractions=fractions)
+options = {"replacement": 0, "fractions": fractions}  # padding, which the model ignores
+curves = az.inspection.perturbation_curves(predict_class, flat, scores, **options)
 for name, curve in curves.items():
     print(f"{name}: comprehensiveness {curve.comprehensiveness.mean():.2f}")
 deletion = {

@@ -145,7 +145,7 @@ def find_word_ids(
 
     Raises:
         ValueError: an entry is not a pair of non-negative integers, a start is after its end, or
-            words overlap or are not in order.
+            words are empty, overlap or are not in order.
 
     Example:
         >>> from attention_zoo.inspection.alignment_error import find_word_ids
@@ -155,6 +155,8 @@ def find_word_ids(
     Reference: this library.
     """
     spans, parts = _check_spans("words", words), _check_spans("offsets", offsets)
+    if any(start == end for start, end in spans):
+        raise ValueError("words must not be empty, but a word has equal start and end")
     for number, ((_, end), (start, _)) in enumerate(pairwise(spans)):
         if start < end:
             raise ValueError(

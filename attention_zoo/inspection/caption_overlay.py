@@ -16,7 +16,6 @@ SIDE, TITLE = 1.5, 0.35
 """Side of a panel and height of its title, in inches."""
 _COLORBAR = 0.5  # height of the colorbar, in inches
 _COLUMNS = 6
-_TINY = 1e-12  # instead of a largest weight of 0
 _DIMMED = 0.25  # relative brightness at weight 0
 
 
@@ -41,8 +40,8 @@ def plot_caption_overlay(
         title: title of the figure.
 
     Returns:
-        A matplotlib `Figure`. The first axes contain the image, the next ones a word each, the last
-        the colorbar.
+        A matplotlib `Figure`. The first axes contain the image, the next ones a word each, and the
+        last ones the colorbar, unless all weights are 0.
 
     Raises:
         ValueError: if the image is invalid, attention does not fit the words, or a weight is
@@ -54,7 +53,8 @@ def plot_caption_overlay(
     family = find_families([*tokens, title or ""])
     titles = ["", *map(make_readable, tokens)]
     draw_words(figure, (rows, columns, 1), image, attention, titles, family, attention.max())
-    _draw_colorbar(figure, attention.max())
+    if attention.any():
+        _draw_colorbar(figure, attention.max())
     return finish(figure, path, title, family)
 
 
@@ -95,8 +95,9 @@ def _draw_colorbar(figure: Any, largest: float) -> None:
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     colors = LinearSegmentedColormap.from_list("brightness", [str(_DIMMED), "1"])
-    scale = ScalarMappable(Normalize(0, max(largest, _TINY)), colors)
-    options = {"location": "bottom", "fraction": 0.05, "aspect": 30, "pad": 0.02}
+    scale = ScalarMappable(Normalize(0, largest), colors)
+    options = {"location": "bottom", "fraction": 0.05, "aspect": 30, "pad": 0.02, "format": "%.2g"}
+    options["ticks"] = np.linspace(0, largest, 3)
     bar = figure.colorbar(scale, ax=figure.axes, **options)
     bar.set_label("weight", size=9)
     bar.ax.tick_params(labelsize=8)
@@ -141,4 +142,4 @@ def compute_opacity(weights: np.ndarray, largest: float) -> np.ndarray:
 
     `largest` is the weight of opacity 0.
     """
-    return (1 - _DIMMED) * (1 - weights / max(largest, _TINY))
+    return (1 - _DIMMED) * (1 - weights / max(largest, 1e-12))

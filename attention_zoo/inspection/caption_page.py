@@ -75,7 +75,7 @@ def _make_article(number: int, answer: Any) -> str:
         f'<div class="image"><img src="{_encode_png(image)}" alt="{text}">',
         *(_make_overlay(n, one, overlays.max()) for n, one in enumerate(overlays)),
         "</div>",
-        *([_make_colorbar(overlays.max())] if group else []),
+        *([_make_colorbar(overlays.max())] if overlays.any() else []),
         f"</div>\n<div><h2>{number} · {_make_heading(answer)}</h2>",
         make_paragraph(make_selectable_words(answer.tokens, group, "image")),
         *make_alternatives("captions", others),

@@ -275,7 +275,7 @@ def _flatten(model: Any) -> list[Any]:
 
 def _set_functions(model: Any, functions: Sequence[Any]) -> None:
     for name, function in zip(FUNCTIONS, functions, strict=True):
-        if hasattr(model, name):
+        if name in vars(model):  # not a method or property of the user's that has this name
             setattr(model, name, function)
 
 

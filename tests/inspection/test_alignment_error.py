@@ -144,6 +144,7 @@ def test_words_of_tokens_are_those_of_their_characters(seed: int) -> None:
     ("arguments", "message"),
     [
         (([(0, 1)], [(0, 4), (3, 5)]), "word 1 starts at 3, before the end of word 0, 4"),
+        (([(2, 5)], [(3, 3), (3, 5)]), "words must not be empty"),
         (([(0, 1)], [(5, 6), (0, 1)]), "words must be in order and not overlap"),
         (([(0, 1), (3, 2)], []), r"offsets: entry 1 must be \(start, end\).*got \(3, 2\)"),
         (([(0.0, 1)], []), "offsets: entry 0 must be"),

@@ -426,6 +426,28 @@ def test_models_that_are_compiled_inside_keep_their_functions() -> None:
     assert model.jit_compile is False
 
 
+def test_methods_with_the_name_of_a_compiled_function_are_unchanged() -> None:
+    """`generate_function` is an attribute of the models of KerasHub only."""
+
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heads = keras.layers.MultiHeadAttention(2, 4)
+
+        def call(self, x: Any) -> Any:
+            return self.heads(x, x)
+
+        def generate_function(self, x: Any) -> Any:
+            return self(x)
+
+    model = Model()
+    model(numbers(1, 5, 8))
+    with record(model) as weights:
+        model.generate_function(numbers(1, 5, 8))
+    assert [len(records) for records in weights.values()] == [1]
+    assert "generate_function" not in vars(model)
+
+
 def test_weights_of_several_attention_axes_are_rejected() -> None:
     layer, x = keras.layers.MultiHeadAttention(2, 4, attention_axes=(2,)), numbers(2, 3, 5, 8)
     message = "weights of 5 axes, which cannot be recorded"

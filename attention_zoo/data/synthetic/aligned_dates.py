@@ -1,9 +1,9 @@
 """Gold word alignments of the generated corpus `dates`.
 
 Words of one concept are linked: in "they arrive on March 3" and "ils arrivent le 3 mars", "they"
-with "ils", "March" with "mars". A link is sure, or only possible: between "was born" and "née",
-"born" has the sure link and "was" a possible one. Function words ("on", "le") and punctuation have
-no links.
+with "ils", "March" with "mars". A link is sure, or only possible: between "was born" and "est née",
+"was" has a sure link to "est" and a possible one to "née". Function words ("on", "le") and
+punctuation have no links.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attention_zoo.data.synthetic.dates import Clause, sample_sentences
 Span = tuple[int, int]
 Link = tuple[int, int]
 
-_PARTS = re.compile(r"\{0\}|\{(?P<concept>\w+):(?P<word>.+?)\}|(?P<other>[^{}]+)")
+_PARTS = re.compile(r"\{0\}|\{(?P<concepts>[\w,]+):(?P<word>.+?)\}|(?P<other>[^{}]+)")
 _WORDS = re.compile(r"[^\W\d]+|\d+|[^\w\s]")
 
 
@@ -40,6 +40,7 @@ class AlignedPair(NamedTuple):
     target_words: tuple[Span, ...]
     sure: frozenset[Link]
     possible: frozenset[Link]
+    target_values: frozenset[int]
 
 
 def generate_aligned_dates(
@@ -82,13 +83,15 @@ class _Word(NamedTuple):
 
     Attributes:
         span: its start and end in the sentence.
-        concept: index of its clause, and name of its concept; None for a function word.
-        is_sure: whether its links are sure if those of the other word are.
+        clause: index of its clause.
+        sure: its concepts.
+        possible: its concepts, and those to whose words it may also be linked.
     """
 
     span: Span
-    concept: tuple[int, str] | None
-    is_sure: bool
+    clause: int
+    sure: frozenset[str] = frozenset()
+    possible: frozenset[str] = frozenset()
 
 
 def align_clauses(clauses: Sequence[Clause], source: str, target: str) -> AlignedPair:
@@ -100,13 +103,14 @@ def align_clauses(clauses: Sequence[Clause], source: str, target: str) -> Aligne
         (t, s)
         for t, target_word in enumerate(targets)
         for s, source_word in enumerate(sources)
-        if target_word.concept is not None and target_word.concept == source_word.concept
+        if target_word.clause == source_word.clause and target_word.possible & source_word.possible
     }
-    sure = {(t, s) for t, s in possible if targets[t].is_sure and sources[s].is_sure}
+    sure = {(t, s) for t, s in possible if targets[t].sure & sources[s].sure}
     source_spans, target_spans = (
         tuple(word.span for word in words) for words in (sources, targets)
     )
-    links = frozenset(sure), frozenset(possible)
+    values = (t for t, word in enumerate(targets) if not all(map(str.isdecimal, word.possible)))
+    links = frozenset(sure), frozenset(possible), frozenset(values)
     return AlignedPair(source_text, target_text, source_spans, target_spans, *links)
 
 
@@ -117,41 +121,44 @@ def _find_words(clauses: Sequence[Clause], language: str) -> tuple[str, list[_Wo
     words: list[_Word] = []
     for index, clause in enumerate(clauses):
         after = full_stop if index == len(clauses) - 1 else separator
-        for part, name in [*_split_clause(clause, language), (after, "")]:
+        for part, names in [*_split_clause(clause, language), (after, [])]:
             position, text = len(text), text + part
-            if name:
-                concept = index, name.removesuffix("_")
-                words.append(_Word((position, len(text)), concept, not name.endswith("_")))
+            if names:
+                sure = frozenset(name for name in names if not name.endswith("_"))
+                possible = frozenset(name.rstrip("_") for name in names)
+                words.append(_Word((position, len(text)), index, sure, possible))
                 continue
             for match in _WORDS.finditer(part):
                 span = position + match.start(), position + match.end()
-                words.append(_Word(span, None, False))
+                words.append(_Word(span, index))
     return text, words
 
 
-def _split_clause(clause: Clause, language: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a clause: words with their concepts, and the text between them with ""."""
+def _split_clause(clause: Clause, language: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the parts of a clause: words with their concepts, and the text between them with []."""
     template, value = clause
     for part in _PARTS.finditer(template.marked_texts[language]):
-        if part["concept"]:
-            yield part["word"], part["concept"]
+        if part["concepts"]:
+            yield part["word"], part["concepts"].split(",")
         elif part["other"]:
-            yield part["other"], ""
+            yield part["other"], []
         else:
             text = template.slot.format(value, language)
             yield from _split_value(text, template.slot.get_word_pattern(language))
 
 
-def _split_value(text: str, words: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+def _split_value(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the parts of a formatted value, as `_split_clause`."""
-    match = words.fullmatch(text)
+    match = pattern.fullmatch(text)
     if match is None:
-        raise AssertionError(f"{text!r} does not match {words.pattern!r}")
+        raise AssertionError(f"{text!r} does not match {pattern.pattern!r}")
+    concepts: dict[Span, list[str]] = {}
+    for name in match.groupdict():
+        if match[name] is not None:
+            concepts.setdefault(match.span(name), []).append(name)
     position = 0
-    for name in sorted(match.groupdict(), key=match.start):
-        start, end = match.span(name)
-        if start >= 0:
-            yield text[position:start], ""
-            yield text[start:end], name
-            position = end
-    yield text[position:], ""
+    for (start, end), names in sorted(concepts.items()):
+        yield text[position:start], []
+        yield text[start:end], names
+        position = end
+    yield text[position:], []

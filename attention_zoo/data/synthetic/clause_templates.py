@@ -5,7 +5,8 @@ two templates have the same meaning.
 
 In the file, `{0}` is the slot, and `{1:school}` marks a word with the number of its concept, the
 same in all languages of a row. Words of one concept have a sure link, or only a possible link if
-either is marked with an underscore, as the auxiliary verb in `{2_:was}`. Words without a number are
+one of the two numbers has an underscore. `{2,3_:born}` has two concepts: it may be aligned to an
+auxiliary verb, `{3:est}`, but corresponds to a participle, `{2,3_:née}`. Words without a number are
 function words.
 """
 
@@ -58,7 +59,7 @@ def _read_templates() -> tuple[ClauseTemplate, ...]:
     templates = []
     for slot, *texts in rows:
         marked = dict(zip(languages, texts, strict=True))
-        plain = {name: re.sub(r"\{\w+:(.+?)\}", r"\1", text) for name, text in marked.items()}
+        plain = {name: re.sub(r"\{[\w,]+:(.+?)\}", r"\1", text) for name, text in marked.items()}
         templates.append(ClauseTemplate(SLOTS[slot], plain, marked))
     return tuple(templates)
 

@@ -25,8 +25,8 @@ _DATE_STYLES = ("full", "long", "MMMMd", "MMMMd", "MMMMd", "MMMMd")
 _CLOCKS = {"en": "hm", "fr": "Hm", "de": "Hm", "zh": "Hm"}
 _SECONDS = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
-# The words of formatted values. Each named group is a concept; the links of a name with a trailing
-# underscore are only possible.
+# The words of formatted values. Each named group is a concept; the links of a name with trailing
+# underscores are only possible.
 _NAME = r"[^\W\d]+"
 _DAY_FIRST = re.compile(
     rf"((?P<weekday>{_NAME}),? )?(?P<day>\d+)\.? (?P<month>{_NAME})( (?P<year>\d+))?"
@@ -40,8 +40,23 @@ _DATE_WORDS = {
     "zh": re.compile(r"(?P<year>\d+年)?(?P<month>\d+月)(?P<day>\d+日)(?P<weekday>\w+)?"),
 }
 _TIME_WORDS = re.compile(r"(?P<hour>\d+):(?P<minute>\d+)( (?P<hour_>[AP]M))?")
-_QUANTITY_WORDS = re.compile(rf"(?P<number>\d+) ?(?P<unit>{_NAME})( (?P<scale>{_NAME}))?")
-_RELATIVE_TIME_WORDS = re.compile(rf"({_NAME} )*(?P<number>\d+) ?(?P<unit>{_NAME}?)( ago|后|前|)")
+_QUANTITY_WORDS = re.compile(
+    rf"(?P<number>\d+) ?(?P<unit>(?P<scale_>摄氏度)|{_NAME})( (?P<scale>{_NAME}))?"
+)
+_AMOUNT = rf"(?P<number>\d+) ?(?P<unit>{_NAME}?)"
+_FUTURE_FIRST = re.compile(rf"(?P<direction>in|dans) {_AMOUNT}")
+_FUTURE_WORDS = {
+    "en": _FUTURE_FIRST,
+    "fr": _FUTURE_FIRST,
+    "de": _FUTURE_FIRST,
+    "zh": re.compile(rf"{_AMOUNT}(?P<direction>后)"),
+}
+_PAST_WORDS = {
+    "en": re.compile(rf"{_AMOUNT} (?P<direction>ago)"),
+    "fr": re.compile(rf"(?P<direction_>il) (?P<direction__>y) (?P<direction___>a) {_AMOUNT}"),
+    "de": re.compile(rf"(?P<direction>vor) {_AMOUNT}"),
+    "zh": re.compile(rf"{_AMOUNT}(?P<direction>前)"),
+}
 
 
 class Slot(Protocol):
@@ -115,7 +130,7 @@ class RelativeTime(NamedTuple):
         return _format_relative_time(unit, number if self.is_future else -number, language)
 
     def get_word_pattern(self, language: str) -> re.Pattern[str]:
-        return _RELATIVE_TIME_WORDS
+        return (_FUTURE_WORDS if self.is_future else _PAST_WORDS)[language]
 
 
 @cache
