@@ -38,11 +38,14 @@ def load_export(folder: str | Path) -> Any:
     return tf.saved_model.load(str(folder))
 
 
-def verify_export(folder: str | Path) -> None:
+def verify_export(folder: str | Path) -> Any:
     """Verify the files and the graph of an export without loading it; see `load_export`.
 
     Args:
         folder: folder of `attention-zoo export`.
+
+    Returns:
+        The `MetaGraphDef` of its graph, with the definitions of its signatures.
 
     Raises:
         ValueError: as `load_export`.
@@ -64,7 +67,7 @@ def verify_export(folder: str | Path) -> None:
     damage = find_damage(folder)
     if damage is not None:
         raise ValueError(f"{folder}: {damage}; export the model again")
-    _check_graph(folder)
+    return _read_graph(folder)
 
 
 def _read_listed_sizes(folder: Path) -> dict[str, int]:
@@ -96,7 +99,8 @@ def _find_files(folder: Path) -> list[tuple[str, int]]:
     return sorted(files)
 
 
-def _check_graph(folder: Path) -> None:
+def _read_graph(folder: Path) -> Any:
+    """Return the `MetaGraphDef` of an export; ValueError if it has a refused operation."""
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
@@ -115,3 +119,4 @@ def _check_graph(folder: Path) -> None:
             f"{folder}: {GRAPH} has the operation {refused.name} in {place}, which a served model"
             " must not have"
         )
+    return meta_graph

@@ -1,0 +1,108 @@
+"""A served model computes the rows of requests like the export does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from attention_zoo.files import write_manifest
+from attention_zoo.serving.rest import format_response, parse_request
+from attention_zoo.serving.served_model import ServedModel
+
+TEXTS = tf.TensorSpec([None], tf.string, name="text")
+
+
+class Repeat(tf.Module):
+    """Repeats texts, and sums numbers."""
+
+    @tf.function(autograph=False)
+    def repeat(self, text: tf.Tensor, times: tf.Tensor, mark: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.control_dependencies([tf.debugging.assert_positive(times, "must be positive")]):
+            parts = tf.repeat(text[:, None], times, axis=1)
+        return {"text": tf.strings.reduce_join(parts, 1) + mark, "length": tf.strings.length(text)}
+
+    @tf.function
+    def total(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"total": tf.reduce_sum(x, 1)}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> ServedModel:
+    folder, module = tmp_path_factory.mktemp("exports") / "repeat", Repeat()
+    options = tf.TensorSpec([], tf.int32, "times"), tf.TensorSpec([], tf.string, "mark")
+    signatures = {
+        "serving_default": module.repeat.get_concrete_function(TEXTS, *options),
+        "total": module.total.get_concrete_function(tf.TensorSpec([None, None], name="x")),
+    }
+    tf.saved_model.save(module, str(folder), signatures=signatures)
+    write_manifest(folder)
+    return ServedModel(folder)
+
+
+def answer(model: ServedModel, content: Any) -> Any:
+    request = parse_request(json.dumps(content).encode(), model.signatures)
+    (key,) = {*model.get_batch_keys(request)}
+    return json.loads(format_response(model.run(key, request.rows), request.is_by_row))
+
+
+def test_inputs_of_signatures(model: ServedModel) -> None:
+    assert model.signatures.keys() == {"serving_default", "total"}
+    specs = model.signatures["serving_default"]
+    assert (specs["text"].dtype, specs["text"].shape) == (np.dtype(object), (None,))
+    assert (specs["times"].dtype, specs["times"].shape) == (np.dtype("int32"), ())
+    assert model.signatures["total"]["x"].shape == (None, None)
+
+
+def test_rows_and_options(model: ServedModel) -> None:
+    inputs = {"text": ["a", "bc"], "times": 2, "mark": "!"}
+    expected = {"outputs": {"text": ["aa!", "bcbc!"], "length": [1, 2]}}
+    assert answer(model, {"inputs": inputs}) == expected
+    assert answer(model, {"signature_name": "total", "instances": [[1, 2], [3, 4.5]]}) == {
+        "predictions": [3.0, 7.5]
+    }
+
+
+def test_keys_of_rows_that_may_share_a_batch(model: ServedModel) -> None:
+    def keys(**content: Any) -> list[Any]:
+        request = parse_request(json.dumps(content).encode(), model.signatures)
+        return model.get_batch_keys(request)
+
+    first, second = keys(inputs={"text": ["a", "b"], "times": 1, "mark": ""})
+    assert first == second
+    assert hash(first) == hash(second)
+    assert keys(inputs={"text": ["c"], "times": 1, "mark": ""}) == [first]
+    for other in ({"times": 2, "mark": ""}, {"times": 1, "mark": "!"}):
+        assert keys(inputs={"text": ["a"], **other}) != [first]
+    short, long = keys(signature_name="total", instances=[[1, 2], [3, 4, 5]])
+    assert short != long
+
+
+def test_the_graph_rejects_a_value(model: ServedModel) -> None:
+    with pytest.raises(ValueError, match=r"^assertion failed: \[must be positive") as error:
+        answer(model, {"inputs": {"text": ["a"], "times": 0, "mark": ""}})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_translator_is_served_like_its_task(tmp_path: Path) -> None:
+    from attention_zoo import load
+    from attention_zoo.export import export
+
+    folder = Path(__file__).parents[2] / "models" / "translation" / "rnnsearch_small.dates_en_fr"
+    task = load(folder)
+    model = ServedModel(export(task, tmp_path / "served"))
+    texts = ["at 5:04 PM.", "they arrive on March 3.", ""]
+    *served, invalid = answer(model, {"instances": texts})["predictions"]
+    for result, row in zip(task.predict(texts[:2]), served, strict=True):
+        assert row["text"] == [result.text]
+        np.testing.assert_allclose(row["scores"], [result.score], atol=1e-5)
+    assert (invalid["ok"], invalid["scores"]) == (False, [None])
+    optional = {"text": texts[:1], "max_length": 3}
+    short = answer(model, {"signature_name": "serve_with_options", "inputs": optional})["outputs"]
+    assert short["finished"] == [[False]]
+    assert short["lengths"] == [[3]]
