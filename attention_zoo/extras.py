@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 EXTRAS = {
     "babel": "dates",
+    "fastapi": "serve",
     "huggingface_hub": "hub",
     "matplotlib": "plots",
     "pyarrow": "data",
@@ -17,6 +18,7 @@ EXTRAS = {
     "sentencepiece": "sentencepiece",
     "tensorboard": "tensorboard",
     "tensorflow_datasets": "tfds",
+    "uvicorn": "serve",
 }
 """The extra of setup.cfg that installs a module."""
 

@@ -29,10 +29,11 @@ COMMANDS = {
     "predict": "predict for each line of a file or of standard input",
     "inspect": "write the attention of all layers for one input as an interactive page",
     "export": "export a run to a folder that can be served without this library",
+    "serve": "serve exports over HTTP",
     "cache": "list or remove the prepared data of large corpora",
 }
 
-WITHOUT_KERAS = ("list", "cache")
+WITHOUT_KERAS = ("list", "cache", "serve")
 """Commands that do not import Keras."""
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-Run = Callable[[Hashable, list[Any]], Sequence[Any]]
+Run = Callable[[Any, list[Any]], Sequence[Any]]
 
 
 class QueueFullError(Exception):

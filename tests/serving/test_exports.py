@@ -307,7 +307,8 @@ def test_loading_imports_no_model_code(written: Path) -> None:
     """Serving needs neither layers nor tasks, nor the packages that they need."""
     script = (
         "import sys; sys.argv = ['attention-zoo', 'serve']\n"
-        "from attention_zoo.serving import load_export\n"
+        "from attention_zoo.cli import serve\n"
+        "from attention_zoo.serving import app, load_export, server\n"
         f"load_export({str(written)!r})\n"
         "parts = ('layers', 'models', 'tasks', 'decoding', 'data')\n"
         "print([name for name in sys.modules if name.startswith('attention_zoo.') and"
