@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Load all models, then serve them until SIGINT or SIGTERM."""
-    names = [Path(model).resolve().name for model in arguments.models]
+    names = [Path(os.path.abspath(model)).name for model in arguments.models]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise ValueError(f"two models have the name {repeated[0]!r}; rename a folder")
@@ -68,7 +69,6 @@ def find_export(model: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "attention_zoo", "export", model, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(
-            done.stderr.strip().splitlines()[-1].removeprefix("attention-zoo: error: ")
-        )
+        lines = [f"the export failed with code {done.returncode}", *done.stderr.splitlines()]
+        raise ValueError(f"{model}: {lines[-1].removeprefix('attention-zoo: error: ')}")
     return folder

@@ -19,12 +19,13 @@ from attention_zoo.serving.batching import (
     QueueFullError,
 )
 from attention_zoo.serving.rest import PredictRequest, format_response, parse_request
-from attention_zoo.serving.served_model import BatchKey, ServedModel
+from attention_zoo.serving.served_model import BatchKey, RejectedInputError, ServedModel
 
 with explain_missing_package():
     from fastapi import FastAPI, Request, Response
     from fastapi.responses import JSONResponse
     from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
 
 LOGGER = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Limits:
         max_batch_size: maximum number of rows of a request and of a batch.
         max_wait: maximum seconds that a request waits for others to share a batch.
         max_waiting: maximum number of rows that wait for a model.
+        max_length: maximum of the option `max_length`, the number of tokens to generate.
     """
 
     max_body_bytes: int = 1 << 20
@@ -48,6 +50,7 @@ class Limits:
     max_batch_size: int = 32
     max_wait: float = 0.005
     max_waiting: int = 256
+    max_length: int = 1024
 
 
 def make_app(models: Mapping[str, ServedModel], limits: Limits | None = None) -> FastAPI:
@@ -78,6 +81,7 @@ def make_app(models: Mapping[str, ServedModel], limits: Limits | None = None) ->
         await asyncio.gather(*(queue.close() for queue in queues.values()))
 
     app = FastAPI(title="attention_zoo", lifespan=run_queues, docs_url=None, redoc_url=None)
+    app.router.redirect_slashes = False
     _handle_errors(app)
 
     @app.get("/healthz")
@@ -110,11 +114,20 @@ def make_app(models: Mapping[str, ServedModel], limits: Limits | None = None) ->
         model = find(name)
         body = await _read_body(request, limits)
         try:
-            parsed = parse_request(body, model.signatures)
-            outputs = await _compute(model, queues[name], parsed, limits.timeout)
+            # In threads, so that large bodies do not delay other requests.
+            arguments = body, model.signatures, limits.max_batch_size
+            parsed = await asyncio.to_thread(parse_request, *arguments)
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
-        return Response(format_response(outputs, parsed.is_by_row), media_type="application/json")
+        length = parsed.options.get("max_length")
+        if length is not None and length > limits.max_length:
+            raise HTTPException(400, f"inputs.max_length must be at most {limits.max_length}")
+        try:
+            outputs = await _compute(model, queues[name], parsed, limits.timeout)
+        except RejectedInputError as error:
+            raise HTTPException(400, str(error)) from None
+        content = await asyncio.to_thread(format_response, outputs, parsed.is_by_row)
+        return Response(content, media_type="application/json")
 
     return app
 
@@ -123,29 +136,30 @@ async def _compute(
     model: ServedModel, queue: BatchQueue, request: PredictRequest, timeout: float
 ) -> list[Any]:
     """Return the outputs of each row of a request."""
-    if len(request.rows) > queue.max_batch_size:
-        raise ValueError(
-            f"a request must have at most {queue.max_batch_size} rows, got {len(request.rows)}"
-        )
     positions: dict[BatchKey, list[int]] = {}
     for position, key in enumerate(model.get_batch_keys(request)):
         positions.setdefault(key, []).append(position)
-    parts = (
-        queue.submit(key, [request.rows[position] for position in part], timeout)
+    tasks = [
+        asyncio.create_task(
+            queue.submit(key, [request.rows[position] for position in part], timeout)
+        )
         for key, part in positions.items()
-    )
+    ]
+    try:
+        parts = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
     outputs: dict[int, Any] = {}
-    for part, results in zip(positions.values(), await asyncio.gather(*parts), strict=True):
+    for part, results in zip(positions.values(), parts, strict=True):
         outputs.update(zip(part, results, strict=True))
     return [outputs[position] for position in range(len(request.rows))]
 
 
 async def _read_body(request: Request, limits: Limits) -> bytes:
     """Return the body of a request, unpacked if it is compressed with gzip."""
-    limit, too_large = (
-        limits.max_body_bytes,
-        f"the body must have at most {limits.max_body_bytes:,} bytes",
-    )
+    limit = limits.max_body_bytes
+    too_large = f"the body must have at most {limit:,} bytes"
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise HTTPException(415, f"content-encoding must be identity or gzip, got {encoding!r}")
@@ -208,7 +222,9 @@ def _handle_errors(app: FastAPI) -> None:
         except QueueClosedError:
             response = _make_error(503, "the server is stopping", busy)
         except DeadlineError:
-            response = _make_error(504, "the model did not answer in time")
+            response = _make_error(504, "no result before the deadline of the request")
+        except ClientDisconnect:
+            response = _make_error(400, "the client disconnected")
         except Exception:
             LOGGER.exception("request %s failed", request_id)
             response = _make_error(500, "internal error")

@@ -106,12 +106,14 @@ class BatchQueue:
         request = _Request(key, list(rows), now + timeout, now, loop.create_future())
         self._waiting.append(request)
         self._changed.set()
-        if self._worker is None:
+        if self._worker is None or self._worker.done():
             self._worker = loop.create_task(self._work())
         try:
-            async with asyncio.timeout_at(request.deadline):
+            async with asyncio.timeout_at(request.deadline) as timeout_context:
                 return await request.result
         except TimeoutError:
+            if not timeout_context.expired():  # an error of `run`
+                raise
             raise DeadlineError from None
         finally:
             request.result.cancel()
@@ -123,7 +125,7 @@ class BatchQueue:
         self._is_closed = True
         self._changed.set()
         if self._worker is not None:
-            await self._worker
+            await asyncio.shield(self._worker)
         self._thread.shutdown()
 
     async def _work(self) -> None:
@@ -175,21 +177,38 @@ class BatchQueue:
         """Remove the requests of the next batch from the queue, and return those in time."""
         batch = self._select_batch()
         self._waiting = [request for request in self._waiting if request not in batch]
+        return [request for request in batch if self._is_wanted(request)]
+
+    @staticmethod
+    def _is_wanted(request: _Request) -> bool:
+        """Return whether the client of a request still waits for it."""
         now = asyncio.get_running_loop().time()
-        return [r for r in batch if now < r.deadline and not r.result.done()]
+        return now < request.deadline and not request.result.done()
+
+    def _run_safely(self, key: Hashable, rows: list[Any]) -> list[Any]:
+        """Return the results of `run`; a future cannot hold StopIteration or SystemExit."""
+        try:
+            return list(self._run(key, rows))
+        except Exception as error:
+            if isinstance(error, StopIteration):
+                raise RuntimeError("StopIteration") from error
+            raise
+        except BaseException as error:
+            raise RuntimeError(f"{type(error).__name__} in a batch") from error
 
     async def _compute(self, batch: list[_Request]) -> None:
         """Compute a batch, and set the results of its requests."""
         rows = [row for request in batch for row in request.rows]
         loop = asyncio.get_running_loop()
         try:
-            results = list(await loop.run_in_executor(self._thread, self._run, batch[0].key, rows))
+            results = await loop.run_in_executor(self._thread, self._run_safely, batch[0].key, rows)
             if len(results) != len(rows):
                 raise RuntimeError(f"got {len(results)} results for {len(rows)} rows")
         except Exception as error:
             if len(batch) > 1:
                 for request in batch:
-                    await self._compute([request])
+                    if self._is_wanted(request):
+                        await self._compute([request])
             elif not batch[0].result.done():
                 batch[0].result.set_exception(error)
             return

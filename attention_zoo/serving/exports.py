@@ -19,7 +19,7 @@ def load_export(folder: str | Path) -> Any:
     """Load an exported model, if its files are those that the export wrote.
 
     A SavedModel is a program, so load only exports that you trust. The manifest detects damaged and
-    exchanged files, not a folder with a false manifest. As a second line of defence, graphs with
+    replaced files, not a folder with a false manifest. As a second line of defence, graphs with
     operations that access files, Python or other processes are refused before loading.
 
     Args:
@@ -108,15 +108,17 @@ def _read_graph(folder: Path) -> Any:
     try:
         content.ParseFromString((folder / GRAPH).read_bytes())
     except DecodeError:
-        raise ValueError(f"{folder}: {GRAPH} is no SavedModel; export the model again") from None
+        raise ValueError(f"{folder}: {GRAPH} is not a SavedModel; export the model again") from None
     if len(content.meta_graphs) != 1 or not content.meta_graphs[0].object_graph_def.nodes:
-        raise ValueError(f"{folder}: {GRAPH} is not of TensorFlow 2; export the model again")
+        raise ValueError(
+            f"{folder}: {GRAPH} is not a TensorFlow 2 SavedModel; export the model again"
+        )
     (meta_graph,) = content.meta_graphs
     refused = find_refused_operation(meta_graph)
     if refused is not None:
-        place = f"function {refused.function}" if refused.function else "the main graph"
+        function = f"function {refused.function}" if refused.function else "the main graph"
         raise ValueError(
-            f"{folder}: {GRAPH} has the operation {refused.name} in {place}, which a served model"
-            " must not have"
+            f"{folder}: {GRAPH} has the operation {refused.name} in {function}, which a served"
+            " model must not have"
         )
     return meta_graph

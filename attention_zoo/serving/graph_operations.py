@@ -8,7 +8,7 @@ defence. The first is to serve trusted models only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 STATEFUL = frozenset(
@@ -35,13 +35,22 @@ STATEFUL = frozenset(
 )
 """Operations with a state that have no access to anything outside of the model."""
 
+IN_MEMORY_DATASETS = frozenset(
+    [
+        *("BatchDatasetV2", "IgnoreErrorsDataset", "MapDataset", "ParallelMapDatasetV2"),
+        *("ReduceDataset", "TensorSliceDataset"),
+    ]
+)
+"""Operations of datasets of tensors, which exports use to read images."""
+
 SAVERS = frozenset(["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"])
 """Operations of the functions that save and restore variables. Every SavedModel has them, but
 loading and serving does not run them."""
 
 _ACCESS = re.compile(
-    "Checkpoint|Collective|Dataset|Debug|Dump|File|Iterator|Infeed|Library|Outfeed|Proto|PyFunc"
-    "|Reader|Recv|Remote|Restore|Rpc|Save|Send|Summary|TPU|Tpu|Xla|^_"
+    "Barrier|BatchFunction|Checkpoint|Collective|CopyHost|CopyToMesh|Dataset|Debug|Dump|File"
+    "|Iterator|Infeed|Library|Outfeed|Proto|PyFunc|Queue|Reader|Recv|Remote|Restore|Rpc|Save|Send"
+    "|Summary|TPU|Tpu|Xla|^_|^(Abort|Copy|GenerateVocabRemapping|HostConst|ImmutableConst)$"
 )
 """Names of operations, also of some without a state, that access files, devices, Python or other
 processes."""
@@ -84,7 +93,7 @@ def is_permitted(operation: str) -> bool:
     """
     from tensorflow.python.framework import op_def_registry
 
-    if operation in STATEFUL:
+    if operation in STATEFUL | IN_MEMORY_DATASETS:
         return True
     definition = op_def_registry.get(operation)
     return definition is not None and not definition.is_stateful and not _ACCESS.search(operation)
@@ -94,6 +103,7 @@ def _find_served_functions(meta_graph: Any, functions: dict[str, Any]) -> Iterat
     """Yield name and nodes of all functions but those that only the saver calls.
 
     The main graph, "", is yielded without the saver's calls, unless a signature returns them.
+    Objects of the model call functions by name.
     """
     saver = meta_graph.saver_def
     of_saver = {saver.save_tensor_name.split(":")[0], saver.restore_op_name.split(":")[0]}
@@ -106,7 +116,12 @@ def _find_served_functions(meta_graph: Any, functions: dict[str, Any]) -> Iterat
     returned |= {name.lstrip("^").split(":")[0] for node in nodes for name in node.input}
     nodes += [n for n in meta_graph.graph_def.node if n.name in of_saver & returned]
     yield "", nodes
-    waiting = [*meta_graph.object_graph_def.concrete_functions, *_list_calls(nodes, functions)]
+    objects = meta_graph.object_graph_def
+    waiting = [*objects.concrete_functions, *_list_calls(nodes, functions)]
+    for entry in objects.nodes:
+        waiting += entry.function.concrete_functions
+        waiting.append(entry.bare_concrete_function.concrete_function_name)
+        waiting.append(entry.captured_tensor.concrete_function)
     visited: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -121,5 +136,13 @@ def _list_calls(nodes: Any, functions: dict[str, Any]) -> Iterator[str]:
     for node in nodes:
         if node.op in functions:
             yield node.op
-        for value in node.attr.values():
-            yield from (f.name for f in [value.func, *value.list.func] if f.name)
+        yield from _list_functions(node.attr.values())
+
+
+def _list_functions(values: Iterable[Any]) -> Iterator[str]:
+    """Yield the names of the functions in attribute values, and in their own attributes."""
+    for value in values:
+        for function in [value.func, *value.list.func]:
+            if function.name:
+                yield function.name
+                yield from _list_functions(function.attr.values())

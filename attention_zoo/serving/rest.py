@@ -8,7 +8,7 @@ The response has `predictions` or `outputs` in the same format. Binary values ar
 from __future__ import annotations
 
 import base64
-import binascii
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,35 +54,38 @@ class PredictRequest(NamedTuple):
 
 
 def parse_request(
-    body: bytes, signatures: Mapping[str, Mapping[str, TensorSpec]]
+    body: bytes, signatures: Mapping[str, Mapping[str, TensorSpec]], max_rows: int = 32
 ) -> PredictRequest:
     """Parse the body of a predict request.
 
     Args:
         body: JSON in UTF-8.
         signatures: the inputs of each signature by name.
+        max_rows: maximum number of rows.
 
     Raises:
-        ValueError: the body is not JSON, is nested more than 32 levels deep, has a repeated or
-            unknown key, or a value does not fit its input. The message names the field.
+        ValueError: the body is not JSON, has more rows, is nested more than 32 levels deep, has a
+            repeated or unknown key, or a value does not fit its input. The message names the field.
     """
     content = _parse_json(body)
     if not isinstance(content, dict):
         raise ValueError(f"the body must be a JSON object, got {_name_type(content)}")
     unknown = sorted(content.keys() - {*_FIELDS})
     if unknown:
-        raise ValueError(f"unknown field {unknown[0]!r}; known: {', '.join(_FIELDS)}")
+        raise ValueError(f"unknown field {_shorten(unknown[0])!r}; known: {', '.join(_FIELDS)}")
     if ("instances" in content) == ("inputs" in content):
         raise ValueError("the body must have either instances or inputs")
     signature = content.get("signature_name", DEFAULT_SIGNATURE)
     if not isinstance(signature, str) or signature not in signatures:
         known = ", ".join(sorted(signatures))
-        raise ValueError(f"signature_name: unknown signature {signature!r}; known: {known}")
+        shown = _shorten(str(signature))
+        raise ValueError(f"signature_name: unknown signature {shown!r}; known: {known}")
     specs = signatures[signature]
     if "instances" in content:
-        rows = [*_parse_instances(content["instances"], specs)]
+        rows = [*_parse_instances(content["instances"], specs, max_rows)]
         return PredictRequest(signature, rows, {}, True)
-    return PredictRequest(signature, *_parse_columns(content["inputs"], specs), False)
+    columns = _parse_columns(content["inputs"], specs, max_rows)
+    return PredictRequest(signature, *columns, False)
 
 
 def format_response(outputs: Sequence[Mapping[str, NDArray[Any]]], is_by_row: bool) -> bytes:
@@ -122,6 +125,9 @@ def _parse_json(body: bytes) -> Any:
         raise ValueError("the body must be UTF-8") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"the body is not JSON: {error}") from None
+    except ValueError as error:  # a number of too many digits, or an error of the functions above
+        digits = "set_int_max_str_digits" in str(error)
+        raise ValueError("numbers have too many digits" if digits else str(error)) from None
     except RecursionError:
         raise ValueError(f"the body must be nested at most {MAX_DEPTH} levels deep") from None
     if _is_deep(content, MAX_DEPTH):
@@ -130,11 +136,11 @@ def _parse_json(body: bytes) -> Any:
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"repeated key {repeated!r}")
+    content: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in content:
+            raise ValueError(f"repeated key {_shorten(name)!r}")
+        content[name] = value
     return content
 
 
@@ -150,10 +156,13 @@ def _is_deep(value: Any, depth: int) -> bool:
     return depth == 0 or any(_is_deep(child, depth - 1) for child in children)
 
 
-def _parse_instances(instances: Any, specs: Mapping[str, TensorSpec]) -> Iterator[dict[str, Any]]:
+def _parse_instances(
+    instances: Any, specs: Mapping[str, TensorSpec], max_rows: int
+) -> Iterator[dict[str, Any]]:
     """Yield the values of each row of `instances`."""
     if not isinstance(instances, list) or not instances:
         raise ValueError(f"instances must be a non-empty list, got {_name_type(instances)}")
+    _check_rows("instances", instances, max_rows)
     row_specs = {name: spec for name, spec in specs.items() if spec.shape}
     required = [name for name, spec in row_specs.items() if not spec.is_optional]
     names = None
@@ -179,7 +188,7 @@ def _parse_instances(instances: Any, specs: Mapping[str, TensorSpec]) -> Iterato
 
 
 def _parse_columns(
-    inputs: Any, specs: Mapping[str, TensorSpec]
+    inputs: Any, specs: Mapping[str, TensorSpec], max_rows: int
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the values of each row of `inputs`, and its options."""
     required = [name for name, spec in specs.items() if not spec.is_optional]
@@ -196,6 +205,7 @@ def _parse_columns(
             continue
         if not isinstance(value, list) or not value:
             raise ValueError(f"{field} must be a non-empty list, got {_name_type(value)}")
+        _check_rows(field, value, max_rows)
         columns[name] = [
             _convert(f"{field}[{row}]", entry, spec.dtype, spec.shape[1:])
             for row, entry in enumerate(value)
@@ -209,10 +219,16 @@ def _parse_columns(
     return rows, options
 
 
+def _check_rows(field: str, rows: list[Any], max_rows: int) -> None:
+    if len(rows) > max_rows:
+        raise ValueError(f"{field} must have at most {max_rows} rows, got {len(rows)}")
+
+
 def _check_names(field: str, given: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> None:
     unknown = sorted(given.keys() - specs.keys())
     if unknown:
-        raise ValueError(f"{field}.{unknown[0]}: unknown input; known: {', '.join(specs)}")
+        name = _shorten(unknown[0])
+        raise ValueError(f"{field}: unknown input {name!r}; known: {', '.join(specs)}")
     for name, spec in specs.items():
         if name not in given and not spec.is_optional:
             raise ValueError(f"{field}.{name} is missing")
@@ -262,28 +278,39 @@ def _convert_text(field: str, value: Any) -> bytes:
     if _is_binary(value) and isinstance(value["b64"], str):
         try:
             return base64.b64decode(value["b64"], validate=True)
-        except binascii.Error:
+        except ValueError:
             raise ValueError(f"{field}.b64 must be base64") from None
     raise ValueError(f'{field} must be a string or {{"b64": ...}}, got {_name_type(value)}')
 
 
 def _check_number(field: str, value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a number or boolean; ValueError if it is not of the dtype or out of its range."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if dtype.kind == "b":
         valid, kind = isinstance(value, bool), "true or false"
     elif dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        valid = is_integer and limits.min <= value <= limits.max
-        kind = f"an integer from {limits.min} to {limits.max}"
+        low, high = _get_range(dtype)
+        valid = is_number and isinstance(value, int) and low <= value <= high
+        kind = "an integer in the range of " + dtype.name
     else:
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        valid = is_number and abs(value) <= float(np.finfo(dtype).max)
-        kind = "a finite number"
+        valid, kind = is_number and abs(value) <= _get_range(dtype)[1], "a finite number"
     if not valid:
-        shown = value if isinstance(value, (int, float)) else _name_type(value)
+        shown = _shorten(repr(value)) if isinstance(value, (int, float)) else _name_type(value)
         raise ValueError(f"{field} must be {kind}, got {shown}")
     return value
+
+
+@functools.cache
+def _get_range(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return the smallest and the largest finite number of a dtype."""
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    largest = float(np.finfo(dtype).max)
+    return -largest, largest
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 50 else f"{text[:50]}…"
 
 
 def _name_type(value: Any) -> str:

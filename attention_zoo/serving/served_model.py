@@ -10,8 +10,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from attention_zoo.serving.exports import load_export, verify_export
+from attention_zoo.serving.exports import verify_export
 from attention_zoo.serving.rest import PredictRequest, TensorSpec
+
+
+class RejectedInputError(ValueError):
+    """The graph of a model rejects a value of a request."""
 
 
 class BatchKey(NamedTuple):
@@ -43,7 +47,7 @@ class ServedModel:
 
     def __init__(self, folder: str | Path) -> None:
         definitions = verify_export(folder).signature_def
-        self._model = load_export(folder)  # its functions do not hold its variables
+        self._model = tf.saved_model.load(str(folder))  # its functions do not hold its variables
         self.signatures: dict[str, dict[str, TensorSpec]] = {}
         self._defaults: dict[str, dict[str, tf.Tensor]] = {}
         for name, function in self._model.signatures.items():
@@ -86,7 +90,7 @@ class ServedModel:
             are padded to the longest row.
 
         Raises:
-            ValueError: the graph rejects a value.
+            RejectedInputError: the graph rejects a value.
         """
         specs = self.signatures[key.signature]
         values = {name: np.stack([row[name] for row in rows]) for name, _ in key.inputs}
@@ -100,6 +104,6 @@ class ServedModel:
         except tf.errors.InvalidArgumentError as error:
             # The message is between the place of the operation and its name.
             lines = error.message.partition("\n\t [[")[0].splitlines()
-            raise ValueError(lines[-1].strip()) from None
+            raise RejectedInputError(" ".join(lines[-1:]).strip()) from None
         arrays = {name: output.numpy() for name, output in outputs.items()}
         return [{name: array[row] for name, array in arrays.items()} for row in range(len(rows))]

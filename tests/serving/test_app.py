@@ -25,7 +25,7 @@ import pytest
 from attention_zoo.serving import server as server_module
 from attention_zoo.serving.app import Limits, make_app
 from attention_zoo.serving.rest import TensorSpec
-from attention_zoo.serving.served_model import ServedModel
+from attention_zoo.serving.served_model import BatchKey, RejectedInputError, ServedModel
 from attention_zoo.serving.server import make_server
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +40,7 @@ class Upper(ServedModel):
             "options": {
                 "text": TensorSpec(np.dtype(object), (None,)),
                 "times": TensorSpec(np.dtype("int32"), ()),
+                "max_length": TensorSpec(np.dtype("int32"), (), True),
             },
         }
         self.gate = threading.Event()
@@ -53,7 +54,7 @@ class Upper(ServedModel):
         assert self.gate.wait(20)
         texts = [row["text"].item() for row in rows]
         if b"refused" in texts:
-            raise ValueError("the text is refused")
+            raise RejectedInputError("the text is refused")
         if b"broken" in texts:
             raise RuntimeError("secret details of /etc/hostname")
         times = dict(key.options).get("times", 1)
@@ -140,6 +141,7 @@ def test_states(client: Client) -> None:
     assert metadata["signature_def"]["options"] == {
         "text": {"dtype": "string", "shape": [-1], "optional": False},
         "times": {"dtype": "int32", "shape": [], "optional": False},
+        "max_length": {"dtype": "int32", "shape": [], "optional": True},
     }
     assert "/v1/models/{name}:predict" in client.request("GET", "/openapi.json").body["paths"]
 
@@ -151,6 +153,15 @@ ERRORS: dict[str, tuple[Any, dict[str, str], int, str]] = {
     "no_body": (b"", {}, 400, "the body is not JSON"),
     "bad_input": ({"instances": [5]}, {}, 400, "instances[0].text must be a string"),
     "many_rows": ({"instances": ["a"] * 5}, {}, 400, "must have at most 4 rows, got 5"),
+    "max_length": (
+        {
+            "signature_name": "options",
+            "inputs": {"text": ["a"], "times": 1, "max_length": 2**31 - 1},
+        },
+        {},
+        400,
+        "inputs.max_length must be at most 1024",
+    ),
     "refused": ({"instances": ["refused"]}, {}, 400, "the text is refused"),
     "model": ({"instances": ["a"]}, {"name": "lower"}, 404, "unknown model 'lower'; known: upper"),
     "large": (b" " * 2001, {}, 413, "the body must have at most 2,000 bytes"),
@@ -199,36 +210,58 @@ def test_a_chunked_body_without_a_length_is_limited(client: Client) -> None:
         assert response.status == 413
 
 
-def test_full_queues_and_deadlines() -> None:
-    """Of three requests, one runs, one waits and one finds no room."""
-    with serve(max_waiting=1, timeout=0.3) as client:
+def test_full_queues() -> None:
+    """Of four requests, one runs, one waits and two find no room."""
+    with serve(max_waiting=1, max_batch_size=1) as client:
         client.model.gate.clear()
         answers: list[Answer] = []
 
         def predict() -> None:
             answers.append(client.predict({"instances": ["a"]}))
 
-        running = threading.Thread(target=predict)
-        running.start()
+        threads = [threading.Thread(target=predict) for _ in range(4)]
+        threads[0].start()
         assert client.model.started.wait(20)
-        waiting = threading.Thread(target=predict)
-        waiting.start()
-        time.sleep(0.1)
-        full = client.predict({"instances": ["a"]})
-        assert (full.status, full.headers["retry-after"]) == (503, "1")
-        assert full.body == {"error": "too many requests wait for this model"}
-        running.join(20)
-        waiting.join(20)
-        assert [answer.status for answer in answers] == [504, 504]
+        for thread in threads[1:]:
+            thread.start()
+        deadline = time.monotonic() + 20
+        while len(answers) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         client.model.gate.set()
-        assert client.predict({"instances": ["b"]}).body == {"predictions": ["B"]}
-    assert sum(client.model.batches) == 2
+        for thread in threads:
+            thread.join(20)
+    assert [answer.status for answer in answers] == [503, 503, 200, 200]
+    assert answers[0].headers["retry-after"] == "1"
+    assert answers[0].body == {"error": "too many requests wait for this model"}
+
+
+def test_deadlines() -> None:
+    with serve(timeout=1.0) as client:
+        client.model.gate.clear()
+        late = client.predict({"instances": ["a"]})
+        assert late.status == 504
+        assert late.body == {"error": "no result before the deadline of the request"}
+        client.model.gate.set()
+
+
+def test_rows_of_different_shapes_have_their_own_results(client: Client) -> None:
+    """They are computed in several batches."""
+    keys = ("short", "long")
+
+    def get_batch_keys(request: Any) -> list[Any]:
+        return [BatchKey(keys[len(row["text"].item()) > 1], (), ()) for row in request.rows]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client.model, "get_batch_keys", get_batch_keys)
+        answer = client.predict({"instances": ["a", "bb", "c", "dd"]})
+    assert answer.body == {"predictions": ["A", "BB", "C", "DD"]}
 
 
 def test_slow_bodies_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow senders are disconnected, while others are served."""
-    monkeypatch.setattr(server_module, "HEADER_TIMEOUT", 0.3)
-    with serve(body_timeout=0.3) as client:
+    monkeypatch.setattr(server_module, "HEADER_TIMEOUT", 1.0)
+    with serve(body_timeout=1.0) as client:
         address = ("127.0.0.1", client.port)
         slow_header, slow_body = (socket.create_connection(address, 20) for _ in range(2))
         with slow_header, slow_body:

@@ -148,7 +148,7 @@ def test_a_running_batch_ends_after_the_deadline_of_its_client() -> None:
     async def scenario(model: Model) -> None:
         queue = BatchQueue(model)
         with pytest.raises(DeadlineError):
-            await queue.submit("a", ["slow"], 0.01)
+            await queue.submit("a", ["slow"], 0.5)
         model.gate.set()
         assert await queue.submit("a", ["next"], LONG) == [("a", "next")]
         await queue.close()
@@ -184,6 +184,48 @@ def test_only_the_request_that_causes_an_error_fails() -> None:
         await queue.close()
 
     run(scenario)
+
+
+def test_late_requests_are_not_computed_again_after_an_error() -> None:
+    batches: list[list[Any]] = []
+    release = threading.Event()
+
+    def fail(key: Any, rows: list[Any]) -> list[Any]:
+        batches.append(rows)
+        assert release.wait(LONG)
+        if "bad" in rows:
+            raise ValueError("a bad row")
+        return rows
+
+    async def scenario() -> None:
+        queue = BatchQueue(fail)
+        asyncio.get_running_loop().call_later(0.3, release.set)
+        requests = (([1], LONG), (["bad"], LONG), (["late"], 0.1))
+        results = await asyncio.gather(
+            *(queue.submit("a", rows, timeout) for rows, timeout in requests),
+            return_exceptions=True,
+        )
+        assert results[0] == [1]
+        assert [type(result) for result in results[1:]] == [ValueError, DeadlineError]
+        await queue.close()
+
+    asyncio.run(scenario())
+    assert batches == [[1, "bad", "late"], [1], ["bad"]]
+
+
+def test_a_queue_survives_every_exception() -> None:
+    async def scenario() -> None:
+        def fail(key: Any, rows: list[Any]) -> list[Any]:
+            raise key
+
+        queue = BatchQueue(fail)
+        for error in (StopIteration(), SystemExit(), KeyboardInterrupt(), TimeoutError("run")):
+            expected = type(error) if isinstance(error, TimeoutError) else RuntimeError
+            with pytest.raises(expected):
+                await queue.submit(error, [1], LONG)
+        await queue.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_wrong_number_of_results_is_an_error() -> None:

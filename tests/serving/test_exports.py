@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from attention_zoo.export.graph_images import square_images
 from attention_zoo.files import MANIFEST, write_manifest
 from attention_zoo.serving import load_export, verify_export
 from attention_zoo.serving.graph_operations import SAVERS, STATEFUL, is_permitted
@@ -119,8 +120,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda f: (f / MANIFEST).write_bytes(b" " * (1 << 20) + b"{}"),
         "manifest.json has 1,048,578 bytes, the maximum is 1,048,576",
     ),
-    "no_protobuf": (lambda f: _write_graph(f, b"\xff" * 100), "saved_model.pb is no SavedModel"),
-    "empty": (lambda f: _write_graph(f, b""), "saved_model.pb is not of TensorFlow 2"),
+    "no_protobuf": (lambda f: _write_graph(f, b"\xff" * 100), "saved_model.pb is not a SavedModel"),
+    "empty": (lambda f: _write_graph(f, b""), "saved_model.pb is not a TensorFlow 2"),
 }
 
 
@@ -262,6 +263,7 @@ def test_functions_that_are_named_savers_are_refused(tmp_path: Path) -> None:
             if "signature_wrapper" in str(node.attr.get("f", "")):
                 meta_graph.saver_def.save_tensor_name = f"{node.name}:0"
         meta_graph.signature_def.clear()
+        meta_graph.object_graph_def.concrete_functions.clear()
 
     _change_graph(model, change)
     with pytest.raises(ValueError, match=r"has the operation (SaveV2|ShardedFilename) in function"):
@@ -300,6 +302,12 @@ def test_permitted_operations() -> None:
     from tensorflow.python.framework import op_def_registry
 
     assert all(op_def_registry.get(name) is not None for name in STATEFUL)
+
+
+def test_exports_that_read_images_are_permitted(tmp_path: Path) -> None:
+    """They use datasets of tensors."""
+    model = write(Hostile(lambda encoded: square_images(encoded, 8)[0]), tmp_path / "images")
+    verify_export(model)
 
 
 @pytest.mark.full

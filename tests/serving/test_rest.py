@@ -112,6 +112,11 @@ BAD: dict[str, tuple[Any, str]] = {
     "infinity": (b'{"instances": [-Infinity]}', "numbers must be finite, got -Infinity"),
     "deep": (DEEP, "nested at most 32 levels deep"),
     "very_deep": (VERY_DEEP, "nested at most 32 levels deep"),
+    "surrogate_key": (b'{"instances": [{"\\ud800": 1}]}', r"unknown input '\\ud800'"),
+    "many_digits": (b'{"instances": [' + b"9" * 5000 + b"]}", "numbers have too many digits"),
+    "non_ascii_base64": ({"instances": [{"b64": "é"}]}, r"instances\[0\].text.b64 must be base64"),
+    "many_rows": ({"instances": ["a"] * 33}, "instances must have at most 32 rows, got 33"),
+    "long_column": ({"inputs": ["a"] * 33}, "inputs.text must have at most 32 rows, got 33"),
     "surrogate": (b'{"instances": ["\\ud800"]}', r"instances\[0\].text must be valid Unicode"),
     "no_rows": ({"instances": []}, "instances must be a non-empty list, got an empty list"),
     "object": ({"instances": {"text": "a"}}, "instances must be a non-empty list, got an object"),
@@ -124,7 +129,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "base64_type": ({"instances": [{"b64": 5}]}, r"instances\[0\].text must be a string or"),
     "unknown_input": (
         {"instances": [{"words": "a"}]},
-        r"instances\[0\].words: unknown input; known",
+        r"instances\[0\]: unknown input 'words'; known",
     ),
     "missing": (
         {"signature_name": "score", "instances": [{"text": "a"}]},
@@ -173,7 +178,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
 }
 BAD_OPTIONS = {
-    "float": ({"max_length": 1.5}, "max_length must be an integer from -2147483648 to .*, got 1.5"),
+    "float": ({"max_length": 1.5}, "max_length must be an integer in the range of int32, got 1.5"),
     "large": ({"max_length": 2**31}, "max_length must be an integer .*, got 2147483648"),
     "boolean": ({"max_length": True}, "max_length must be an integer .*, got True"),
     "list": ({"max_length": [1]}, r"max_length must have the shape \(\), got \(1,\)"),
