@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 from keras import ops
 
 from attention_zoo.typing import Tensor
@@ -20,7 +21,8 @@ def pad_empty_batch(x: Tensor) -> Tensor:
     """
     batch_size, *sides = ops.shape(x)
     known = isinstance(batch_size, int)
-    if known and batch_size:
+    # On JAX, an unknown size is that of a symbolic call, and the convolution has no such defect.
+    if (known and batch_size) or (not known and keras.backend.backend() != "tensorflow"):
         return x
     num_added = 1 if known else 1 - ops.minimum(batch_size, 1)
     return ops.concatenate([x, ops.zeros((num_added, *sides), x.dtype)], axis=0)

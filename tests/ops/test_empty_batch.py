@@ -24,3 +24,10 @@ def test_other_batches_are_unchanged(batch: int) -> None:
     padded = array(pad_empty_batch(keras.ops.convert_to_tensor(x)))
     assert padded.dtype == "int32"
     np.testing.assert_array_equal(padded, x if batch else np.zeros((1, 2)))
+
+
+def test_symbolic_call() -> None:
+    """The batch size is unknown."""
+    x = keras.Input((5, 2))
+    maps = keras.layers.Conv1D(4, 3)(keras.layers.Lambda(pad_empty_batch)(x))
+    assert maps.shape == (None, 3, 4)
