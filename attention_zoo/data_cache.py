@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from attention_zoo.files import MANIFEST, create_folder, find_damage, write_manifest
+from attention_zoo.json_files import read_strict_json
 from attention_zoo.version import __version__
 
 LOGGER = logging.getLogger("attention_zoo.data")
@@ -231,7 +232,7 @@ class DataCache:
 def _read_entry(folder: Path) -> CacheEntry | None:
     """Return the entry in a folder, or None if the folder is not an entry."""
     try:
-        info = json.loads((folder / INFO).read_text("utf-8"))
+        info = read_strict_json(folder / INFO)
         files = [path.stat() for path in folder.iterdir()]
         created = (folder / MANIFEST).stat().st_mtime
         return CacheEntry(

@@ -12,9 +12,15 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import ELOOP, ENOENT, ENOTDIR
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from attention_zoo.json_files import (
+    MAX_BYTES,
+    parse_strict_json,
+    read_limited,
+    read_strict_json,
+)
 from attention_zoo.registry import UnknownNameError
 
 MANIFEST = "manifest.json"
@@ -110,16 +116,22 @@ def find_damage(folder: Path) -> Damage | None:
     """Return the first damage of a folder, or None if all files match its manifest.
 
     Files that the manifest does not list are ignored, since file managers add some. Manifests up to
-    `MANIFEST_VERSION` are supported; a newer one is reported as damage.
+    `MANIFEST_VERSION` are supported; a newer one is reported as damage. Only regular files inside
+    the folder are read, and only if they have the listed size.
     """
-    name, actual = MANIFEST, {}
+    name, actual = MANIFEST, dict[str, Entry]()
     try:
-        raw_manifest = (folder / MANIFEST).read_bytes()
-        version, listed = _parse_manifest(json.loads(raw_manifest))
+        raw_manifest = read_limited(folder / MANIFEST)
+        version, listed = _parse_manifest(parse_strict_json(raw_manifest))
         if version > MANIFEST_VERSION:
             return Damage(MANIFEST, f" {_describe_newer_version(version, MANIFEST_VERSION)}")
-        for name in listed:
-            actual[name] = _compute_entry(folder / name)
+        for name, entry in listed.items():
+            if not is_inside(name):
+                return Damage(MANIFEST, f" lists {name!r}, which is outside of the folder")
+            mode = (folder / name).stat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                return Damage(name, " is not a regular file")
+            actual[name] = _compute_entry(folder / name, entry.get("bytes"))
         damaged = [n for n in sorted(listed) if {**actual[n], **listed[n]} != actual[n]]
         is_valid = bool(listed)
         if version == MANIFEST_VERSION:
@@ -133,6 +145,13 @@ def find_damage(folder: Path) -> Damage | None:
     if damaged or not is_valid:
         return Damage(damaged[0] if damaged else MANIFEST, " is damaged")
     return None
+
+
+def is_inside(name: str) -> bool:
+    """Return whether a relative path with `/` names a file inside of its folder on all systems."""
+    path = PurePosixPath(name)
+    is_relative = not path.is_absolute() and ".." not in path.parts
+    return is_relative and "\\" not in name and name[1:2] != ":"
 
 
 def check_format_version(path: Path | str, content: Mapping[str, Any], newest: int) -> None:
@@ -150,20 +169,21 @@ def check_format_version(path: Path | str, content: Mapping[str, Any], newest: i
         raise ValueError(f"{path} {_describe_newer_version(version, newest)}")
 
 
-def read_json(path: Path, newest: int, fix: str) -> dict[str, Any]:
+def read_json(path: Path, newest: int, fix: str, limit: int = MAX_BYTES) -> dict[str, Any]:
     """Return the fields of a JSON file, without its `format_version`.
 
     Args:
         path: the file.
         newest: newest version of its format that can be read.
         fix: what to do with a damaged file, for error messages.
+        limit: maximum size of the file in bytes.
 
     Raises:
-        ValueError: the file is damaged, or it has a newer format.
+        ValueError: the file is damaged or too large, or it has a newer format.
         OSError: the file cannot be read.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_strict_json(path, limit)
         if not isinstance(content, dict):
             raise ValueError(f"expected a JSON object, got {type(content).__name__}")
     except ValueError as error:
@@ -287,7 +307,7 @@ def _read_subfolder_entries(folder: Path, names: list[str]) -> dict[str, Entry]:
         if file_name == MANIFEST and subfolder:
             # A manifest of another program is ignored.
             with suppress(AttributeError, KeyError, OSError, TypeError, ValueError):
-                _, listed = _parse_manifest(json.loads((folder / name).read_bytes()))
+                _, listed = _parse_manifest(read_strict_json(folder / name))
                 for inner_name, entry in listed.items():
                     size = (folder / subfolder / inner_name).stat().st_size
                     if {*entry} == {"bytes", "sha256"} and entry["bytes"] == size:
@@ -320,7 +340,11 @@ def _make_manifest(files: dict[str, Any]) -> bytes:
     return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _compute_entry(path: Path) -> Entry:
+def _compute_entry(path: Path, expected_bytes: Any = None) -> Entry:
+    """Return the entry of a file, without its SHA-256 if it has another size than expected."""
     with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if expected_bytes is not None and size != expected_bytes:
+            return {"bytes": size}
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"bytes": file.tell(), "sha256": digest}

@@ -39,7 +39,8 @@ def download(address: str) -> Path:
     location, _, revision = address.removeprefix(HUB).partition("@")
     owner, _, remainder = location.partition("/")
     name, _, subfolder = remainder.partition("/")
-    if not owner or not name or ("@" in address and not revision):
+    is_outside = not {".", ".."}.isdisjoint(location.split("/")) or "\\" in location
+    if not owner or not name or is_outside or ("@" in address and not revision):
         raise ValueError(
             f"{address}: expected hf://owner/name or hf://owner/name/folder, optionally followed by"
             " @revision"

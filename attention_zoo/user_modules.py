@@ -19,6 +19,7 @@ from pathlib import Path, PurePath
 
 import yaml
 
+from attention_zoo.json_files import MAX_RECIPE_BYTES, read_limited
 from attention_zoo.registry import UnknownNameError, did_you_mean
 
 _MODULE_NAME = re.compile(r"[\w-]+(\.[\w-]+)*(?<!\.py)")
@@ -129,7 +130,7 @@ def read_imports(folder: Path) -> list[str]:
     folder = folder.resolve()
     run = folder.parent.parent if folder.parent.name == "checkpoints" else folder
     try:
-        recipe = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
+        recipe = yaml.safe_load(read_limited(run / "recipe.yaml", MAX_RECIPE_BYTES))
         return [name for name in recipe["imports"] if _MODULE_NAME.fullmatch(name)]
-    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError):
         return []

@@ -9,12 +9,13 @@ The environment needs torch and safetensors, but neither Keras nor TensorFlow. F
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from attention_zoo.json_files import read_strict_json
 
 PICKLED, INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 CONVERTED = "model.safetensors"
@@ -86,7 +87,7 @@ def list_indexed_files(index: Path) -> list[Path]:
         ValueError: the index is damaged, or a file is missing or in another folder.
     """
     try:
-        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+        names = sorted(set(read_strict_json(index)["weight_map"].values()))
         if not all(Path(name).name == name for name in names):
             raise ValueError("it names files in other folders")
     except (ValueError, KeyError, TypeError, AttributeError) as error:

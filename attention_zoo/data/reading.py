@@ -8,14 +8,17 @@ import json
 import lzma
 import os
 import re
+import stat
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from attention_zoo.data.progress import log_progress
+from attention_zoo.json_files import MAX_VALUES, check_value_count
 from attention_zoo.registry import did_you_mean
 
 Paths = str | Path | Sequence[str | Path]
@@ -47,6 +50,15 @@ _DECOMPRESSORS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+MAX_LINE_BYTES = 1 << 24
+"""Maximum size of a line, such as a row of JSON lines. Each is in memory as a whole."""
+MAX_RATIO = 100
+"""Maximum ratio of the unpacked and the compressed size of a file. That of texts is below 30, so
+that a file of any size can be read, and one of some kilobytes cannot fill the memory."""
+MIN_CHECKED_BYTES = 1 << 18
+"""Unpacked size up to which a file may be compressed by any ratio."""
+
+
 def list_paths(paths: Paths) -> list[str]:
     """Return the paths as a list of strings; raise ValueError if there are none."""
     files = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
@@ -62,13 +74,18 @@ def describe_paths(paths: Paths) -> str:
     return ", ".join(files[:2] if more else files) + more
 
 
-def read_raw_lines(path: str | Path) -> Iterator[Line]:
+def read_raw_lines(path: str | Path, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
     """Yield `file:line` and the line's bytes with its end. Only "\\n" ends a line.
 
     A file compressed by gzip, bzip2 or xz is detected by its content. A byte order mark is removed.
 
+    Args:
+        path: the file.
+        max_line_bytes: maximum size of a line.
+
     Raises:
-        ValueError: a missing file, damaged compressed data, or an unsupported format.
+        ValueError: a missing file, damaged compressed data, an unsupported format, a line above the
+            maximum size, or compressed data that unpack to more than `MAX_RATIO` times their size.
     """
     if "\0" in str(path):
         raise ValueError(f"{str(path)!r}: the path contains a null character; remove it")
@@ -78,15 +95,41 @@ def read_raw_lines(path: str | Path) -> Iterator[Line]:
             head = file.peek(10)
             _refuse_unsupported_format(path, head)
             name = next((name for name, start in _COMPRESSIONS.items() if start.match(head)), "")
-            lines = _DECOMPRESSORS[name](file) if name else file
+            stream = _DECOMPRESSORS[name](file) if name else file
+            state = os.fstat(file.fileno())
+            is_checked = name and stat.S_ISREG(state.st_mode)  # the size of a pipe is unknown
+            limit = max(MIN_CHECKED_BYTES, MAX_RATIO * state.st_size) if is_checked else sys.maxsize
+            lines = _limit_lines(path, stream, max_line_bytes, limit)
             for number, raw in enumerate(log_progress(lines, str(path), "lines"), 1):
                 if number == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
                 yield f"{path}:{number}", raw
+    except MemoryError:  # an xz file declares the size of its dictionary
+        raise ValueError(f"{path}: does not fit into memory; give a smaller file") from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None)  # decompressors raise errors without it
         damage = f"the {name} data is damaged or truncated; download it again"
         raise ValueError(f"{path}: {reason or damage}") from None
+
+
+def _limit_lines(
+    path: str | Path, stream: BinaryIO, max_line_bytes: int, max_bytes: int
+) -> Iterator[bytes]:
+    """Yield the lines of a stream; raise ValueError for a long line, or more than `max_bytes`."""
+    number, remaining = 1, max_bytes
+    while raw := stream.readline(min(max_line_bytes, remaining) + 1):
+        remaining -= len(raw)
+        if remaining < 0:
+            raise ValueError(
+                f"{path}:{number}: the compressed data unpack to more than {max_bytes:,} bytes,"
+                f" {MAX_RATIO} times their size; unpack the file if you trust it"
+            )
+        if len(raw) > max_line_bytes:
+            raise ValueError(
+                f"{path}:{number}: the line has more than {max_line_bytes:,} bytes; split it"
+            )
+        yield raw
+        number += 1
 
 
 def _refuse_unsupported_format(path: str | Path, head: bytes) -> None:
@@ -96,10 +139,10 @@ def _refuse_unsupported_format(path: str | Path, head: bytes) -> None:
             raise ValueError(f"{path}: is {name}; unpack it, or compress it with gzip, bzip2 or xz")
 
 
-def read_numbered_lines(paths: Paths) -> Iterator[Line]:
+def read_numbered_lines(paths: Paths, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
     """Yield `file:line` and the line's bytes, without its end ("\\n" or "\\r\\n"), of all files."""
     for path in list_paths(paths):
-        for location, raw in read_raw_lines(path):
+        for location, raw in read_raw_lines(path, max_line_bytes):
             yield location, raw.removesuffix(b"\n").removesuffix(b"\r")
 
 
@@ -137,7 +180,7 @@ def walk_files(folder: Path, parents: frozenset[str] = frozenset()) -> Iterator[
             yield entry
 
 
-def get_first_line(error: Exception) -> str:
+def get_first_line(error: BaseException) -> str:
     """Return the first line of an error's message that is not blank, or the error's repr."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
 
@@ -161,8 +204,12 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def parse_json(location: str, text: str) -> Any:
-    """Parse a JSON text; raise ValueError if it is invalid."""
+def parse_json(location: str, text: str, max_values: int = MAX_VALUES) -> Any:
+    """Parse a JSON text; raise ValueError if it is invalid or may have more than `max_values`."""
+    try:
+        check_value_count(text, max_values)
+    except ValueError as error:
+        raise ValueError(f"{location}: {error}; split it") from None
     try:
         return json.loads(text, object_pairs_hook=_make_object)
     except _RepeatedFieldError as error:
@@ -177,9 +224,9 @@ def parse_json(location: str, text: str) -> Any:
         raise ValueError(f"{location}: not valid JSON: nested too deeply") from None
 
 
-def parse_json_object(location: str, text: str) -> dict[str, Any]:
-    """Return the JSON object of a text; raise ValueError if there is none."""
-    return check_object(location, parse_json(location, text))
+def parse_json_object(location: str, text: str, max_values: int = MAX_VALUES) -> dict[str, Any]:
+    """Return the JSON object of a text; raise ValueError as `parse_json`, or if there is none."""
+    return check_object(location, parse_json(location, text, max_values))
 
 
 def check_object(location: str, value: Any) -> dict[str, Any]:

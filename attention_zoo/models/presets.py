@@ -19,13 +19,18 @@ from attention_zoo.files import (
     RETRAIN,
     HashedFile,
     explain_outdated,
-    find_damage,
     read_json,
     write_manifest,
 )
 from attention_zoo.hub import resolve_folder
-from attention_zoo.models.serialized_objects import refuse_imports
-from attention_zoo.models.weights_file import WEIGHTS, load_weights, serialize_weights
+from attention_zoo.models.serialized_objects import refuse_unsafe_config
+from attention_zoo.models.weights_file import (
+    WEIGHTS,
+    build_for_weights,
+    load_weights,
+    serialize_weights,
+    verify_model_folder,
+)
 from attention_zoo.ops import whole_number
 from attention_zoo.registry import Registry, UnknownNameError, check_known
 
@@ -151,13 +156,15 @@ def _load(expected_class: type | None, name_or_folder: str | Path, overrides: Co
         for load in LOADERS:
             if (loaded := load(folder, expected_class, overrides)) is not None:
                 return loaded
-    _verify(folder)
+    verify_model_folder(folder)
     path = folder / "config.json"
     cls, config = _read_config(path)
+    weights = folder / WEIGHTS
     # Errors of overrides are errors of the caller.
     with nullcontext() if overrides else explain_outdated(path):
-        loaded = cls(**merge(cls, config, overrides))
-    load_weights(loaded, folder / WEIGHTS)
+        arguments = merge(cls, config, overrides)
+        loaded = build_for_weights(cls, arguments, path, weights)
+    load_weights(loaded, weights)
     return loaded
 
 
@@ -170,7 +177,7 @@ def _read_config(path: Path) -> tuple[Any, Config]:
     config = {renamed.get(argument, argument): value for argument, value in config.items()}
     with explain_outdated(path):
         check_arguments(cls, config)
-        refuse_imports(config)
+        refuse_unsafe_config(config)
     return cls, config
 
 
@@ -388,13 +395,3 @@ def merge(cls: Callable[..., Any], config: Config, overrides: Config) -> Config:
         and value.get("kind", config[key].get("kind")) == config[key].get("kind")
     }
     return {**config, **overrides, **nested}
-
-
-def _verify(folder: Path) -> None:
-    """Raise ValueError unless all files match the manifest."""
-    damaged = find_damage(folder)
-    if damaged is not None and damaged.name == MANIFEST:
-        raise ValueError(f"{folder}: not a model folder ({damaged})")
-    if damaged is not None:
-        path = folder / damaged.name
-        raise ValueError(f"{path}: missing or damaged (sha256 differs from {MANIFEST})")

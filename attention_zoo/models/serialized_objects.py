@@ -1,28 +1,43 @@
-"""Serialized Keras objects in the config of a saved model."""
+"""Checks of the config of a saved model, which may come from others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-IMPORTED_BY_KERAS = ("keras_hub", "keras_cv", "keras_nlp")
-"""Packages whose modules Keras imports if a serialized object names them."""
+import keras
+
+MODULES = ("keras.constraints", "keras.dtype_policies", "keras.initializers", "keras.regularizers")
+"""Modules of Keras whose objects a config may contain, besides registered classes."""
 
 
-def refuse_imports(config: Any) -> None:
-    """Raise ValueError if a config names a module that Keras would import."""
-    for module in _find_modules(config):
-        if module.partition(".")[0] in IMPORTED_BY_KERAS:
-            raise ValueError(f"it names the module {module}, which is not imported")
+def refuse_unsafe_config(config: Any) -> None:
+    """Raise ValueError if a config contains objects or files that a saved model never has.
+
+    Allowed are serialized Keras objects of registered classes and of `MODULES`, none of which
+    executes code of the config, reads a file or imports a module. The weights of a saved model are
+    in its own file, so that its config does not name any.
+    """
+    for item in _list_dicts(config):
+        if "class_name" in item:
+            _check_object(item)
+        if isinstance(item.get("weights"), str):
+            raise ValueError(f"it names the weights {item['weights']!r}; set them to null")
 
 
-def _find_modules(value: Any) -> Iterator[str]:
-    """Yield the modules that serialized Keras objects in a config name."""
+def _check_object(item: dict[str, Any]) -> None:
+    """Raise ValueError unless a serialized object is of an allowed class."""
+    registered, module, name = map(item.get, ("registered_name", "module", "class_name"))
+    is_registered = isinstance(registered, str) and keras.saving.get_registered_object(registered)
+    is_special = not isinstance(name, str) or name == "function" or name.startswith("__")
+    if is_special or not (is_registered or module in MODULES):
+        raise ValueError(f"it names the class {name!r} of module {module!r}, which is not allowed")
+
+
+def _list_dicts(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the dicts in a value, at all depths."""
     if isinstance(value, dict):
-        if "class_name" in value and isinstance(value.get("module"), str):
-            yield value["module"]
-        for item in value.values():
-            yield from _find_modules(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _find_modules(item)
+        yield value
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, dict | list):
+            yield from _list_dicts(item)

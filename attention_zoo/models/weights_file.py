@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ import h5py
 import keras
 import numpy as np
 
-from attention_zoo.files import RETRAIN
+from attention_zoo.data.reading import get_first_line
+from attention_zoo.files import MANIFEST, RETRAIN, find_damage
+from attention_zoo.json_files import MAX_DEPTH
+from attention_zoo.models.limited_building import (
+    ModelSize,
+    ModelTooLargeError,
+    build_limited,
+    check_numbers,
+)
 
 WEIGHTS = "model.weights.h5"
 RENAMED_LAYERS = {
@@ -47,6 +56,16 @@ class _WeightsFile(io.BytesIO):
         return WEIGHTS  # Keras infers the format from the suffix
 
 
+def verify_model_folder(folder: Path) -> None:
+    """Raise ValueError unless all files of a saved model match the manifest."""
+    damaged = find_damage(folder)
+    if damaged is not None and damaged.name == MANIFEST:
+        raise ValueError(f"{folder}: not a model folder ({damaged})")
+    if damaged is not None:
+        path = folder / damaged.name
+        raise ValueError(f"{path}: missing or damaged (sha256 differs from {MANIFEST})")
+
+
 def serialize_weights(model: keras.Model, dtype: str | None = None) -> memoryview:
     """Return the bytes of the model's `.weights.h5` file, without the optimizer's state.
 
@@ -67,10 +86,12 @@ def serialize_weights(model: keras.Model, dtype: str | None = None) -> memoryvie
 
 
 def load_weights(model: keras.Model, path: Path) -> None:
-    """Load a `.weights.h5` file, also one with earlier names of layers.
+    """Load a `.weights.h5` file that `read_weights_size` has checked.
+
+    Layers may have earlier names.
 
     Raises:
-        ValueError: the file does not fit the layers of the model.
+        ValueError: the file does not fit the layers of the model, or a weight is not finite.
     """
     try:
         keras.saving.load_weights(model, path)
@@ -79,10 +100,90 @@ def load_weights(model: keras.Model, path: Path) -> None:
         try:
             keras.saving.load_weights(model, _rename_layers(path, name))
         except ValueError:
+            raise _make_misfit_error(path, name) from error
+    for weight in model.weights:
+        if "float" in weight.dtype and not np.isfinite(keras.ops.convert_to_numpy(weight)).all():
             raise ValueError(
-                f"{path}: does not fit the layers of this {name} (outdated, or saved with other"
-                f" arguments); {RETRAIN}"
-            ) from error
+                f"{path}: {weight.path} has a weight that is not finite; use another checkpoint"
+            )
+
+
+def build_for_weights(cls: Any, config: dict[str, Any], config_path: Path, weights: Path) -> Any:
+    """Build a model whose weights are in a file; allocate no memory if the file is smaller.
+
+    Args:
+        cls: the class.
+        config: arguments of its constructor.
+        config_path: the file with the config, for error messages.
+        weights: the file with the weights, which are not loaded.
+
+    Raises:
+        ValueError: the file is unsafe (see `read_weights_size`), or smaller than the model.
+    """
+    size = read_weights_size(weights)
+    try:
+        check_numbers(config, size)
+    except ValueError as error:
+        raise ValueError(f"{config_path}: {error}; {RETRAIN}") from None
+    try:
+        return build_limited(lambda: cls(**config), size)
+    except ModelTooLargeError:
+        raise _make_misfit_error(weights, cls.__name__) from None
+
+
+def _make_misfit_error(path: Path, name: str) -> ValueError:
+    """Return the error for weights that do not fit the layers of a model of class `name`."""
+    return ValueError(
+        f"{path}: does not fit the layers of this {name} (outdated, or saved with other"
+        f" arguments); {RETRAIN}"
+    )
+
+
+def read_weights_size(path: Path) -> ModelSize:
+    """Return the size of the weights in a `.weights.h5` file, without reading them.
+
+    Raises:
+        ValueError: the file is damaged; it has links, external or virtual data, compressed data,
+            data of another type than numbers, or less data than it declares.
+    """
+    try:
+        with h5py.File(path, "r") as file:
+            sizes = [_check_dataset(dataset) for dataset in _list_datasets(file, set(), 0)]
+    except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+        reason = get_first_line(error)
+        raise ValueError(f"{path}: damaged or unsafe ({reason}); use another checkpoint") from None
+    return ModelSize(len(sizes), sum(sizes))
+
+
+def _list_datasets(group: h5py.Group, known: set[Any], depth: int) -> Iterator[h5py.Dataset]:
+    """Yield the datasets of a group and its groups; ValueError for links and repeated objects."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"groups are nested deeper than {MAX_DEPTH} levels")
+    for name in group:
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise ValueError(f"{name!r} is a link")
+        item = group[name]
+        if item in known:
+            raise ValueError(f"{name!r} is in two groups")
+        known.add(item)
+        if isinstance(item, h5py.Group):
+            yield from _list_datasets(item, known, depth + 1)
+        elif isinstance(item, h5py.Dataset):
+            yield item
+        else:
+            raise ValueError(f"{name!r} is neither a group nor a dataset")
+
+
+def _check_dataset(dataset: h5py.Dataset) -> int:
+    """Return the number of elements of a dataset; ValueError unless the file has all of them."""
+    if dataset.is_virtual or dataset.external:
+        raise ValueError(f"{dataset.name}: the data are in other files")
+    if dataset.dtype.kind not in "biufV" or dataset.dtype.names is not None:
+        raise ValueError(f"{dataset.name}: the data are not numbers")
+    stored, declared = dataset.id.get_storage_size(), dataset.size * dataset.dtype.itemsize
+    if dataset.chunks is not None or stored != declared:
+        raise ValueError(f"{dataset.name}: declares {declared:,} bytes, but has {stored:,}")
+    return int(dataset.size)
 
 
 def count_saved_parameters(path: Path) -> int:

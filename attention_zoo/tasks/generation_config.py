@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from attention_zoo.decoding import SearchOptions
+from attention_zoo.json_files import read_strict_json
 
 GENERATION_CONFIG = "generation_config.json"
 
@@ -141,7 +141,7 @@ def read_search_options(
     """
     path, known = folder / GENERATION_CONFIG, TYPES.keys() | WITHOUT_EFFECT.keys()
     try:
-        fields = json.loads(path.read_text("utf-8"))
+        fields = read_strict_json(path)
     except FileNotFoundError:
         path = folder / "config.json"
         fields = {name: config[name] for name in known & config.keys()}

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from attention_zoo.data.progress import log_batches
 from attention_zoo.data_cache import get_corpus_cache
+from attention_zoo.json_files import MAX_VOCABULARY_BYTES, read_strict_json
 from attention_zoo.registry import did_you_mean
 from attention_zoo.tasks import Corpus
 from attention_zoo.training.recipe import Recipe
@@ -98,7 +99,7 @@ def load_or_compute_fingerprint(examples: Any) -> Fingerprint:
         (folder / FINGERPRINT).write_text(text, encoding="utf-8")
 
     folder = cache.get_or_create("fingerprint", {}, write)
-    fingerprint: Fingerprint = json.loads((folder / FINGERPRINT).read_text(encoding="utf-8"))
+    fingerprint: Fingerprint = read_strict_json(folder / FINGERPRINT, MAX_VOCABULARY_BYTES)
     return fingerprint
 
 

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attention_zoo.data.reading import get_first_line
+from attention_zoo.json_files import MAX_DEPTH, MAX_RECIPE_BYTES, read_limited
 from attention_zoo.registry import did_you_mean
 
 RENAMED_KEYS = {("data", "cut_source"): "truncate_source"}
@@ -23,6 +24,11 @@ RENAMED_KEYS_OF = {
 }
 """The same for one task."""
 
+MAX_NODES = 10_000
+"""Maximum number of keys and values of a recipe, with those of an anchor for each alias."""
+
+_TOO_MANY = f"{{path}}: has more than {MAX_NODES:,} keys and values"
+_BRACKETS = re.compile(r"[][{}]")
 _KEY = re.compile(r"\w+(?:\.\w+)*(?=[:= ])")
 
 
@@ -95,7 +101,7 @@ def restore_string_options(sources: Sequence[RecipeSource], keys: Collection[str
 def read_recipe_file(path: Path) -> RecipeSource:
     """Read a recipe's file; raise ValueError, with the line, unless it is a YAML mapping."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_limited(path, MAX_RECIPE_BYTES).decode("utf-8")
     except FileNotFoundError:
         hint = did_you_mean(str(path), map(str, path.parent.glob("*.yaml")))
         raise ValueError(f"{path}: no such recipe{hint}") from None
@@ -103,16 +109,22 @@ def read_recipe_file(path: Path) -> RecipeSource:
         raise ValueError(f"{path}: is a folder; give a recipe's .yaml file") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not UTF-8 text; expected a YAML file") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; give a recipe's .yaml file") from None
+    _check_text(str(path), text)
     try:
         node = yaml.compose(text)
         if node is not None and not isinstance(node, yaml.MappingNode):
             raise ValueError(f"{path}: expected a YAML mapping of `key: value` lines")
+        _check_nodes(str(path), node)
         content: Any = OmegaConf.create(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ValueError(f"{path}:{line}: not valid YAML: {error.problem}") from None
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         raise ValueError(f"{path}: not valid YAML: {get_first_line(error)}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: is nested deeper than {MAX_DEPTH} levels") from None
     found = {key: (name, value) for key, name, value in _walk(node)}
     renamed = {**RENAMED_KEYS, **RENAMED_KEYS_OF.get(content.get("task"), {})}
     for (section, old), new in renamed.items():
@@ -123,6 +135,33 @@ def read_recipe_file(path: Path) -> RecipeSource:
     return RecipeSource(
         str(path), content, {key: value for key, (_, value) in found.items()}, lines
     )
+
+
+def _check_text(path: str, text: str) -> None:
+    """Raise ValueError for a text with too many nodes or brackets, before YAML is parsed."""
+    if text.count(",") + text.count("\n") > MAX_NODES:
+        raise ValueError(_TOO_MANY.format(path=path))
+    depth = 0
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"{path}: is nested deeper than {MAX_DEPTH} levels")
+
+
+def _check_nodes(path: str, node: yaml.Node | None) -> None:
+    """Raise ValueError for deep nesting or too many nodes; aliases count as copies."""
+    count, pending = 0, [(node, 0)]
+    while pending:
+        node, depth = pending.pop()
+        count += 1
+        if count > MAX_NODES:
+            raise ValueError(_TOO_MANY.format(path=path))
+        if depth > MAX_DEPTH:
+            raise ValueError(f"{path}: is nested deeper than {MAX_DEPTH} levels")
+        if isinstance(node, yaml.MappingNode):
+            pending += [(child, depth + 1) for pair in node.value for child in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            pending += [(child, depth + 1) for child in node.value]
 
 
 def parse_overrides(overrides: Sequence[str]) -> list[RecipeSource]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +24,10 @@ import numpy as np
 import tensorflow as tf
 
 from attention_zoo.checkpoints.folder import STATE, STATE_VERSION, CheckpointFolder
+from attention_zoo.data.reading import get_first_line
+from attention_zoo.data.storage.npz_files import NPZ_ERRORS, open_npz
 from attention_zoo.files import Entry, HashedFile, explain_outdated, read_json, replace_file
+from attention_zoo.json_files import MAX_VOCABULARY_BYTES
 from attention_zoo.tasks import FileCorpus
 from attention_zoo.training import tensorboard
 from attention_zoo.training.changes import (
@@ -201,7 +203,7 @@ def read_data(folder: Path) -> dict[str, Fingerprint]:
     path = folder / DATA
     if not path.exists():
         return {}
-    splits = read_json(path, DATA_VERSION, "start a new run")
+    splits = read_json(path, DATA_VERSION, "start a new run", MAX_VOCABULARY_BYTES)
     with explain_outdated(path):
         return {
             name: {"examples": int(split["examples"]), "sha256": list(split["sha256"])}
@@ -243,7 +245,7 @@ def trim_log(path: Path, step: int) -> None:
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     try:
         kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{path}: damaged ({error}); remove the damaged line") from None
     if kept != lines:
         replace_file(path, "".join(kept))
@@ -285,17 +287,26 @@ def read_variables(path: Path, groups: Mapping[str, Sequence[Any]]) -> None:
     Raises:
         ValueError: the file is damaged or lacks a variable of that shape.
     """
+    by_name = {
+        f"{group}.{number}": variable
+        for group, variables in groups.items()
+        for number, variable in enumerate(variables)
+    }
     try:
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (AttributeError, EOFError, OSError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: damaged ({error}); start a new run") from None
-    for group, variables in groups.items():
-        for number, variable in enumerate(variables):
-            array = arrays.get(f"{group}.{number}")
-            if array is None or array.shape != tuple(variable.shape):
-                raise ValueError(
-                    f"{path}: does not hold {variable.path} {tuple(variable.shape)};"
-                    " it was written by another version, start a new run"
-                )
-            variable.assign(array)
+        with open_npz(path) as arrays:
+            shapes = {name: header.shape for name, header in arrays.headers.items()}
+            for name, variable in by_name.items():
+                if shapes.get(name) != tuple(variable.shape):
+                    raise _MissingVariableError(f"{variable.path} {tuple(variable.shape)}")
+            for name, variable in by_name.items():
+                variable.assign(arrays[name])
+    except _MissingVariableError as error:
+        raise ValueError(
+            f"{path}: does not hold {error}; it was written by another version, start a new run"
+        ) from None
+    except NPZ_ERRORS as error:
+        raise ValueError(f"{path}: damaged ({get_first_line(error)}); start a new run") from None
+
+
+class _MissingVariableError(Exception):
+    """A file has no array for a variable."""

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.compat.v1 import Event
 
 from attention_zoo.event_files import EventFile
 from attention_zoo.extras import describe_missing
 
 FOLDER = "tensorboard"
+RECORD_OVERHEAD = 16
+"""Bytes of a record besides its data: their number, and two checksums."""
 
 
 class Events:
@@ -51,13 +54,14 @@ def trim_events(folder: Path, step: int) -> None:
     """Remove the events after a step, and an incomplete last event, from a run's files."""
     for path in sorted((folder / FOLDER).glob("*tfevents*")):
         kept, is_intact = [], True
+        _drop_incomplete_record(path)
         try:
             for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
                 if Event.FromString(record).step <= step:
                     kept.append(record)
                 else:
                     is_intact = False
-        except tf.errors.DataLossError:
+        except (tf.errors.DataLossError, DecodeError):
             is_intact = False
         if len(kept) <= 1:  # only the record of the format's version
             path.unlink()
@@ -68,6 +72,22 @@ def trim_events(folder: Path, step: int) -> None:
                 for record in kept:
                     writer.write(record)
             os.replace(fresh, path)
+
+
+def _drop_incomplete_record(path: Path) -> None:
+    """Remove the last record of a file if its header declares more bytes than the file has.
+
+    TensorFlow allocates the declared size, and crashes if it is too large.
+    """
+    size, end = path.stat().st_size, 0
+    with path.open("rb") as file:
+        while end < size:
+            file.seek(end)
+            following = end + RECORD_OVERHEAD + int.from_bytes(file.read(8), "little")
+            if following > size:
+                os.truncate(path, end)
+                return
+            end = following
 
 
 @contextmanager

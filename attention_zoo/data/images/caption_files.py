@@ -33,6 +33,9 @@ from attention_zoo.data.reading import (
 CAPTION_FILES = tuple(f"captions.jsonl{suffix}" for suffix in ("", ".gz", ".bz2", ".xz"))
 """File names of the captions in an image folder."""
 
+MAX_DOCUMENT_BYTES = 1 << 30
+"""Maximum size of a line of a COCO file, which is usually one line."""
+
 
 def read_captions(
     images: str | Path,
@@ -191,8 +194,9 @@ def list_coco_images(path: str) -> Iterable[tuple[str, Any]]:
 
 
 def _read_json(path: str) -> dict[str, Any]:
-    lines = [decode_utf8(location, raw) for location, raw in read_numbered_lines(path)]
-    return parse_json_object(path, "\n".join(lines))
+    numbered = read_numbered_lines(path, MAX_DOCUMENT_BYTES)
+    lines = [decode_utf8(location, raw) for location, raw in numbered]
+    return parse_json_object(path, "\n".join(lines), MAX_DOCUMENT_BYTES)
 
 
 def _list_entries(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from attention_zoo.data.examples import ColumnFactory, make_list
 from attention_zoo.data.images.formats import SIGNATURES
 from attention_zoo.data.images.images import check_bytes, read_bytes
 from attention_zoo.data.reading import is_system_file, walk_files
+from attention_zoo.files import is_inside
 
 Files = dict[str, Callable[..., bytes]]
 """Functions that read each file, or its first bytes with `count=`, by its name within the folder or
@@ -40,8 +42,8 @@ def list_image_files(path: str | Path) -> Iterator[Files]:
 
     Raises:
         ValueError: the path is neither a folder nor a zip; a subfolder cannot be read; a zip has
-            two files of the same name. When a file is read: it is damaged, too large, encrypted, or
-            compressed by an unsupported method.
+            two files of the same name, a link, or a name with `..`. When a file is read: it is
+            damaged, too large, encrypted, or compressed by an unsupported method.
     """
     root = Path(path)
     if root.is_dir():
@@ -54,6 +56,8 @@ def list_image_files(path: str | Path) -> Iterator[Files]:
             name = PurePosixPath(entry.filename.lstrip("/")).as_posix()
             if entry.is_dir() or any(map(is_system_file, name.split("/"))):
                 continue
+            if not is_inside(name) or stat.S_ISLNK(entry.external_attr >> 16):
+                raise ValueError(f"{path}: {name!r} is a link or outside of the zip; repack it")
             if name in entries:
                 raise ValueError(f"{path}: has two files named {name!r}; repack it with only one")
             entries[name] = entry

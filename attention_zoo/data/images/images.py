@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -179,12 +180,13 @@ def read_bytes(path: str | Path, where: str | None = None, count: int | None = N
     where = where or str(path)
     try:
         with open(path, "rb") as file:
-            encoded = file.read(MAX_BYTES + 1 if count is None else count)
+            size = os.fstat(file.fileno()).st_size if count is None else count  # 0 for a pipe
+            encoded = b"" if size > MAX_BYTES else file.read(count or MAX_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{where}: {error.strerror}") from None
     except ValueError:
         raise ValueError(f"{where}: the path contains a null character; remove it") from None
-    check_bytes(where, len(encoded))
+    check_bytes(where, max(size, len(encoded)))
     return encoded
 
 

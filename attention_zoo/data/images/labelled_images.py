@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +22,8 @@ from attention_zoo.data.images.images import (
     resize_images,
 )
 from attention_zoo.data.progress import log_progress
-from attention_zoo.data.reading import BadRowSkipper
+from attention_zoo.data.reading import BadRowSkipper, get_first_line
+from attention_zoo.data.storage.npz_files import NpzFile, open_npz
 from attention_zoo.registry import did_you_mean
 
 MAX_CLASSES = 1 << 16
@@ -177,7 +177,7 @@ def read_npz_pixels(path: str | Path, name: str | None = None) -> NDArray[np.uin
     """
     if name is None:
         with _open_arrays(path) as arrays:
-            names = [key for key in arrays if arrays[key].ndim > 2]
+            names = [key for key, header in arrays.headers.items() if len(header.shape) > 2]
             known = ", ".join(arrays)
         if len(names) != 1:
             raise ValueError(f"{path}: name the array of the images (arrays: {known})")
@@ -207,21 +207,21 @@ def _load_arrays(path: str | Path, required: Sequence[str]) -> list[NDArray[Any]
                 f"{path}: has no array {name!r}{suggestion} (arrays: {', '.join(names)})"
             )
     with _open_arrays(path) as arrays:
-        return [np.asarray(arrays[name]) for name in required]
+        return [arrays[name] for name in required]
 
 
 @contextmanager
-def _open_arrays(path: str | Path) -> Iterator[Any]:
+def _open_arrays(path: str | Path) -> Iterator[NpzFile]:
     """Open an npz file; raise ValueError if it, or an array that is read, is damaged."""
     try:
-        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as arrays:
+        with open_npz(path) as arrays:
             yield arrays
     except MemoryError:
         raise ValueError(f"{path}: does not fit into memory; give a smaller file") from None
     except Exception as error:  # NumPy raises many classes
-        reason = "not an npz file, or a damaged one; save it with numpy.savez"
+        reason = "not an npz file, or a damaged one"
         if isinstance(error, OSError) and error.filename is not None:
-            reason = str(error.strerror)
-        elif "allow_pickle" in str(error):
-            reason = "contains Python objects; save arrays of numbers"
-        raise ValueError(f"{path}: {reason}") from None
+            raise ValueError(f"{path}: {error.strerror}") from None
+        if isinstance(error, ValueError):
+            reason = get_first_line(error)
+        raise ValueError(f"{path}: {reason}; save arrays of numbers with numpy.savez") from None

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from attention_zoo.data.examples import ColumnFactory, Examples
 from attention_zoo.data.storage.columns import ArrowColumn
 from attention_zoo.data.storage.image_column import ImageFile
+from attention_zoo.json_files import read_strict_json
 
 E = TypeVar("E", bound=Examples)
 FIELDS = "examples.json"
@@ -51,7 +52,7 @@ def write_examples(folder: Path, read: Callable[[ColumnFactory], Examples]) -> N
 
 def load_examples(folder: Path, cls: type[E]) -> E:
     """Return the examples that `write_examples` wrote to a folder."""
-    fields = json.loads((folder / FIELDS).read_text(encoding="utf-8"))
+    fields = read_strict_json(folder / FIELDS)
     columns: dict[str, Any] = dict.fromkeys(cls.columns)  # those that are not written are None
     columns |= {name: _open_column(folder, name) for name in fields.pop("columns")}
     constructor: Any = cls

@@ -11,6 +11,9 @@ import numpy as np
 from attention_zoo.data.reading import decode_utf8, read_numbered_lines
 from attention_zoo.data.tokenizers.vocabulary import PAD
 
+MAX_WIDTH = 1 << 14
+"""Maximum number of numbers of a vector."""
+
 
 def read_word_vectors(path: str | Path, vocabulary: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Read the vectors of a vocabulary from a file in the text format of GloVe or word2vec.
@@ -41,6 +44,8 @@ def read_word_vectors(path: str | Path, vocabulary: Sequence[str]) -> tuple[np.n
     width, has_vectors = None, False
     for number, (location, raw) in enumerate(read_numbered_lines(path), 1):
         line = raw.strip(b" \t").replace(b"\t", b" ")
+        if line.count(b" ") > MAX_WIDTH:
+            raise ValueError(f"{location}: more than {MAX_WIDTH:,} numbers; restore the file")
         if number == 1 and (width := _parse_header(line)) is not None:
             continue
         if width is None:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, pre_tokenizers
 
+from attention_zoo.json_files import (
+    MAX_BYTES,
+    MAX_VOCABULARY_BYTES,
+    parse_strict_json,
+    read_limited,
+    read_limited_lines,
+    read_strict_json,
+)
+
 FILE = "tokenizer.json"
 SETTINGS = "tokenizer_config.json"
 CONFIG = "config.json"
+MAX_ID = 1 << 22
+"""Number of ids that a vocabulary may have."""
 END_OF_TEXT = "<|endoftext|>"
 
 
 def _read_vocabulary(folder: Path) -> tokenizers.Tokenizer:
     """Return the WordPiece tokenizer of a released BERT."""
+    read_limited_lines(folder / "vocab.txt")
     settings = read_json(folder / SETTINGS) or {}
     engine = tokenizers.BertWordPieceTokenizer.from_file(
         str(folder / "vocab.txt"),
@@ -30,6 +43,11 @@ def _read_vocabulary(folder: Path) -> tokenizers.Tokenizer:
 
 def _read_merges(folder: Path) -> tokenizers.Tokenizer:
     """Return the byte-level BPE tokenizer of GPT-2, or of RoBERTa and BART."""
+    try:
+        _check_ids(read_strict_json(folder / "vocab.json", MAX_VOCABULARY_BYTES))
+    except ValueError as error:
+        raise ValueError(f"vocab.json: {error}") from None
+    read_limited_lines(folder / "merges.txt")
     files = str(folder / "vocab.json"), str(folder / "merges.txt")
     engine = tokenizers.ByteLevelBPETokenizer.from_file(*files)
     names = (END_OF_TEXT, "<s>", "<pad>", "</s>", "<unk>")
@@ -64,8 +82,36 @@ def _add_tokens(engine: Any, folder: Path) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_str(engine.to_str())
 
 
+def _read_engine(folder: Path) -> tokenizers.Tokenizer:
+    """Return the tokenizer of a `tokenizer.json`."""
+    content = read_limited(folder / FILE, MAX_VOCABULARY_BYTES)
+    fields = parse_strict_json(content)
+    _check_ids(fields["model"].get("vocab"))
+    if '"Precompiled"' in json.dumps(fields.get("normalizer")):  # damaged rules end the process
+        raise ValueError("a normalizer of the type Precompiled is not supported")
+    return tokenizers.Tokenizer.from_str(content.decode("utf-8"))
+
+
+def _check_ids(vocabulary: Any) -> None:
+    """Raise ValueError for token ids that are not below `MAX_ID`."""
+    if isinstance(vocabulary, dict):
+        for token, number in vocabulary.items():
+            if type(number) is not int or not 0 <= number < MAX_ID:
+                raise ValueError(f"the id of {token!r} must be from 0 to {MAX_ID - 1}")
+
+
+def is_engine_file(path: Path) -> bool:
+    """Return whether a `tokenizer.json` is that of a public checkpoint.
+
+    That of this library has a few fields, and no "model".
+    """
+    with suppress(OSError, TypeError, ValueError):  # TypeError: the content is a number or null
+        return path.stat().st_size > MAX_BYTES or "model" in read_strict_json(path)
+    return False
+
+
 READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
-    FILE: lambda folder: tokenizers.Tokenizer.from_file(str(folder / FILE)),
+    FILE: _read_engine,
     "vocab.txt": _read_vocabulary,
     "merges.txt": _read_merges,
 }
@@ -75,7 +121,7 @@ READERS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the object in a JSON file; None if it is missing, damaged or not an object."""
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = read_strict_json(path)
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None

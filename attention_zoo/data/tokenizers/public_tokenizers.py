@@ -15,6 +15,7 @@ import numpy as np
 import tokenizers
 from tokenizers import pre_tokenizers
 
+from attention_zoo.data.reading import get_first_line
 from attention_zoo.data.tokenizers.engine import EngineTokenizer
 from attention_zoo.data.tokenizers.flat_ids import FlatIds
 from attention_zoo.data.tokenizers.public_readers import (
@@ -23,6 +24,7 @@ from attention_zoo.data.tokenizers.public_readers import (
     FILE,
     READERS,
     SETTINGS,
+    is_engine_file,
     read_json,
     set_prefix_space,
 )
@@ -321,7 +323,7 @@ class BartTokenizer(ByteLevelTokenizer):
 def is_public_tokenizer(folder: Path) -> bool:
     """Return whether a folder contains the files of a public tokenizer."""
     if (folder / FILE).is_file():
-        return "model" in (read_json(folder / FILE) or {})
+        return is_engine_file(folder / FILE)
     names = ("vocab.txt", "merges.txt", MODEL_FILES["source"], T5_MODEL)
     return any((folder / name).is_file() for name in names)
 
@@ -352,8 +354,10 @@ def load_public_tokenizer(folder: Path) -> Any:
         if settings.get("add_prefix_space") is not None:
             set_prefix_space(engine, bool(settings["add_prefix_space"]))
         tokenizer: PublicTokenizer = _find_class(engine, folder)(engine)
-    except Exception as error:  # `tokenizers` raises plain `Exception`
-        raise ValueError(f"{path}: {str(error).splitlines()[0]}") from None
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # `tokenizers` raises `Exception`, and `PanicException`
+        raise ValueError(f"{path}: {get_first_line(error)}") from None
     return tokenizer
 
 

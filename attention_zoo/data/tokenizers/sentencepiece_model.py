@@ -7,6 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attention_zoo.data.reading import get_first_line
+from attention_zoo.json_files import MAX_VALUES
+
+MAX_MODEL_BYTES = 1 << 24
+"""Maximum size of a model file; that of 250,000 pieces has 5 MB."""
 NORMAL, UNKNOWN, USER_DEFINED, UNUSED, BYTE = 1, 2, 4, 5, 6
 """Types of pieces in the file."""
 MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
@@ -74,12 +79,15 @@ def parse_sentencepiece_model(content: bytes) -> tuple[SentencePieceModel, Any]:
     from google.protobuf.message import DecodeError
     from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 
+    if content.count(b"\n") > 2 * MAX_VALUES:  # "\n" begins a piece, and its text
+        raise ValueError(f"has more than {MAX_VALUES:,} pieces; copy it again")
     proto: Any = sentencepiece_model_pb2.ModelProto()
     try:
         processor = SentencePieceProcessor(model_proto=content)
         proto.ParseFromString(content)
     except (RuntimeError, DecodeError) as error:
-        raise ValueError(f"not a SentencePiece model: {error}; copy it again") from None
+        reason = get_first_line(error)
+        raise ValueError(f"not a SentencePiece model: {reason}; copy it again") from None
     types = [int(piece.type) for piece in proto.pieces]
     for kind, name in ((UNKNOWN, "unknown"), (NORMAL, "normal")):
         if kind not in types:

@@ -19,6 +19,7 @@ from attention_zoo.data.tokenizers.public_readers import (
     read_json,
 )
 from attention_zoo.data.tokenizers.sentencepiece_model import (
+    MAX_MODEL_BYTES,
     SentencePieceModel,
     parse_sentencepiece_model,
 )
@@ -32,13 +33,15 @@ from attention_zoo.data.tokenizers.vocabulary import (
     order_checkpoint_ids,
 )
 from attention_zoo.extras import explain_missing_package
+from attention_zoo.json_files import MAX_VOCABULARY_BYTES, read_limited, read_strict_json
 
 MODEL_FILES = {"source": "source.spm", "target": "target.spm"}
 VOCABULARY = "vocab.json"
 TARGET_VOCABULARY = "target_vocab.json"
 """The vocabulary of the target language, if it is not the same."""
 UNKNOWN_PIECE, END_PIECE, PAD_PIECE = "<unk>", "</s>", "<pad>"
-MAX_ID = 1 << 24
+MAX_ID = 1 << 20
+"""Maximum of an id; each id up to the largest needs memory, whether a piece has it or not."""
 SPECIAL_PIECES = (UNKNOWN_PIECE, PAD_PIECE, END_PIECE)
 """The pieces of the tokens 1, 2 and 3."""
 T5_MODEL = "spiece.model"
@@ -274,9 +277,9 @@ def load_sentencepiece_tokenizer(folder: Path, side: str = "source") -> Sentence
     path = vocabulary_path
     with explain_missing_package():
         try:
-            vocabulary = _parse_vocabulary(path.read_bytes())
+            vocabulary = _read_vocabulary(path)
             path = model_path
-            model, processor = parse_sentencepiece_model(path.read_bytes())
+            model, processor = parse_sentencepiece_model(read_limited(path, MAX_MODEL_BYTES))
             path = vocabulary_path
             return SentencePieceTokenizer(model, processor, vocabulary)
         except OSError as error:
@@ -302,7 +305,7 @@ def load_t5_tokenizer(folder: Path) -> SentencePieceTokenizer:
     path = folder / T5_MODEL
     with explain_missing_package():
         try:
-            model, processor = parse_sentencepiece_model(path.read_bytes())
+            model, processor = parse_sentencepiece_model(read_limited(path, MAX_MODEL_BYTES))
             pieces = len(model.pieces)
             path = folder / SETTINGS
             sentinels = _read_number(path, "extra_ids", SENTINELS, 0, "copy the file again")
@@ -355,11 +358,11 @@ def _read_number(path: Path, name: str, default: int, least: int, hint: str) -> 
     return number
 
 
-def _parse_vocabulary(content: bytes) -> dict[str, int]:
+def _read_vocabulary(path: Path) -> dict[str, int]:
     """Return the id of each piece; ValueError for anything else."""
     try:
-        vocabulary = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        vocabulary = read_strict_json(path, MAX_VOCABULARY_BYTES)
+    except ValueError as error:
         raise ValueError(f"{error}; copy it again") from None
     if not isinstance(vocabulary, dict):
         raise ValueError("expected an object with the id of each piece; copy it again")

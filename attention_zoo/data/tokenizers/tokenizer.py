@@ -52,6 +52,7 @@ from attention_zoo.data.tokenizers.vocabulary import (
 )
 from attention_zoo.data.tokenizers.word_cache import WordCache, split_white_space
 from attention_zoo.files import check_format_version
+from attention_zoo.json_files import read_strict_json
 from attention_zoo.registry import Registry
 
 MAX_RUN = 64
@@ -369,7 +370,7 @@ def load_tokenizer(folder: str | Path) -> Any:
         return load_public_tokenizer(Path(folder))
     path = Path(folder) / "tokenizer.json"
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = read_strict_json(path)
         kind, lowercase = settings["kind"], settings["lowercase"]
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; expected a tokenizer's folder") from None
@@ -379,7 +380,7 @@ def load_tokenizer(folder: str | Path) -> Any:
             ' {"kind": "word", "lowercase": false}'
         ) from None
     check_format_version(path, settings, FORMAT_VERSION)
-    if kind not in TOKENIZERS or not isinstance(lowercase, bool):
+    if not isinstance(kind, str) or kind not in TOKENIZERS or not isinstance(lowercase, bool):
         raise ValueError(
             f"{path}: kind={kind!r}, lowercase={lowercase!r}; expected one of"
             f" {', '.join(TOKENIZERS.names())} and true or false"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from attention_zoo.data.reading import decode_utf8
+from attention_zoo.json_files import read_limited_lines
 
 PAD, UNKNOWN, START, END = range(4)
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -45,9 +46,11 @@ def check_vocabulary(tokens: Sequence[str], location: str) -> list[str]:
 def read_vocabulary(path: Path) -> list[str]:
     """Return the tokens of a vocabulary file; raise ValueError with file:line if it is damaged."""
     try:
-        lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+        lines = read_limited_lines(path).removesuffix(b"\n").split(b"\n")
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; expected a vocabulary file") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; restore the file") from None
     tokens = [decode_utf8(f"{path}:{number}", line) for number, line in enumerate(lines, 1)]
     return check_vocabulary(tokens, str(path))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from attention_zoo.json_files import read_strict_json
 
 PROCESSOR = "preprocessor_config.json"
 
@@ -57,7 +58,7 @@ def read_image_processor(folder: Path, image_size: int) -> dict[str, list[float]
     """
     path = folder / PROCESSOR
     try:
-        fields = json.loads(path.read_text("utf-8"))
+        fields = read_strict_json(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}; copy it again") from None
     if not isinstance(fields, dict):

@@ -12,9 +12,12 @@ from typing import Any
 
 import keras
 from keras import ops
-from keras.src.backend.common.global_state import get_global_attribute
 
+from attention_zoo.models.limited_building import ModelSize, ModelTooLargeError, limit_variables
 from attention_zoo.typing import Shape, Tensor
+
+MAX_COPIES = 4
+"""Maximum ratio of the elements of a model and of its checkpoint, which lacks tied copies."""
 
 
 def skip_initialization() -> AbstractContextManager[Any]:
@@ -40,28 +43,30 @@ def set_value(variable: Any, value: Any) -> None:
 
 
 @contextmanager
-def finish_initialization(folder: Path) -> Iterator[None]:
+def finish_initialization(folder: Path, size: ModelSize) -> Iterator[None]:
     """On exit, initialize the states of random generators; all weights must have a value.
 
+    Args:
+        folder: the folder of the checkpoint.
+        size: size of its tensors.
+
     Raises:
-        ValueError: the checkpoint in the folder has no value for a weight.
+        ValueError: the checkpoint has no value for a weight, or is far smaller than the model.
     """
-    start = len(_list_uninitialized())
     try:
-        yield
-        for variable in _list_uninitialized()[start:]:
-            if variable._value is not None:  # Keras keeps variables with a value in this list
-                continue
-            if "float" in variable.dtype:
-                raise ValueError(
-                    f"{folder}: the checkpoint has no weights for {variable.path}; remove the"
-                    " arguments that change the layers of the model"
-                )
-            variable._deferred_initialize()
-    finally:
-        del _list_uninitialized()[start:]
-
-
-def _list_uninitialized() -> list[Any]:
-    variables: list[Any] = get_global_attribute("uninitialized_variables", [], set_to_default=True)
-    return variables
+        with limit_variables(size, MAX_COPIES) as variables:
+            yield
+    except ModelTooLargeError:
+        raise ValueError(
+            f"{folder / 'config.json'}: the model is larger than the weights of the checkpoint;"
+            " copy all files from the same checkpoint"
+        ) from None
+    for variable in variables:
+        if variable._value is not None:  # Keras keeps variables with a value in this list
+            continue
+        if "float" in variable.dtype:
+            raise ValueError(
+                f"{folder}: the checkpoint has no weights for {variable.path}; remove the"
+                " arguments that change the layers of the model"
+            )
+        variable._deferred_initialize()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from attention_zoo.data.reading import get_first_line
+from attention_zoo.files import explain_outdated
 from attention_zoo.hub import resolve_folder
+from attention_zoo.json_files import read_strict_json
+from attention_zoo.models.limited_building import ModelSize, check_numbers
 from attention_zoo.models.presets import LOADERS
 from attention_zoo.models.public.initialization import finish_initialization
 from attention_zoo.models.public.tensors import Tensors
@@ -27,6 +30,12 @@ ACTIVATIONS: dict[str | None, str] = {
     "gelu_pytorch_tanh": "gelu_tanh",
 }
 """Names of activations in checkpoints and in this library; both "gelu" are exact (erf)."""
+
+COPY_AGAIN = "copy all files from the same checkpoint"
+LABELS = ("id2label", "label2id")
+"""Fields of a config whose keys are names of classes."""
+MIN_NUMBER = 1 << 20
+"""Integers of a config up to this number are allowed, whatever the size of the tensors."""
 
 
 class Checkpoint(NamedTuple):
@@ -127,14 +136,21 @@ def from_public(folder: str | Path, cls: type | None = None, **overrides: Any) -
     if config is None:
         raise ValueError(f"{folder}: not a public checkpoint (no config.json with a model_type)")
     build: Callable[..., Any] = FAMILIES.get(config["model_type"])
-    with finish_initialization(folder):
+    tensors, path = Tensors(folder), folder / "config.json"
+    size = ModelSize(len(tensors), tensors.count_elements())
+    with explain_outdated(path, COPY_AGAIN):
+        numbers = {name: value for name, value in config.items() if name not in LABELS}
+        check_numbers(numbers, size, max(size.elements, MIN_NUMBER))
+    with finish_initialization(folder, size):
         try:
-            return build(Checkpoint(folder, config, Tensors(folder)), cls, overrides)
-        except AttributeError as error:  # such as `gamma` of a normalization that has none
+            return build(Checkpoint(folder, config, tensors), cls, overrides)
+        except (AttributeError, TypeError, KeyError, IndexError) as error:
+            reason = get_first_line(error)
             if not overrides:
-                raise
+                raise ValueError(f"{path}: damaged ({reason}); {COPY_AGAIN}") from error
+            # such as `gamma` of a normalization that has none
             raise ValueError(
-                f"{folder}: the tensors do not fit the layers of the model ({error}); remove the"
+                f"{folder}: the tensors do not fit the layers of the model ({reason}); remove the"
                 f" arguments that change the layers, one of {', '.join(overrides)}"
             ) from error
 
@@ -151,7 +167,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     """Return the `config.json` of a public checkpoint; None if there is none."""
     path = folder / "config.json"
     try:
-        config = json.loads(path.read_text("utf-8"))
+        config = read_strict_json(path)
     except (OSError, ValueError):
         return None
     return config if isinstance(config, dict) and "model_type" in config else None

@@ -15,12 +15,12 @@ With `share_encoder_decoder_embeddings: false`, `vocab.json` is the source vocab
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from attention_zoo.json_files import MAX_VOCABULARY_BYTES, read_strict_json
 from attention_zoo.models.presets import Config, merge
 from attention_zoo.models.public.encoders import PADDING_LOGIT
 from attention_zoo.models.public.initialization import skip_initialization
@@ -147,7 +147,7 @@ def _list_rows(checkpoint: Checkpoint, name: str, size: int) -> list[int]:
     """
     path, config = checkpoint.folder / name, checkpoint.config
     try:
-        vocabulary = json.loads(path.read_text("utf-8"))
+        vocabulary = read_strict_json(path, MAX_VOCABULARY_BYTES)
         unknown = vocabulary["<unk>"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: has no id of <unk> ({error}); copy it again") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from safetensors import SafetensorError, safe_open
 from attention_zoo.checkpoints.convert import PICKLED, list_indexed_files
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+MAX_HEADER_BYTES = 1 << 23
+"""Maximum size of the header, which needs about 100 bytes for each tensor."""
 
 
 class Tensors(Mapping[str, np.ndarray]):
@@ -28,6 +32,7 @@ class Tensors(Mapping[str, np.ndarray]):
     def __init__(self, folder: Path) -> None:
         self._entries: dict[str, tuple[Path, str, Any]] = {}
         for path in _files(folder):
+            _check_header_size(path)
             try:
                 file = safe_open(path, framework="numpy")
             except (SafetensorError, OSError) as error:
@@ -47,7 +52,17 @@ class Tensors(Mapping[str, np.ndarray]):
                 f"{path}: tensor {name} has dtype {dtype}, which is not supported; save the model"
                 " again in float32"
             ) from None
-        return array.astype("float32") if array.dtype.name == "bfloat16" else array
+        if array.dtype.name == "bfloat16":
+            array = array.astype("float32")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"{path}: tensor {name} has a value that is not finite")
+        return array
+
+    def count_elements(self) -> int:
+        """Return the number of elements of all tensors, without reading them."""
+        return sum(
+            math.prod(file.get_slice(name).get_shape()) for _, name, file in self._entries.values()
+        )
 
     def renamed(self, rename: Callable[[str], str]) -> Tensors:
         """Return the same tensors under other names."""
@@ -63,6 +78,17 @@ class Tensors(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _check_header_size(path: Path) -> None:
+    """Raise ValueError if the header of a safetensors file is large, before it is parsed."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+    if size > MAX_HEADER_BYTES:
+        raise ValueError(
+            f"{path}: is not a safetensors file or is damaged (its header has {size:,} bytes, the"
+            f" maximum is {MAX_HEADER_BYTES:,}); download it again"
+        )
 
 
 def _files(folder: Path) -> list[Path]:

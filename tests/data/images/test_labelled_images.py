@@ -63,16 +63,16 @@ def test_invalid_npz_file_raises(tmp_path: Path) -> None:
     damaged_raw = raw[:80] + b"\xff" * 20 + raw[100:]
     for content in (b"", b"text", raw[:-9], damaged_raw):
         (tmp_path / "a.npz").write_bytes(content)
-        with pytest.raises(ValueError, match=r"a\.npz: not an npz file, or a damaged one"):
+        with pytest.raises(ValueError, match=r"a\.npz: .*damaged.*; save arrays of numbers"):
             read_npz_images(tmp_path / "a.npz")
     with pytest.raises(ValueError, match=r"none\.npz: No such file"):
         read_npz_images(tmp_path / "none.npz")
 
 
 @refuses(
-    ((6, 4, 5), b"\0" * 10, r"a\.npz: not an npz file, or a damaged one"),
-    ((-1, 4, 5), b"", r"a\.npz: not an npz file, or a damaged one"),
-    ((1 << 20, 1 << 20, 1 << 20), b"", r"a\.npz: does not fit into memory"),
+    ((6, 4, 5), b"\0" * 10, r"a\.npz: array .* declares shape .* not match its 10 bytes"),
+    ((-1, 4, 5), b"", r"a\.npz: array .* declares shape .* not match its 0 bytes"),
+    ((1 << 20, 1 << 20, 1 << 20), b"", r"a\.npz: array .* not match its 0 bytes"),
     ((6, 0, 5), b"", r"a\.npz: images must be \(N, H, W, 1\) or .*\(6, 0, 5, 1\)"),
 )
 def test_array_that_contradicts_its_header_raises(shape: Any, body: bytes, tmp_path: Path) -> None:
