@@ -106,6 +106,7 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/checkpoints.py
 	$(BIN)/python benchmarks/serving_shapes.py
+	$(BIN)/python benchmarks/serving.py --serving-python .venv-serving/bin/python
 	$(BIN)/python benchmarks/xla.py
 	$(BIN)/python benchmarks/graph_tokenizers.py
 	$(BIN)/python benchmarks/public_export.py
@@ -116,7 +117,7 @@ bench: .venv/dev bench-peers
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \
 	.venv-transformers/ready .venv-pytorch_crf/ready .venv-pytorch_han/ready \
-	.venv-scikit_learn/ready .venv-eflomal/ready .venv-ray/ready
+	.venv-scikit_learn/ready .venv-eflomal/ready .venv-ray/ready .venv-serving/ready
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info models/build models/*.egg-info docs/_build docs/api

@@ -1,0 +1,244 @@
+"""Equality of served predictions and `task.predict`, for one zoo entry of each task.
+
+Inputs come from the test split of the entry's recipe. With concurrent clients, requests share
+batches; with one client, none do. Retrieval ranks in the client: the server encodes images and
+texts, since a text searches all images of a call. Language models continue the first half of a
+line; masked ones fill in its middle word.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+from serving_load import Load, Response, run_load
+from serving_processes import Kind, Server, start_server
+
+import attention_zoo as az
+from attention_zoo import zoo
+
+ENTRIES = (
+    "rnnsearch_small.dates_en_fr",
+    "pointer_generator_small.reports",
+    "show_attend_tell_small.scenes",
+    "bilstm_cnn_crf_constrained.orders",
+    "han_small.reviews",
+    "esim_small.claims",
+    "gpt_tiny.dates_en",
+    "bert_tiny.dates_en",
+    "cross_attention_retriever_small.scenes",
+    "ram_mnist.digits",
+)
+NUM_CLIENTS = 16
+TOLERANCE = 1e-5
+
+
+class Prediction(NamedTuple):
+    """The main output for one input.
+
+    Attributes:
+        label: text, class or tags; None without a response.
+        score: its score.
+    """
+
+    label: Any
+    score: float
+
+
+class Difference(NamedTuple):
+    """Difference of predictions from the expected ones.
+
+    Attributes:
+        labels: number of different labels, with those without a response.
+        score: maximum difference of scores with equal labels.
+    """
+
+    labels: int
+    score: float
+
+
+def compare(expected: Sequence[Prediction], got: Sequence[Prediction]) -> Difference:
+    """Compare predictions with the expected ones, in order."""
+    pairs = list(zip(expected, got, strict=True))
+    equal = [(a.score, b.score) for a, b in pairs if a.label == b.label]
+    scores = [0.0 if a == b else abs(a - b) for a, b in equal]
+    return Difference(len(pairs) - len(equal), max(scores, default=0.0))
+
+
+def read_prediction(response: Response) -> Prediction:
+    """Return the label and the score of a response; tags without padding."""
+    values = response.values
+    if not values:
+        return Prediction(None, math.nan)
+    label = values["tags"][: values["lengths"]] if "tags" in values else values["text"]
+    score = values["scores"]
+    if isinstance(score, list):  # one for each of `search.n_best` results
+        label, score = label[0], score[0]
+    return Prediction(label, -math.inf if score is None else score)
+
+
+def export_entry(name: str, folder: Path) -> Path:
+    """Return the export of an entry in a folder, written if it does not exist."""
+    export = folder / name
+    if not export.exists():
+        command = [sys.executable, "-m", "attention_zoo", "export", name, str(export)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return export
+
+
+def read_examples(name: str, size: int) -> Any:
+    """Return the first examples of the test split of an entry's recipe."""
+    recipe = az.training.read_recipe(zoo.find_recipe(name), [f"data.test_size={size}"])
+    return recipe.data.read("test")
+
+
+def encode_image(pixels: np.ndarray) -> bytes:
+    """Return an image `(H, W, 1)` or `(H, W, 3)` as a PNG file."""
+    file = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(file, "png")
+    return file.getvalue()
+
+
+def make_prompt(line: str, is_masked: bool) -> str:
+    """Return the first half of a line, or the line with its middle word masked."""
+    words = line.split()
+    middle = len(words) // 2
+    rest = ["[MASK]", *words[middle + 1 :]] if is_masked else []
+    return " ".join([*words[:middle], *rest])
+
+
+def make_inputs(task: Any, examples: Any) -> list[Any]:
+    """Return the inputs of `task.predict`: texts, pairs or image files."""
+    if hasattr(examples, "images"):
+        return [encode_image(image) for image in examples.images]
+    if task.name == "tagging":
+        return [" ".join(words) for words in examples.words]
+    if task.name.endswith("language_modeling"):
+        return [make_prompt(line, task.name.startswith("masked")) for line in examples.texts]
+    return list(task.get_predict_inputs(examples))
+
+
+def make_instance(value: Any) -> Any:
+    """Return an input as the entry of `instances`."""
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    return {"first": value[0], "second": value[1]} if isinstance(value, tuple) else value
+
+
+def send(
+    server: Server, signature: str, inputs: Sequence[Any], fields: Sequence[str], num_clients: int
+) -> list[Response]:
+    """Send a request for each input; return the responses."""
+    bodies = [
+        json.dumps({"signature_name": signature, "instances": [make_instance(value)]})
+        for value in inputs
+    ]
+    _, responses = run_load(Load(server.port, server.path, bodies, fields, num_clients))
+    return [one for one in responses if one is not None]
+
+
+def predict_served(
+    server: Server, task: Any, inputs: Sequence[Any], num_clients: int
+) -> list[Prediction]:
+    """Return the predictions of a server."""
+    fields = ["scores", "text"] if task.name != "tagging" else ["scores", "tags", "lengths"]
+    responses = send(server, "serving_default", inputs, fields, num_clients)
+    return list(map(read_prediction, responses))
+
+
+def predict_in_process(task: Any, inputs: Sequence[Any], **options: Any) -> list[Prediction]:
+    """Return the predictions of the task."""
+    results = task.predict(inputs, on_error="skip", **options)
+    is_tagging = task.name == "tagging"
+    return [Prediction(list(one.tags) if is_tagging else one.text, one.score) for one in results]
+
+
+def predict_one_by_one(task: Any, inputs: Sequence[Any], **options: Any) -> list[Prediction]:
+    """Return the predictions of the task, called with one input at a time."""
+    return [predict_in_process(task, [value], **options)[0] for value in inputs]
+
+
+def measure_task(task: Any, examples: Any, server: Server) -> list[Difference]:
+    """Compare the predictions of concurrent clients, one client, and the task one by one."""
+    inputs = make_inputs(task, examples)
+    others = [predict_served(server, task, inputs, num_clients) for num_clients in (NUM_CLIENTS, 1)]
+    others.append(predict_one_by_one(task, inputs))
+    expected = predict_in_process(task, inputs)
+    return [compare(expected, other) for other in others]
+
+
+def measure_retrieval(task: Any, examples: Any, server: Server, export: Path) -> list[Difference]:
+    """Compare the best image of each text; the first caption of each image is a text."""
+    images, texts = make_inputs(task, examples), [captions[0] for captions in examples.captions]
+    names = [str(number) for number in range(len(images))]
+    index = task.build_index(images, names)
+    module = tf.saved_model.load(str(export))  # the signature has no reference to it
+    others = []
+    for num_clients in (NUM_CLIENTS, 1):
+        fields = ["words", "mask", "lengths"]
+        encoded = send(server, "encode_images", images, ["regions"], num_clients)
+        regions = np.array([one.values["regions"] for one in encoded], "float32")
+        encoded = send(server, "encode_texts", texts, fields, num_clients)
+        others.append([rank(module, regions, names, one.values) for one in encoded])
+    others.append(predict_one_by_one(task, texts, index=index))
+    expected = predict_in_process(task, texts, index=index)
+    return [compare(expected, other) for other in others]
+
+
+def rank(
+    module: Any, regions: np.ndarray, names: Sequence[str], text: dict[str, Any]
+) -> Prediction:
+    """Return the best image for an encoded text, without its padding."""
+    words, mask = (np.array([text[name][: text["lengths"]]]) for name in ("words", "mask"))
+    ranked = module.signatures["rank"](
+        regions=tf.constant(regions), words=tf.constant(words, "float32"), mask=tf.constant(mask)
+    )
+    index, score = (int(ranked["image_indices"][0, 0]), float(ranked["scores"][0, 0]))
+    return Prediction(names[index], score)
+
+
+def measure_equality(size: int, exports: Path) -> list[str]:
+    """Return a table of the differences of all tasks.
+
+    Args:
+        size: number of inputs for each task.
+        exports: folder of exports by name; missing ones are written.
+    """
+    lines = [
+        f"| task | entry | inputs | {NUM_CLIENTS} clients | score | 1 client | score"
+        " | predict, one by one | score |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in ENTRIES:
+        export, examples, task = (
+            export_entry(name, exports),
+            read_examples(name, size),
+            az.load(name),
+        )
+        with start_server(Kind("attention_zoo"), export) as server:
+            if task.name == "retrieval":
+                differences = measure_retrieval(task, examples, server, export)
+            else:
+                differences = measure_task(task, examples, server)
+        cells = " | ".join(f"{one.labels} | {one.score:.1e}" for one in differences)
+        lines.append(f"| {task.name.replace('_', ' ')} | `{name}` | {len(examples):,} | {cells} |")
+        print(lines[-1], flush=True)
+    return [
+        *lines,
+        "",
+        "Number of predictions whose text, class or tags differ from those of one call of"
+        " `task.predict` with all inputs, with those without a response, and maximum difference of"
+        f" the scores of the others. Targets: 0, and at most {TOLERANCE:.0e}. The last two columns"
+        " are the differences of `task.predict` with itself: float32 rounding depends on the batch."
+        " Retrieval: the best of all images for the first caption of each, ranked by the client.",
+    ]
