@@ -30,10 +30,11 @@ COMMANDS = {
     "inspect": "write the attention of all layers for one input as an interactive page",
     "export": "export a run to a folder that can be served without this library",
     "serve": "serve exports over HTTP",
+    "demo": "serve exports over HTTP, with a page to try them in a browser",
     "cache": "list or remove the prepared data of large corpora",
 }
 
-WITHOUT_KERAS = ("list", "cache", "serve")
+WITHOUT_KERAS = ("list", "cache", "serve", "demo")
 """Commands that do not import Keras."""
 
 

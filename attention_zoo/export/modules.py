@@ -115,10 +115,14 @@ class TaskModule(tf.Module):
     Attributes:
         inputs: the inputs of the default signature; `_serve` takes them by position, and
             optional inputs by keyword.
+        joint_signatures: names of the signatures whose outputs depend on all rows together, and
+            whose inputs may have different numbers of rows. A server must not compute their
+            requests in one batch.
         serve: `_serve` in a `tf.function`; it takes optional inputs as keyword arguments.
     """
 
     inputs: ClassVar[Inputs] = {"text": STRINGS}
+    joint_signatures: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, task: Any) -> None:
         super().__init__()

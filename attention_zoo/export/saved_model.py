@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,18 @@ from attention_zoo.files import create_folder, write_manifest
 from attention_zoo.registry import Registry
 
 FORMATS = Registry("export format")
+DESCRIPTION = "serving.json"
+DESCRIPTION_VERSION = 1
+MAX_DESCRIPTION_BYTES = 1 << 20
 
 
 def export(
-    task: Any, folder: str | Path, format: str = "saved_model", *, rules: Sequence[Rule] = ()
+    task: Any,
+    folder: str | Path,
+    format: str = "saved_model",
+    *,
+    rules: Sequence[Rule] = (),
+    examples: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
     """Export a task, with its search and tokenizers, for a process without this library.
 
@@ -29,14 +38,17 @@ def export(
         format: "saved_model": a TensorFlow SavedModel that takes raw strings (encoded bytes of
             images) and returns predictions.
         rules: additional decoding rules (`decoding.Rule`), the same for all sources.
+        examples: inputs that the demo page offers, such as `[{"text": "..."}]`: for each example,
+            the values by input name, strings or `{"b64": ...}`.
 
     Returns:
-        The folder. Its `manifest.json` has the size and SHA-256 of each file, which
-        `attention_zoo.serving.load_export` verifies.
+        The folder. Its `serving.json` has what a server needs: the name of the task, the examples
+        and the signatures whose requests share no batch. Its `manifest.json` has the size and
+        SHA-256 of each file, which `attention_zoo.serving.load_export` verifies.
 
     Raises:
-        ValueError: for an unknown format, a folder that exists, or a backend or task that cannot be
-            exported. No folder is created in that case.
+        ValueError: for an unknown format, a folder that exists, a backend or task that cannot be
+            exported, or examples of more than 1 MiB. No folder is created in that case.
     """
     write = FORMATS.get(format)
     if keras.backend.backend() != "tensorflow":
@@ -45,8 +57,10 @@ def export(
             f"{keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
         )
     module = task.export_module(rules)
+    description = _format_description(task.name, examples, module)
     with create_folder(folder) as unfinished:
         write(module, unfinished)
+        (unfinished / DESCRIPTION).write_bytes(description)
         write_manifest(unfinished)
     return Path(folder)
 
@@ -57,3 +71,22 @@ def write_saved_model(module: tf.Module, folder: Path) -> None:
     is_task = isinstance(module, TaskModule)
     signatures = module.make_signatures() if is_task else {"serving_default": module.serve}
     tf.saved_model.save(module, str(folder), signatures=signatures)
+
+
+def _format_description(
+    task: str, examples: Sequence[Mapping[str, Any]], module: tf.Module
+) -> bytes:
+    """Return the content of `serving.json`; raise ValueError if it is too large."""
+    content = {
+        "format_version": DESCRIPTION_VERSION,
+        "task": task,
+        "examples": [dict(example) for example in examples],
+        "joint_signatures": module.joint_signatures if isinstance(module, TaskModule) else (),
+    }
+    encoded = (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+    if len(encoded) > MAX_DESCRIPTION_BYTES:
+        raise ValueError(
+            f"examples must have at most {MAX_DESCRIPTION_BYTES:,} bytes as JSON, got"
+            f" {len(encoded):,}"
+        )
+    return encoded

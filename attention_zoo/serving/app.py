@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import uuid
-import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from attention_zoo.extras import explain_missing_package
@@ -18,71 +14,99 @@ from attention_zoo.serving.batching import (
     QueueClosedError,
     QueueFullError,
 )
-from attention_zoo.serving.rest import PredictRequest, format_response, parse_request
-from attention_zoo.serving.served_model import BatchKey, RejectedInputError, ServedModel
+from attention_zoo.serving.bodies import read_body, run_until_disconnect
+from attention_zoo.serving.config import MAX_IMAGE_BYTES, MAX_TEXT_BYTES, Limits
+from attention_zoo.serving.metrics import Metrics
+from attention_zoo.serving.middleware import (
+    LOADED,
+    NUM_ROWS,
+    PUBLIC_PATHS,
+    RequestMiddleware,
+    make_error,
+)
+from attention_zoo.serving.model_manager import (
+    LoadedVersion,
+    ModelManager,
+    NotReadyError,
+    UnknownModelError,
+)
+from attention_zoo.serving.openapi import PREDICT, describe_api
+from attention_zoo.serving.rest import (
+    PredictRequest,
+    find_row_error,
+    format_response,
+    parse_request,
+)
+from attention_zoo.serving.served_model import BatchKey, RejectedInputError
+from attention_zoo.serving.value_limits import check_limits
 
 with explain_missing_package():
     from fastapi import FastAPI, Request, Response
-    from fastapi.responses import JSONResponse
+    from fastapi.responses import PlainTextResponse
+    from fastapi_offline import FastAPIOffline
     from starlette.exceptions import HTTPException
     from starlette.requests import ClientDisconnect
 
-LOGGER = logging.getLogger(__name__)
+SMALL_BODY = 1 << 14  # bytes that are parsed in less time than another thread needs to start
+BUSY = {"Retry-After": "1"}
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits of a server.
-
-    Attributes:
-        max_body_bytes: maximum size of a body, also after unpacking.
-        body_timeout: maximum seconds in which a body must arrive.
-        timeout: maximum seconds of a request after its body has arrived.
-        max_batch_size: maximum number of rows of a request and of a batch.
-        max_wait: maximum seconds that a request waits for others to share a batch.
-        max_waiting: maximum number of rows that wait for a model.
-        max_length: maximum of the option `max_length`, the number of tokens to generate.
-    """
-
-    max_body_bytes: int = 1 << 20
-    body_timeout: float = 10.0
-    timeout: float = 30.0
-    max_batch_size: int = 32
-    max_wait: float = 0.005
-    max_waiting: int = 256
-    max_length: int = 1024
-
-
-def make_app(models: Mapping[str, ServedModel], limits: Limits | None = None) -> FastAPI:
+def make_app(
+    manager: ModelManager,
+    metrics: Metrics,
+    *,
+    token: str | None = None,
+    hosts: Collection[str] | None = None,
+    public_paths: Collection[str] = (),
+) -> FastAPI:
     """Return an application that serves models.
 
     | method and path | response |
     |---|---|
-    | `POST /v1/models/NAME:predict` | predictions of the rows of a body |
-    | `GET /v1/models/NAME` | state of the model |
-    | `GET /v1/models/NAME/metadata` | inputs of its signatures |
+    | `GET /v1/models` | the models |
+    | `POST /v1/models/NAME[/versions/N]:predict` | predictions of the rows of a body |
+    | `GET /v1/models/NAME[/versions/N]` | states of the versions |
+    | `GET /v1/models/NAME[/versions/N]/metadata` | inputs and outputs of the signatures |
     | `GET /healthz` | 200 while the process runs |
     | `GET /readyz` | 200 while requests are accepted |
+    | `GET /metrics` | metrics in the Prometheus text format |
+    | `GET /openapi.json`, `GET /docs` | OpenAPI description, and a page for it |
 
     The body of an error is `{"error": "..."}`. Every response has the header `X-Request-Id`.
 
     Args:
-        models: the models by name.
-        limits: limits of the requests.
+        manager: the models.
+        metrics: counts requests.
+        token: bearer token that requests must have, but not those to `/healthz` and `/readyz`.
+        hosts: host names that the header `Host` may have; None: all.
+        public_paths: further paths that need no token.
     """
-    limits = limits or Limits()
-    queues: dict[str, BatchQueue] = {}
 
     @asynccontextmanager
-    async def run_queues(app: FastAPI) -> AsyncIterator[None]:
-        options = limits.max_batch_size, limits.max_wait, limits.max_waiting
-        queues.update({name: BatchQueue(model.run, *options) for name, model in models.items()})
+    async def close_models(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.gather(*(queue.close() for queue in queues.values()))
+        await manager.close()
 
-    app = FastAPI(title="attention_zoo", lifespan=run_queues, docs_url=None, redoc_url=None)
+    app = FastAPIOffline(
+        title="attention_zoo", lifespan=close_models, redoc_url=None, static_url="/docs/static"
+    )
     app.router.redirect_slashes = False
+    app.openapi = lambda: describe_api(app)  # type: ignore[method-assign]
     _handle_errors(app)
+    _add_state(app, manager, metrics)
+    _add_models(app, manager)
+    app.add_middleware(
+        RequestMiddleware,
+        metrics=metrics,
+        token=token,
+        hosts=hosts,
+        public_paths=(*PUBLIC_PATHS, *public_paths),
+    )
+    return app
+
+
+def _add_state(app: FastAPI, manager: ModelManager, metrics: Metrics) -> None:
+    """Add the routes that describe the process."""
 
     @app.get("/healthz")
     async def check_health() -> dict[str, str]:
@@ -90,50 +114,108 @@ def make_app(models: Mapping[str, ServedModel], limits: Limits | None = None) ->
 
     @app.get("/readyz")
     async def check_readiness() -> dict[str, str]:
-        if not queues:
-            raise HTTPException(503, "the models are not loaded")
+        if not manager.is_ready:
+            raise HTTPException(503, "the models are not loaded", BUSY)
         return {"status": "ok"}
 
-    def find(name: str) -> ServedModel:
-        if name not in models:
-            raise HTTPException(404, f"unknown model {name!r}; known: {', '.join(sorted(models))}")
-        return models[name]
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def get_metrics() -> Response:
+        return Response(metrics.format(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _add_models(app: FastAPI, manager: ModelManager) -> None:
+    """Add the routes of the models."""
+
+    @app.get("/v1/models")
+    async def list_models() -> dict[str, Any]:
+        return {"models": manager.list_models()}
 
     @app.get("/v1/models/{name}")
-    async def get_status(name: str) -> dict[str, Any]:
-        find(name)
-        status = {"error_code": "OK", "error_message": ""}
-        return {"model_version_status": [{"version": "1", "state": "AVAILABLE", "status": status}]}
+    @app.get("/v1/models/{name}/versions/{version}")
+    async def get_status(name: str, version: str | None = None) -> dict[str, Any]:
+        statuses = manager.get_statuses(name, _parse_version(version))
+        return {
+            "model_version_status": [
+                {
+                    "version": str(number),
+                    "state": status.state,
+                    "status": {
+                        "error_code": "UNKNOWN" if status.error else "OK",
+                        "error_message": status.error,
+                    },
+                }
+                for number, status in statuses.items()
+            ]
+        }
+
+    # Before the metadata, whose pattern would have "NAME/versions" as a name.
+    @app.post("/v1/models/{name}:predict", openapi_extra=PREDICT)
+    @app.post("/v1/models/{name}/versions/{version}:predict", openapi_extra=PREDICT)
+    async def predict(name: str, request: Request, version: str | None = None) -> Response:
+        loaded = manager.find(name, _parse_version(version))
+        with loaded.hold():
+            return await _predict(loaded, request)
 
     @app.get("/v1/models/{name}/metadata")
-    async def get_metadata(name: str) -> dict[str, Any]:
-        return {"model_spec": {"name": name, "version": "1"}, "metadata": _describe(find(name))}
+    @app.get("/v1/models/{name}/versions/{version}/metadata")
+    async def get_metadata(name: str, version: str | None = None) -> dict[str, Any]:
+        loaded = manager.find(name, _parse_version(version))
+        spec = {"name": name, "signature_name": "", "version": str(loaded.number)}
+        signatures = {"signature_def": {"signature_def": loaded.model.metadata}}
+        return {"model_spec": spec, "metadata": signatures}
 
-    @app.post("/v1/models/{name}:predict")
-    async def predict(name: str, request: Request) -> Response:
-        model = find(name)
-        body = await _read_body(request, limits)
-        try:
-            # In threads, so that large bodies do not delay other requests.
-            arguments = body, model.signatures, limits.max_batch_size
-            parsed = await asyncio.to_thread(parse_request, *arguments)
-        except ValueError as error:
-            raise HTTPException(400, str(error)) from None
-        length = parsed.options.get("max_length")
-        if length is not None and length > limits.max_length:
-            raise HTTPException(400, f"inputs.max_length must be at most {limits.max_length}")
-        try:
-            outputs = await _compute(model, queues[name], parsed, limits.timeout)
-        except RejectedInputError as error:
-            raise HTTPException(400, str(error)) from None
-        content = await asyncio.to_thread(format_response, outputs, parsed.is_by_row)
-        return Response(content, media_type="application/json")
 
-    return app
+def _parse_version(version: str | None) -> int | None:
+    """Return the number of a version; UnknownModelError if it is none."""
+    if version is None:
+        return None
+    if not (version.isascii() and version.isdecimal() and len(version) < 20):
+        raise UnknownModelError(f"a version is a number, got {version[:50]!r}")
+    return int(version)
+
+
+async def _predict(loaded: LoadedVersion, request: Request) -> Response:
+    """Return the response to a predict request."""
+    model, limits = loaded.model, loaded.limits
+    request.scope[LOADED] = loaded
+    max_bytes = limits.max_body_bytes
+    if max_bytes is None:
+        max_bytes = MAX_IMAGE_BYTES if model.has_images else MAX_TEXT_BYTES
+    body = await read_body(request, max_bytes, limits.body_timeout)
+    try:
+        parsed = await _call(len(body), _parse, body, model, limits)
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from None
+    request.scope[NUM_ROWS] = len(parsed.rows)
+    compute = _compute(model, loaded.queue, parsed, limits.timeout)
+    try:
+        outputs = await run_until_disconnect(request, compute)
+    except RejectedInputError as error:
+        raise HTTPException(400, str(error)) from None
+    row_error = find_row_error(outputs, parsed)
+    if row_error is not None:
+        raise HTTPException(400, row_error)
+    num_bytes = sum(array.nbytes for row in outputs for array in row.values())
+    content = await _call(num_bytes, format_response, outputs, parsed.is_by_row, parsed.is_joint)
+    return Response(content, media_type="application/json")
+
+
+def _parse(body: bytes, model: Any, limits: Limits) -> PredictRequest:
+    """Parse a body, and check the limits of its values."""
+    request = parse_request(body, model.signatures, limits.max_batch_size, model.joint_signatures)
+    check_limits(request, limits.max_length, limits.max_image_pixels)
+    return request
+
+
+async def _call(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function, in a thread if its data are large, so that it delays no other request."""
+    if size < SMALL_BODY:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
 
 
 async def _compute(
-    model: ServedModel, queue: BatchQueue, request: PredictRequest, timeout: float
+    model: Any, queue: BatchQueue, request: PredictRequest, timeout: float
 ) -> list[Any]:
     """Return the outputs of each row of a request."""
     positions: dict[BatchKey, list[int]] = {}
@@ -156,85 +238,19 @@ async def _compute(
     return [outputs[position] for position in range(len(request.rows))]
 
 
-async def _read_body(request: Request, limits: Limits) -> bytes:
-    """Return the body of a request, unpacked if it is compressed with gzip."""
-    limit = limits.max_body_bytes
-    too_large = f"the body must have at most {limit:,} bytes"
-    encoding = request.headers.get("content-encoding", "identity").lower()
-    if encoding not in ("identity", "gzip"):
-        raise HTTPException(415, f"content-encoding must be identity or gzip, got {encoding!r}")
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit:
-        raise HTTPException(413, too_large)
-    body = bytearray()
-    try:
-        async with asyncio.timeout(limits.body_timeout):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limit:
-                    raise HTTPException(413, too_large)
-    except TimeoutError:
-        raise HTTPException(408, f"the body must arrive in {limits.body_timeout:g} s") from None
-    if encoding == "identity":
-        return bytes(body)
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        unpacked = unpacker.decompress(bytes(body), limit + 1)
-    except zlib.error:
-        raise HTTPException(400, "the body is not gzip") from None
-    if len(unpacked) > limit:
-        raise HTTPException(413, too_large)
-    if not unpacker.eof or unpacker.unused_data:
-        raise HTTPException(400, "the body is not one complete gzip member")
-    return unpacked
-
-
-def _describe(model: ServedModel) -> dict[str, Any]:
-    """Return the inputs of all signatures as JSON."""
-    return {
-        "signature_def": {
-            name: {
-                key: {
-                    "dtype": "string" if spec.dtype.kind == "O" else spec.dtype.name,
-                    "shape": [-1 if size is None else size for size in spec.shape],
-                    "optional": spec.is_optional,
-                }
-                for key, spec in specs.items()
-            }
-            for name, specs in model.signatures.items()
-        }
-    }
-
-
 def _handle_errors(app: FastAPI) -> None:
-    """Add the request id to all responses, and turn errors into responses."""
-    busy = {"Retry-After": "1"}
+    """Turn errors into responses."""
 
-    @app.middleware("http")
-    async def add_request_id(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        request_id = uuid.uuid4().hex
-        try:
-            response = await call_next(request)
-        except QueueFullError:
-            response = _make_error(503, "too many requests wait for this model", busy)
-        except QueueClosedError:
-            response = _make_error(503, "the server is stopping", busy)
-        except DeadlineError:
-            response = _make_error(504, "no result before the deadline of the request")
-        except ClientDisconnect:
-            response = _make_error(400, "the client disconnected")
-        except Exception:
-            LOGGER.exception("request %s failed", request_id)
-            response = _make_error(500, "internal error")
-        response.headers["X-Request-Id"] = request_id
-        return response
+    def add(error: type[Exception], format_error: Callable[[Any], Response]) -> None:
+        async def handle(request: Request, exception: Exception) -> Response:
+            return format_error(exception)
 
-    @app.exception_handler(HTTPException)
-    async def format_error(request: Request, error: HTTPException) -> Response:
-        return _make_error(error.status_code, str(error.detail), error.headers)
+        app.add_exception_handler(error, handle)
 
-
-def _make_error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"error": message}, status, dict(headers or {}))
+    add(HTTPException, lambda e: make_error(e.status_code, str(e.detail), e.headers))
+    add(UnknownModelError, lambda e: make_error(404, str(e)))
+    add(NotReadyError, lambda e: make_error(503, str(e), BUSY))
+    add(QueueFullError, lambda e: make_error(503, "too many requests wait for this model", BUSY))
+    add(QueueClosedError, lambda e: make_error(503, "the server is stopping", BUSY))
+    add(DeadlineError, lambda e: make_error(504, "no result before the deadline of the request"))
+    add(ClientDisconnect, lambda e: make_error(400, "the client disconnected"))

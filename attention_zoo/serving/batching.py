@@ -31,14 +31,12 @@ class _Request:
         key: requests with equal keys may share a batch.
         rows: its rows.
         deadline: time of the event loop's clock.
-        arrival: time of the event loop's clock.
         result: future of its results, cancelled once the client has gone.
     """
 
     key: Hashable
     rows: list[Any]
     deadline: float
-    arrival: float
     result: asyncio.Future[list[Any]] = field(repr=False)
 
 
@@ -46,8 +44,9 @@ class BatchQueue:
     """Queue of requests of one model, which computes batches in a thread, one at a time.
 
     A batch has the oldest request and further ones with an equal key, in the order of arrival, as
-    long as they fit. An idle queue computes a request at once. After a batch, the next one starts
-    when it is full or its oldest request has waited for `max_wait`.
+    long as they fit. A queue computes the request of a single client at once. After a batch of
+    several requests, or if requests wait at its end, the next one starts when it is full or
+    `max_wait` has passed, so that clients that send their next request after a response share it.
 
     Late requests are dropped before they start. A batch that has started runs to its end, even if
     its clients have gone. If it fails and has several requests, each of them is computed alone, so
@@ -57,7 +56,8 @@ class BatchQueue:
         run: function of a key and a list of rows that returns one result for each row. It is called
             in another thread.
         max_batch_size: maximum number of rows of a batch.
-        max_wait: maximum seconds that a request waits for others.
+        max_wait: maximum seconds from the end of a batch to the start of the next one while
+            requests wait.
         max_waiting: maximum number of rows of waiting requests.
     """
 
@@ -68,6 +68,7 @@ class BatchQueue:
         self._run = run
         self._waiting: list[_Request] = []
         self._is_closed = False
+        self._start = 0.0  # of the next batch, unless it is full before; time of the loop's clock
         self._changed = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._worker: asyncio.Task[None] | None = None
@@ -102,8 +103,7 @@ class BatchQueue:
         if self.num_waiting + len(rows) > self.max_waiting:
             raise QueueFullError
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        request = _Request(key, list(rows), now + timeout, now, loop.create_future())
+        request = _Request(key, list(rows), loop.time() + timeout, loop.create_future())
         self._waiting.append(request)
         self._changed.set()
         if self._worker is None or self._worker.done():
@@ -130,26 +130,25 @@ class BatchQueue:
 
     async def _work(self) -> None:
         """Compute batches until the queue is closed and empty."""
-        is_idle = True
         while True:
             while not self._waiting:
                 if self._is_closed:
                     return
-                is_idle = True
                 self._changed.clear()
                 await self._changed.wait()
-            if not is_idle:
-                await self._wait_for_more()
+            await self._wait_for_more()
             batch = self._take_batch()
-            is_idle = False
             if batch:
                 await self._compute(batch)
+                is_shared = len(batch) > 1 or self._waiting
+                now = asyncio.get_running_loop().time()
+                self._start = now + self.max_wait if is_shared else now
 
     async def _wait_for_more(self) -> None:
-        """Wait until the next batch is full, or its oldest request has waited for `max_wait`."""
+        """Wait until the next batch is full, or it has to start."""
         loop = asyncio.get_running_loop()
         while self._waiting and not self._is_closed:
-            remaining = self._waiting[0].arrival + self.max_wait - loop.time()
+            remaining = self._start - loop.time()
             batch = self._select_batch()
             if remaining <= 0 or sum(len(r.rows) for r in batch) >= self.max_batch_size:
                 return

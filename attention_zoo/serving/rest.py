@@ -11,7 +11,7 @@ import base64
 import functools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 
 DEFAULT_SIGNATURE = "serving_default"
 MAX_DEPTH = 32
+IMAGE = "image"
+"""Name of the inputs that are encoded images."""
+
 _FIELDS = ("signature_name", "instances", "inputs")
 
 
@@ -45,16 +48,21 @@ class PredictRequest(NamedTuple):
         rows: the values of each row by input.
         options: the values of the inputs without axes.
         is_by_row: whether the request has `instances`.
+        is_joint: whether `rows` has one entry with whole columns, which are computed together.
     """
 
     signature: str
     rows: list[dict[str, Any]]
     options: dict[str, Any]
     is_by_row: bool
+    is_joint: bool = False
 
 
 def parse_request(
-    body: bytes, signatures: Mapping[str, Mapping[str, TensorSpec]], max_rows: int = 32
+    body: bytes,
+    signatures: Mapping[str, Mapping[str, TensorSpec]],
+    max_rows: int = 32,
+    joint_signatures: Collection[str] = (),
 ) -> PredictRequest:
     """Parse the body of a predict request.
 
@@ -62,6 +70,8 @@ def parse_request(
         body: JSON in UTF-8.
         signatures: the inputs of each signature by name.
         max_rows: maximum number of rows.
+        joint_signatures: signatures whose inputs may have different numbers of rows. They require
+            `inputs`.
 
     Raises:
         ValueError: the body is not JSON, has more rows, is nested more than 32 levels deep, has a
@@ -81,14 +91,52 @@ def parse_request(
         shown = _shorten(str(signature))
         raise ValueError(f"signature_name: unknown signature {shown!r}; known: {known}")
     specs = signatures[signature]
+    is_joint = signature in joint_signatures
+    if is_joint and "instances" in content:
+        raise ValueError(f"the signature {signature} has no instances; send inputs")
     if "instances" in content:
         rows = [*_parse_instances(content["instances"], specs, max_rows)]
         return PredictRequest(signature, rows, {}, True)
-    columns = _parse_columns(content["inputs"], specs, max_rows)
-    return PredictRequest(signature, *columns, False)
+    columns, options = _parse_columns(content["inputs"], specs, max_rows)
+    if is_joint:
+        arrays = {name: np.stack(column) for name, column in columns.items()}
+        return PredictRequest(signature, [arrays], options, False, True)
+    counts = {len(column) for column in columns.values()}
+    if len(counts) != 1:
+        raise ValueError(f"inputs must have the same number of rows, got {sorted(counts)}")
+    rows = [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
+    return PredictRequest(signature, rows, options, False)
 
 
-def format_response(outputs: Sequence[Mapping[str, NDArray[Any]]], is_by_row: bool) -> bytes:
+def find_row_error(
+    outputs: Sequence[Mapping[str, NDArray[Any]]], request: PredictRequest
+) -> str | None:
+    """Return the error of the first row if no row is valid, or None.
+
+    The signatures of tasks have the outputs `ok` and `error`. A request that has a valid row gets
+    the results of all rows.
+
+    Args:
+        outputs: the outputs of each row by name, without the axis of the rows.
+        request: the request.
+    """
+    if not outputs or not {"ok", "error"} <= outputs[0].keys():
+        return None
+    if any(np.any(row["ok"]) for row in outputs):
+        return None
+    names = [name for name in request.rows[0] if name != "prefixes"]
+    field = "instances[0]" if request.is_by_row else "inputs"
+    if len(names) == 1:
+        field += f".{names[0]}" if request.is_by_row else f".{names[0]}[0]"
+    message = np.ravel(outputs[0]["error"])[:1].tolist()
+    return f"{field}: {message[0].decode(errors='replace')}" if message else None
+
+
+def format_response(
+    outputs: Sequence[Mapping[str, NDArray[Any]]], is_by_row: bool, is_joint: bool = False
+) -> bytes:
     """Return the body of a response: JSON in UTF-8.
 
     Numbers that are not finite are null, which JSON requires. Strings are decoded as UTF-8; those
@@ -97,13 +145,17 @@ def format_response(outputs: Sequence[Mapping[str, NDArray[Any]]], is_by_row: bo
     Args:
         outputs: the outputs of each row by name, without the axis of the rows.
         is_by_row: whether the request had `instances`.
+        is_joint: whether `outputs` has one entry with the outputs of all rows.
     """
     rows = [
         {name: _to_json(value, name.endswith("_bytes")) for name, value in row.items()}
         for row in outputs
     ]
-    if rows and len(rows[0]) == 1:  # a single output has no name
-        values: Any = [value for row in rows for value in row.values()]
+    if is_joint:
+        (columns,) = rows
+        values: Any = columns if len(columns) > 1 else next(iter(columns.values()))
+    elif rows and len(rows[0]) == 1:  # a single output has no name
+        values = [value for row in rows for value in row.values()]
     elif is_by_row:
         values = rows
     else:
@@ -189,15 +241,16 @@ def _parse_instances(
 
 def _parse_columns(
     inputs: Any, specs: Mapping[str, TensorSpec], max_rows: int
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the values of each row of `inputs`, and its options."""
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Return the values of each column of `inputs` by name, and its options."""
     required = [name for name, spec in specs.items() if not spec.is_optional]
     if not isinstance(inputs, dict) or (len(required) == 1 and _is_binary(inputs)):
         if len(required) != 1:
             raise ValueError(f"inputs must be an object with {', '.join(required)}")
         inputs = {required[0]: inputs}
     _check_names("inputs", inputs, specs)
-    columns, options = {}, {}
+    columns: dict[str, list[Any]] = {}
+    options: dict[str, Any] = {}
     for name, value in inputs.items():
         field, spec = f"inputs.{name}", specs[name]
         if not spec.shape:
@@ -210,13 +263,7 @@ def _parse_columns(
             _convert(f"{field}[{row}]", entry, spec.dtype, spec.shape[1:])
             for row, entry in enumerate(value)
         ]
-    counts = {len(column) for column in columns.values()}
-    if len(counts) != 1:
-        raise ValueError(f"inputs must have the same number of rows, got {sorted(counts)}")
-    rows = [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
-    return rows, options
+    return columns, options
 
 
 def _check_rows(field: str, rows: list[Any], max_rows: int) -> None:

@@ -21,6 +21,7 @@ from attention_zoo.tasks.inputs import Input, Locations, add_locations, is_list,
 from attention_zoo.tasks.metric_units import METRIC_UNITS
 from attention_zoo.tasks.model_call import ModelCall
 from attention_zoo.tasks.result import Result, check_plottable
+from attention_zoo.tasks.served_examples import format_examples
 from attention_zoo.tasks.streaming import predict_stream
 from attention_zoo.tasks.task_file import FORMAT_VERSION, read_task_file
 
@@ -266,6 +267,22 @@ class Task(ABC):
     def get_predict_inputs(self, examples: Any) -> Sequence[Any]:
         """Return inputs of `predict` from examples; empty if examples do not contain them."""
         return ()
+
+    def make_served_examples(self, examples: Any) -> list[dict[str, Any]]:
+        """Return examples as inputs of the export's default signature, in JSON, for its demo page.
+
+        By default, the columns of the examples that `inputs` needs. Texts that `predict` rejects
+        are left out.
+        """
+        served = format_examples(self.inputs, examples)
+        return [one for one in served if "text" not in one or self._accepts(one["text"])]
+
+    def _accepts(self, text: str) -> bool:
+        try:
+            self.check_sources([text])
+        except ValueError:
+            return False
+        return True
 
     def make_model_call(self, source: Any, /, output: str | None = None) -> ModelCall:
         """Return the model's inputs for one input of `predict`, with labels of all positions.

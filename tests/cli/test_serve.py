@@ -19,7 +19,7 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_models_need_different_names(capsys: pytest.CaptureFixture[str]) -> None:
     line = fails(capsys, "a/served", "b/served")
-    assert line == "attention-zoo: error: two models have the name 'served'; rename a folder"
+    assert line == "attention-zoo: error: two models have the name 'served'; rename one of them"
 
 
 def test_ports(capsys: pytest.CaptureFixture[str]) -> None:

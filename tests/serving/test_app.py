@@ -10,100 +10,26 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pytest
+from google.protobuf.json_format import ParseDict
+from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse
 
-from attention_zoo.serving import server as server_module
-from attention_zoo.serving.app import Limits, make_app
-from attention_zoo.serving.rest import TensorSpec
-from attention_zoo.serving.served_model import BatchKey, RejectedInputError, ServedModel
-from attention_zoo.serving.server import make_server
+from attention_zoo import load
+from attention_zoo.export import export
+from attention_zoo.serving.served_model import BatchKey
+from tests.serving.local_server import Answer, Client, serve, wait_for
 
 ROOT = Path(__file__).parents[2]
-
-
-class Upper(ServedModel):
-    """A model without a graph, which returns texts in upper case."""
-
-    def __init__(self) -> None:
-        self.signatures = {
-            "serving_default": {"text": TensorSpec(np.dtype(object), (None,))},
-            "options": {
-                "text": TensorSpec(np.dtype(object), (None,)),
-                "times": TensorSpec(np.dtype("int32"), ()),
-                "max_length": TensorSpec(np.dtype("int32"), (), True),
-            },
-        }
-        self.gate = threading.Event()
-        self.gate.set()
-        self.started = threading.Event()
-        self.batches: list[int] = []
-
-    def run(self, key: Any, rows: Any) -> list[dict[str, Any]]:
-        self.batches.append(len(rows))
-        self.started.set()
-        assert self.gate.wait(20)
-        texts = [row["text"].item() for row in rows]
-        if b"refused" in texts:
-            raise RejectedInputError("the text is refused")
-        if b"broken" in texts:
-            raise RuntimeError("secret details of /etc/hostname")
-        times = dict(key.options).get("times", 1)
-        return [{"text": np.array(text.upper() * times, object)} for text in texts]
-
-
-class Answer(NamedTuple):
-    status: int
-    body: Any
-    headers: dict[str, str]
-
-
-class Client:
-    """A client of a server in a thread of this process."""
-
-    def __init__(self, port: int, model: Upper) -> None:
-        self.port, self.model = port, model
-
-    def request(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
-    ) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        with contextlib.closing(connection):
-            connection.request(method, path, body, headers or {})
-            response = connection.getresponse()
-            content = json.loads(response.read())
-            return Answer(response.status, content, dict(response.getheaders()))
-
-    def predict(self, content: Any, name: str = "upper", **headers: str) -> Answer:
-        body = content if isinstance(content, bytes) else json.dumps(content).encode()
-        named = {key.replace("_", "-"): value for key, value in headers.items()}
-        return self.request("POST", f"/v1/models/{name}:predict", body, named)
-
-
-@contextlib.contextmanager
-def serve(**limits: Any) -> Iterator[Client]:
-    model = Upper()
-    server = make_server(make_app({"upper": model}, Limits(**limits)))
-    listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    port = listener.getsockname()[1]
-    try:
-        yield Client(port, model)
-    finally:
-        model.gate.set()
-        server.should_exit = True
-        thread.join(20)
-        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")
@@ -137,11 +63,18 @@ def test_states(client: Client) -> None:
         "state": "AVAILABLE",
         "status": {"error_code": "OK", "error_message": ""},
     }
-    metadata = client.request("GET", "/v1/models/upper/metadata").body["metadata"]
-    assert metadata["signature_def"]["options"] == {
-        "text": {"dtype": "string", "shape": [-1], "optional": False},
-        "times": {"dtype": "int32", "shape": [], "optional": False},
-        "max_length": {"dtype": "int32", "shape": [], "optional": True},
+    # The client library of TensorFlow Serving parses it.
+    body = client.request("GET", "/v1/models/upper/versions/1").body
+    (parsed,) = ParseDict(body, GetModelStatusResponse()).model_version_status
+    assert (parsed.version, parsed.state) == (1, parsed.AVAILABLE)
+    assert client.predict({"instances": ["a"]}, "upper/versions/1").body == {"predictions": ["A"]}
+    for path in ("/v1/models/upper/versions/2", "/v1/models/upper/versions/1.0"):
+        assert client.request("GET", path).status == 404
+        assert client.request("POST", f"{path}:predict", b"{}").status == 404
+    assert client.request("GET", "/v1/models").body == {
+        "models": [
+            {"name": "upper", "versions": ["1"], "task": "upper", "examples": [{"text": "a"}]}
+        ]
     }
     assert "/v1/models/{name}:predict" in client.request("GET", "/openapi.json").body["paths"]
 
@@ -258,23 +191,6 @@ def test_rows_of_different_shapes_have_their_own_results(client: Client) -> None
     assert answer.body == {"predictions": ["A", "BB", "C", "DD"]}
 
 
-def test_slow_bodies_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow senders are disconnected, while others are served."""
-    monkeypatch.setattr(server_module, "HEADER_TIMEOUT", 1.0)
-    with serve(body_timeout=1.0) as client:
-        address = ("127.0.0.1", client.port)
-        slow_header, slow_body = (socket.create_connection(address, 20) for _ in range(2))
-        with slow_header, slow_body:
-            slow_header.sendall(b"POST /v1/models/upper:predict HTTP/1.1\r\nHost: x\r\n")
-            head = (
-                b"POST /v1/models/upper:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"
-            )
-            slow_body.sendall(head)
-            assert client.predict({"instances": ["a"]}).status == 200
-            assert b"408" in slow_body.recv(4096)
-            assert slow_header.recv(4096) == b""
-
-
 def run_page(port: int) -> None:
     """Run the clients of docs/serving.md against a server."""
     page = (ROOT / "docs" / "serving.md").read_text("utf-8").replace("8501", str(port))
@@ -307,4 +223,64 @@ def test_command_serves_an_entry_until_sigterm() -> None:
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(40) == 0
     finally:
+        process.kill()
+
+
+@pytest.mark.slow
+def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
+    """A model of two versions is exchanged under load; a second model is added and removed."""
+    source = tmp_path / "served" / "1"
+    export(load("rnnsearch_small.dates_en_fr"), source)
+    shutil.copytree(source, tmp_path / "more")
+    config = tmp_path / "serve.yaml"
+    first = {"name": "served", "path": "served"}
+    config.write_text(json.dumps({"models": [first]}))
+    command = [sys.executable, "-m", "attention_zoo", "serve", "--config", str(config)]
+    process = subprocess.Popen(
+        [*command, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+        text=True,
+    )
+    statuses: list[int] = []
+    is_done = threading.Event()
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+
+        def get(path: str, body: bytes | None = None) -> tuple[int, Any]:
+            try:
+                with urllib.request.urlopen(f"{url}/v1/models{path}", body, timeout=60) as answer:
+                    return answer.status, json.load(answer)
+            except urllib.error.HTTPError as error:
+                return error.code, json.load(error)
+
+        def send() -> None:
+            body = json.dumps({"instances": ["at 5:04 PM."]}).encode()
+            while not is_done.is_set():
+                statuses.append(get("/served:predict", body)[0])
+
+        def find_versions() -> dict[str, list[str]]:
+            return {one["name"]: one["versions"] for one in get("")[1]["models"]}
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        shutil.copytree(source, tmp_path / "served" / "2")
+        config.write_text(json.dumps({"models": [first, {"name": "more", "path": "more"}]}))
+        os.kill(process.pid, signal.SIGHUP)
+        wait_for(lambda: find_versions() == {"served": ["2"], "more": ["1"]}, 240, 0.5)
+        config.write_text("models: [")
+        os.kill(process.pid, signal.SIGHUP)
+        config.write_text(json.dumps({"models": [first]}))
+        os.kill(process.pid, signal.SIGHUP)
+        wait_for(lambda: find_versions() == {"served": ["2"]}, 60, 0.5)
+        assert get("/more:predict", b"{}")[0] == 404
+        is_done.set()
+        sender.join(60)
+        assert {*statuses} == {200}
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(40) == 0
+    finally:
+        is_done.set()
         process.kill()

@@ -297,3 +297,20 @@ def test_each_request_has_its_own_results() -> None:
     computed = [row for _, rows in batches for row in rows]
     assert len(computed) == len(set(computed))
     assert any(len({number for number, _ in rows}) > 1 for _, rows in batches)
+
+
+def test_clients_that_wait_for_their_results_share_batches() -> None:
+    """Each sends its next request right after a result."""
+
+    async def scenario(model: Model) -> None:
+        queue = BatchQueue(model, max_wait=0.3)
+
+        async def send(row: str) -> None:
+            for _ in range(5):
+                await queue.submit("a", [row], LONG)
+
+        await asyncio.gather(*map(send, "xyz"))
+        await queue.close()
+
+    batches = [sorted(rows) for _, rows in run(scenario, is_open=True).batches]
+    assert batches.count(["x", "y", "z"]) >= 4

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attention_zoo.serving.rest import TensorSpec, format_response, parse_request
+from attention_zoo.serving.rest import (
+    PredictRequest,
+    TensorSpec,
+    find_row_error,
+    format_response,
+    parse_request,
+)
 
 STRING, INT = np.dtype(object), np.dtype("int32")
 ROWS: tuple[int | None, ...] = (None,)
@@ -248,3 +254,25 @@ def test_numbers_are_valid_json() -> None:
     row = arrays(x=np.array([np.nan, np.inf, 1e-45], "float32"), n=np.int64(2**62))
     expected = {"x": [None, None, pytest.approx(1e-45, rel=0.5)], "n": 2**62}
     assert json.loads(format_response([row], is_by_row=True)) == {"predictions": [expected]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_by_row", "ok", "expected"),
+    [
+        ([{"text": b""}], True, [False], "instances[0].text: empty"),
+        ([{"text": b""}], False, [False], "inputs.text[0]: empty"),
+        ([{"first": b"", "second": b""}], True, [False], "instances[0]: empty"),
+        ([{"text": b""}, {"text": b""}], True, [False, False], "instances[0].text: empty"),
+        ([{"text": b""}, {"text": b"a"}], True, [False, True], None),
+        ([{"text": b"a"}], True, [True], None),
+    ],
+)
+def test_requests_without_a_valid_row_have_an_error(
+    rows: list[Any], is_by_row: bool, ok: list[bool], expected: str | None
+) -> None:
+    request = PredictRequest("serving_default", rows, {}, is_by_row)
+    outputs = [
+        {"ok": np.array(one), "error": np.array(b"" if one else b"empty", object)} for one in ok
+    ]
+    assert find_row_error(outputs, request) == expected
+    assert find_row_error([{"ok": np.array(False)}], request) is None

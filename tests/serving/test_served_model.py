@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf.json_format import ParseDict
+from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 
 from attention_zoo.files import write_manifest
-from attention_zoo.serving.rest import format_response, parse_request
-from attention_zoo.serving.served_model import ServedModel
+from attention_zoo.serving.rest import TensorSpec, format_response, parse_request
+from attention_zoo.serving.served_model import BatchKey, RejectedInputError, ServedModel
 
 TEXTS = tf.TensorSpec([None], tf.string, name="text")
 
@@ -56,6 +58,71 @@ def test_inputs_of_signatures(model: ServedModel) -> None:
     assert (specs["text"].dtype, specs["text"].shape) == (np.dtype(object), (None,))
     assert (specs["times"].dtype, specs["times"].shape) == (np.dtype("int32"), ())
     assert model.signatures["total"]["x"].shape == (None, None)
+
+
+def test_metadata_are_those_of_tensorflow_serving(model: ServedModel) -> None:
+    """Its client library parses them."""
+    parsed = ParseDict({"signature_def": model.metadata}, SignatureDefMap()).signature_def
+    assert parsed.keys() == {"serving_default", "total"}
+    definition = parsed["serving_default"]
+    assert definition.method_name == "tensorflow/serving/predict"
+    assert {*definition.inputs} == {"text", "times", "mark"}
+    text = definition.inputs["text"]
+    assert (text.dtype, [dim.size for dim in text.tensor_shape.dim]) == (tf.string, [-1])
+    assert {*definition.outputs} == {"text", "length"}
+
+
+def test_all_signatures_are_warmed_up(model: ServedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[BatchKey] = []
+
+    def run(key: BatchKey, rows: Any) -> Any:
+        keys.append(key)
+        if key.signature == "total":
+            raise tf.errors.InternalError(None, None, "")
+        raise RejectedInputError
+
+    monkeypatch.setattr(model, "run", run)
+    with pytest.raises(ValueError, match="the signature total fails: InternalError"):
+        model.warm_up()
+    monkeypatch.undo()
+    model.warm_up()
+    assert {key.signature for key in keys} == {"serving_default", "total"}
+
+
+def test_texts_of_similar_lengths_share_a_batch(model: ServedModel) -> None:
+    def find_length(text: str) -> int:
+        inputs = {"text": [text], "times": 1, "mark": ""}
+        request = parse_request(json.dumps({"inputs": inputs}).encode(), model.signatures)
+        (key,) = model.get_batch_keys(request)
+        return key.length
+
+    lengths = [find_length("a" * count) for count in (0, 1, 64, 65, 128, 129, 1000)]
+    assert lengths == [64, 64, 64, 128, 128, 256, 1024]
+
+
+def test_joint_signatures_have_columns_of_different_lengths(model: ServedModel) -> None:
+    """Their requests share no batch."""
+    specs = {
+        "joint": {
+            "x": TensorSpec(np.dtype("f4"), (None,)),
+            "y": TensorSpec(np.dtype("f4"), (None,)),
+        }
+    }
+    content = {"signature_name": "joint", "inputs": {"x": [1, 2, 3], "y": [4]}}
+    body = json.dumps(content).encode()
+    request = parse_request(body, specs, joint_signatures={"joint"})
+    assert request.is_joint
+    (row,) = request.rows
+    assert (row["x"].tolist(), row["y"].tolist()) == ([1, 2, 3], [4])
+    first, second = model.get_batch_keys(request), model.get_batch_keys(request)
+    assert first != second
+    outputs = [{"z": np.zeros([3, 1]), "n": np.array([1])}]
+    expected = {"outputs": {"z": [[0], [0], [0]], "n": [1]}}
+    assert json.loads(format_response(outputs, False, True)) == expected
+    with pytest.raises(ValueError, match="the signature joint has no instances; send inputs"):
+        parse_request(
+            b'{"signature_name": "joint", "instances": [1]}', specs, joint_signatures={"joint"}
+        )
 
 
 def test_rows_and_options(model: ServedModel) -> None:

@@ -234,6 +234,14 @@ class MaskedLanguageModeling(SingleTextTask):
         """Return the characters of a text that no token of the vocabulary contains."""
         return super().find_unknown_characters(text.replace(MASK, " "))
 
+    def make_served_examples(self, examples: Any) -> list[dict[str, Any]]:
+        """Return lines whose middle word is masked; see `Task.make_served_examples`."""
+        served = []
+        for words in map(str.split, examples.texts):
+            words[len(words) // 2] = MASK
+            served.append({"text": " ".join(words)})
+        return [one for one in served if self._accepts(one["text"])]
+
     def _log_probs(self, tokens: np.ndarray, where: np.ndarray) -> np.ndarray:
         """Return log probabilities `(N, V)` at the N positions of `(B, T)` that `where` selects."""
         of = self.model({"tokens": tokens}, training=False, project=False)

@@ -41,6 +41,7 @@ class RetrievalModule(TaskModule):
     """
 
     inputs: ClassVar[Inputs] = {"image": STRINGS, "text": STRINGS}
+    joint_signatures: ClassVar[tuple[str, ...]] = ("serving_default", "rank")
 
     def __init__(self, task: Any) -> None:
         self.words, model = GraphTokenizer(task.tokenizer), task.model

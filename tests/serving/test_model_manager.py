@@ -1,0 +1,226 @@
+"""Versions of models are loaded, exchanged and unloaded, also under load."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_zoo.files import MANIFEST
+from attention_zoo.serving.config import Limits, ModelConfig
+from attention_zoo.serving.model_manager import (
+    ModelManager,
+    NotReadyError,
+    UnknownModelError,
+    find_versions,
+)
+from attention_zoo.serving.served_model import BatchKey
+from tests.serving.local_server import Upper
+
+KEY = BatchKey("serving_default", (("text", ()),), ())
+ROW = {"text": np.array(b"b", object)}
+
+
+class Exports:
+    """Folders of exports, and a configuration of the model `a`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.configs = [ModelConfig(name="a", path=str(folder / "a"))]
+        self.loaded: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.manager = ModelManager(lambda: self.configs, self.load)
+
+    def write(self, path: str, content: str = "") -> None:
+        (self.folder / path).mkdir(parents=True, exist_ok=True)
+        (self.folder / path / MANIFEST).write_text(content or path)
+
+    def load(self, folder: Path) -> Upper:
+        assert self.gate.wait(20)
+        content = (folder / MANIFEST).read_text()
+        if content == "damaged":
+            raise ValueError(f"{folder}: damaged")
+        self.loaded.append(content)
+        return Upper(content)
+
+    def states(self, name: str = "a") -> dict[int, str]:
+        statuses = self.manager.get_statuses(name)
+        return {number: status.state for number, status in statuses.items()}
+
+
+@pytest.fixture
+def exports(tmp_path: Path) -> Exports:
+    return Exports(tmp_path)
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(coroutine, 20))
+
+
+async def settle(exports: Exports) -> None:
+    """Wait until the unloaded versions are drained."""
+    while exports.manager._draining:
+        await asyncio.sleep(0.001)
+
+
+def test_the_latest_version_is_loaded(exports: Exports) -> None:
+    async def check() -> None:
+        exports.write("a/9")
+        exports.write("a/10")
+        (exports.folder / "a" / "11.tmp").mkdir()
+        assert not exports.manager.is_ready
+        assert await exports.manager.update() == []
+        assert exports.manager.is_ready
+        assert exports.loaded == ["a/10"]
+        assert exports.manager.find("a").number == 10
+        with pytest.raises(UnknownModelError, match="model 'a' has no version 9; known: 10"):
+            exports.manager.find("a", 9)
+        with pytest.raises(UnknownModelError, match="unknown model 'b'; known: a"):
+            exports.manager.find("b")
+        await exports.manager.close()
+
+    run(check())
+
+
+def test_a_version_is_exchanged_after_its_last_request(exports: Exports) -> None:
+    async def check() -> None:
+        exports.write("a/1")
+        await exports.manager.update()
+        old = exports.manager.find("a")
+        exports.write("a/2")
+        with old.hold():
+            await exports.manager.update()
+            assert exports.manager.find("a").number == 2
+            assert exports.states() == {2: "AVAILABLE", 1: "UNLOADING"}
+            assert await old.queue.submit(KEY, [ROW], 5) == [{"text": b"Ba/1"}]
+        await settle(exports)
+        assert exports.states() == {2: "AVAILABLE"}
+        assert exports.loaded == ["a/1", "a/2"]
+        await exports.manager.close()
+
+    run(check())
+
+
+def test_the_old_version_serves_while_the_new_one_loads(exports: Exports) -> None:
+    async def check() -> None:
+        exports.write("a/1")
+        await exports.manager.update()
+        exports.write("a/2")
+        exports.gate.clear()
+        update = asyncio.create_task(exports.manager.update())
+        while exports.states() != {2: "LOADING", 1: "AVAILABLE"}:
+            await asyncio.sleep(0.001)
+        assert exports.manager.find("a").number == 1
+        with pytest.raises(NotReadyError, match="model 'a' is not loaded yet"):
+            exports.manager.find("a", 2)
+        exports.gate.set()
+        await update
+        assert exports.manager.find("a").number == 2
+        await exports.manager.close()
+
+    run(check())
+
+
+def test_a_damaged_version_leaves_the_old_one(exports: Exports) -> None:
+    async def check() -> None:
+        exports.write("a/1")
+        await exports.manager.update()
+        exports.write("a/2", "damaged")
+        (error,) = await exports.manager.update()
+        assert error.endswith("a/2: damaged")
+        assert exports.manager.find("a").number == 1
+        assert exports.states() == {2: "END", 1: "AVAILABLE"}
+        assert exports.manager.get_statuses("a", 2)[2].error == "the version cannot be loaded"
+        shutil.rmtree(exports.folder / "a" / "2")
+        assert await exports.manager.update() == []
+        assert exports.states() == {1: "AVAILABLE"}
+        assert exports.loaded == ["a/1"]
+        await exports.manager.close()
+
+    run(check())
+
+
+def test_models_are_added_and_removed(exports: Exports) -> None:
+    async def check() -> None:
+        exports.write("a")
+        exports.write("b")
+        await exports.manager.update()
+        exports.configs = [ModelConfig(name="b", path=str(exports.folder / "b"))]
+        await exports.manager.update()
+        await settle(exports)
+        assert exports.manager.find("b").number == 1
+        with pytest.raises(UnknownModelError, match="unknown model 'a'; known: b"):
+            exports.manager.find("a")
+        exports.configs.append(ModelConfig(name="a", path=str(exports.folder / "a")))
+        await exports.manager.update()
+        assert exports.manager.find("a").number == 1
+        assert [model["name"] for model in exports.manager.list_models()] == ["a", "b"]
+        await exports.manager.close()
+
+    run(check())
+
+
+def test_a_replaced_export_and_new_limits_are_loaded(exports: Exports) -> None:
+    async def check() -> None:
+        exports.write("a", "first")
+        await exports.manager.update()
+        exports.write("a", "second")
+        await exports.manager.update()
+        assert exports.loaded == ["first", "second"]
+        exports.configs = [
+            ModelConfig(name="a", path=str(exports.folder / "a"), limits=Limits(timeout=1))
+        ]
+        await exports.manager.update()
+        await settle(exports)
+        assert exports.loaded == ["first", "second"]
+        loaded = exports.manager.find("a")
+        assert (loaded.limits.timeout, loaded.model.suffix) == (1, b"second")
+        assert exports.states() == {1: "AVAILABLE"}
+        await exports.manager.close()
+
+    run(check())
+
+
+def test_an_invalid_configuration_changes_nothing(exports: Exports) -> None:
+    async def check() -> None:
+        exports.write("a")
+        await exports.manager.update()
+        exports.manager._read_configs = _raise
+        assert await exports.manager.update() == ["serve.yaml: not YAML"]
+        assert exports.manager.find("a").number == 1
+        await exports.manager.close()
+
+    def _raise() -> Any:
+        raise ValueError("serve.yaml: not YAML")
+
+    run(check())
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [("latest", [12]), ("all", [2, 12]), ((2,), [2])],
+)
+def test_policies_of_versions(exports: Exports, versions: Any, expected: list[int]) -> None:
+    for number in (2, 12):
+        exports.write(f"a/{number}")
+    config = ModelConfig(name="a", path=str(exports.folder / "a"), versions=versions)
+    assert [*find_versions(config)] == expected
+
+
+def test_folders_without_versions_are_refused(exports: Exports) -> None:
+    config = ModelConfig(name="a", path=str(exports.folder / "a"), versions=(3,))
+    with pytest.raises(ValueError, match="a: no such folder"):
+        find_versions(config)
+    (exports.folder / "a").mkdir()
+    with pytest.raises(ValueError, match=r"not an export \(manifest.json is missing\)"):
+        find_versions(config)
+    exports.write("a/1")
+    with pytest.raises(ValueError, match="version 3 is missing; known: 1"):
+        find_versions(config)
