@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -61,12 +62,14 @@ def serve(arguments: argparse.Namespace, has_demo: bool = False) -> None:
         has_demo: whether to serve the demo page too.
     """
     if bool(arguments.models) == bool(arguments.config):
-        raise ValueError("expected models or --config FILE; `attention-zoo list` names entries")
+        raise ValueError(
+            f"expected models or --config FILE, got {'both' if arguments.models else 'neither'};"
+            " `attention-zoo list` prints the zoo entries."
+        )
     if not 0 <= arguments.port <= 65535:
         raise ValueError(f"--port must be from 0 to 65535, got {arguments.port}")
     token = read_token(arguments.token_file)
     from attention_zoo.serving.config import check_name, check_names
-    from attention_zoo.serving.server import bind
 
     names = [Path(os.path.abspath(model)).name for model in arguments.models]
     check_names(names)
@@ -78,8 +81,27 @@ def serve(arguments: argparse.Namespace, has_demo: bool = False) -> None:
             " token; see --token-file",
             file=sys.stderr,
         )
-    # SIGTERM ends the process by an exception, so that the exports below are removed.
-    previous = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    # SIGTERM ends the process by an exception, so that the exports below are removed. SIGHUP has no
+    # effect until the server runs.
+    previous = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number)),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    }
+    try:
+        is_forced = serve_models(arguments, names, token, has_demo)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if is_forced:
+        os._exit(1)  # a running call of a model would delay `sys.exit`
+
+
+def serve_models(
+    arguments: argparse.Namespace, names: list[str], token: str | None, has_demo: bool
+) -> bool:
+    """Export what is no export yet, and serve; return whether calls may still run at the end."""
+    from attention_zoo.serving.server import bind
+
     with (
         bind(arguments.host, arguments.port) as listener,  # uvicorn listens after the exports
         tempfile.TemporaryDirectory(prefix="attention-zoo-") as folder,
@@ -88,10 +110,7 @@ def serve(arguments: argparse.Namespace, has_demo: bool = False) -> None:
             name: str(find_export(model, Path(folder) / name))
             for name, model in zip(names, arguments.models, strict=True)
         }
-        is_forced = run_server(arguments, exports, token, listener, has_demo)
-    signal.signal(signal.SIGTERM, previous)
-    if is_forced:
-        os._exit(1)  # a running call of a model would delay `sys.exit`
+        return run_server(arguments, exports, token, listener, has_demo)
 
 
 def run_server(
@@ -156,14 +175,16 @@ def read_token(path: str | None) -> str | None:
         except OSError as error:
             raise ValueError(f"{path}: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise ValueError(f"{path}: a token has ASCII characters only") from None
+            raise ValueError(
+                f"{path}: the token must be ASCII. Create one with `openssl rand -hex 32`."
+            ) from None
     if token is None:
         return None
     token = token.strip()
-    if not 16 <= len(token) <= 4096 or not token.isprintable() or " " in token:
+    if not re.fullmatch("[!-~]{16,4096}", token):
         raise ValueError(
-            f"{source}: a token has 16 to 4,096 characters without spaces, got {len(token)};"
-            " create one with `openssl rand -hex 32`"
+            f"{source}: the token must have 16 to 4,096 printable ASCII characters without spaces,"
+            f" got {len(token)} characters. Create one with `openssl rand -hex 32`."
         )
     return token
 

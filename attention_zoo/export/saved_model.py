@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,11 @@ import tensorflow as tf
 
 from attention_zoo.decoding import Rule
 from attention_zoo.export.modules import TaskModule
+from attention_zoo.export_description import DESCRIPTION, Description, format_description
 from attention_zoo.files import create_folder, write_manifest
 from attention_zoo.registry import Registry
 
 FORMATS = Registry("export format")
-DESCRIPTION = "serving.json"
-DESCRIPTION_VERSION = 1
-MAX_DESCRIPTION_BYTES = 1 << 20
 
 
 def export(
@@ -48,7 +45,7 @@ def export(
 
     Raises:
         ValueError: for an unknown format, a folder that exists, a backend or task that cannot be
-            exported, or examples of more than 1 MiB. No folder is created in that case.
+            exported, or invalid examples. No folder is created in that case.
     """
     write = FORMATS.get(format)
     if keras.backend.backend() != "tensorflow":
@@ -57,7 +54,10 @@ def export(
             f"{keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
         )
     module = task.export_module(rules)
-    description = _format_description(task.name, examples, module)
+    joint = module.joint_signatures if isinstance(module, TaskModule) else ()
+    description = format_description(
+        Description(task.name, tuple(map(dict, examples)), tuple(joint))
+    )
     with create_folder(folder) as unfinished:
         write(module, unfinished)
         (unfinished / DESCRIPTION).write_bytes(description)
@@ -71,22 +71,3 @@ def write_saved_model(module: tf.Module, folder: Path) -> None:
     is_task = isinstance(module, TaskModule)
     signatures = module.make_signatures() if is_task else {"serving_default": module.serve}
     tf.saved_model.save(module, str(folder), signatures=signatures)
-
-
-def _format_description(
-    task: str, examples: Sequence[Mapping[str, Any]], module: tf.Module
-) -> bytes:
-    """Return the content of `serving.json`; raise ValueError if it is too large."""
-    content = {
-        "format_version": DESCRIPTION_VERSION,
-        "task": task,
-        "examples": [dict(example) for example in examples],
-        "joint_signatures": module.joint_signatures if isinstance(module, TaskModule) else (),
-    }
-    encoded = (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
-    if len(encoded) > MAX_DESCRIPTION_BYTES:
-        raise ValueError(
-            f"examples must have at most {MAX_DESCRIPTION_BYTES:,} bytes as JSON, got"
-            f" {len(encoded):,}"
-        )
-    return encoded

@@ -14,13 +14,14 @@ from attention_zoo.serving.batching import (
     QueueClosedError,
     QueueFullError,
 )
-from attention_zoo.serving.bodies import read_body, run_until_disconnect
+from attention_zoo.serving.bodies import decompress, read_body, run_until_disconnect
 from attention_zoo.serving.config import MAX_IMAGE_BYTES, MAX_TEXT_BYTES, Limits
 from attention_zoo.serving.metrics import Metrics
 from attention_zoo.serving.middleware import (
-    LOADED,
-    NUM_ROWS,
+    NUM_ROWS_KEY,
     PUBLIC_PATHS,
+    RETRY_HEADERS,
+    VERSION_KEY,
     RequestMiddleware,
     make_error,
 )
@@ -33,6 +34,7 @@ from attention_zoo.serving.model_manager import (
 from attention_zoo.serving.openapi import PREDICT, describe_api
 from attention_zoo.serving.rest import (
     PredictRequest,
+    count_bytes,
     find_row_error,
     format_response,
     parse_request,
@@ -48,7 +50,6 @@ with explain_missing_package():
     from starlette.requests import ClientDisconnect
 
 SMALL_BODY = 1 << 14  # bytes that are parsed in less time than another thread needs to start
-BUSY = {"Retry-After": "1"}
 
 
 def make_app(
@@ -115,7 +116,7 @@ def _add_state(app: FastAPI, manager: ModelManager, metrics: Metrics) -> None:
     @app.get("/readyz")
     async def check_readiness() -> dict[str, str]:
         if not manager.is_ready:
-            raise HTTPException(503, "the models are not loaded", BUSY)
+            raise HTTPException(503, "the models are still loading; retry later", RETRY_HEADERS)
         return {"status": "ok"}
 
     @app.get("/metrics", response_class=PlainTextResponse)
@@ -132,8 +133,8 @@ def _add_models(app: FastAPI, manager: ModelManager) -> None:
 
     @app.get("/v1/models/{name}")
     @app.get("/v1/models/{name}/versions/{version}")
-    async def get_status(name: str, version: str | None = None) -> dict[str, Any]:
-        statuses = manager.get_statuses(name, _parse_version(version))
+    async def get_status(name: str, request: Request) -> dict[str, Any]:
+        statuses = manager.get_statuses(name, _get_version(request))
         return {
             "model_version_status": [
                 {
@@ -151,43 +152,50 @@ def _add_models(app: FastAPI, manager: ModelManager) -> None:
     # Before the metadata, whose pattern would have "NAME/versions" as a name.
     @app.post("/v1/models/{name}:predict", openapi_extra=PREDICT)
     @app.post("/v1/models/{name}/versions/{version}:predict", openapi_extra=PREDICT)
-    async def predict(name: str, request: Request, version: str | None = None) -> Response:
-        loaded = manager.find(name, _parse_version(version))
+    async def predict(name: str, request: Request) -> Response:
+        loaded = manager.find(name, _get_version(request))
         with loaded.hold():
             return await _predict(loaded, request)
 
     @app.get("/v1/models/{name}/metadata")
     @app.get("/v1/models/{name}/versions/{version}/metadata")
-    async def get_metadata(name: str, version: str | None = None) -> dict[str, Any]:
-        loaded = manager.find(name, _parse_version(version))
+    async def get_metadata(name: str, request: Request) -> dict[str, Any]:
+        loaded = manager.find(name, _get_version(request))
         spec = {"name": name, "signature_name": "", "version": str(loaded.number)}
         signatures = {"signature_def": {"signature_def": loaded.model.metadata}}
         return {"model_spec": spec, "metadata": signatures}
 
 
-def _parse_version(version: str | None) -> int | None:
-    """Return the number of a version; UnknownModelError if it is none."""
+def _get_version(request: Request) -> int | None:
+    """Return the number of the version in a path; UnknownModelError if it is no number."""
+    version = request.path_params.get("version")
     if version is None:
         return None
     if not (version.isascii() and version.isdecimal() and len(version) < 20):
-        raise UnknownModelError(f"a version is a number, got {version[:50]!r}")
+        raise UnknownModelError(f"version must be a non-negative integer, got {version[:50]!r}")
     return int(version)
 
 
 async def _predict(loaded: LoadedVersion, request: Request) -> Response:
     """Return the response to a predict request."""
     model, limits = loaded.model, loaded.limits
-    request.scope[LOADED] = loaded
+    request.scope[VERSION_KEY] = loaded
     max_bytes = limits.max_body_bytes
     if max_bytes is None:
         max_bytes = MAX_IMAGE_BYTES if model.has_images else MAX_TEXT_BYTES
-    body = await read_body(request, max_bytes, limits.body_timeout)
+    body, is_gzip = await read_body(request, max_bytes, limits.body_timeout)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limits.timeout
+    size = SMALL_BODY if is_gzip else len(body)
     try:
-        parsed = await _call(len(body), _parse, body, model, limits)
+        async with asyncio.timeout_at(deadline), loaded.parsing:
+            parsed = await _call(size, _parse, body, is_gzip, max_bytes, model, limits)
+    except TimeoutError:
+        raise DeadlineError from None
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
-    request.scope[NUM_ROWS] = len(parsed.rows)
-    compute = _compute(model, loaded.queue, parsed, limits.timeout)
+    request.scope[NUM_ROWS_KEY] = len(parsed.rows)
+    compute = _compute(model, loaded.queue, parsed, deadline - loop.time())
     try:
         outputs = await run_until_disconnect(request, compute)
     except RejectedInputError as error:
@@ -195,13 +203,17 @@ async def _predict(loaded: LoadedVersion, request: Request) -> Response:
     row_error = find_row_error(outputs, parsed)
     if row_error is not None:
         raise HTTPException(400, row_error)
-    num_bytes = sum(array.nbytes for row in outputs for array in row.values())
+    num_bytes = sum(map(count_bytes, (array for row in outputs for array in row.values())))
     content = await _call(num_bytes, format_response, outputs, parsed.is_by_row, parsed.is_joint)
     return Response(content, media_type="application/json")
 
 
-def _parse(body: bytes, model: Any, limits: Limits) -> PredictRequest:
+def _parse(
+    body: bytes, is_gzip: bool, max_bytes: int, model: Any, limits: Limits
+) -> PredictRequest:
     """Parse a body, and check the limits of its values."""
+    if is_gzip:
+        body = decompress(body, max_bytes)
     request = parse_request(body, model.signatures, limits.max_batch_size, model.joint_signatures)
     check_limits(request, limits.max_length, limits.max_image_pixels)
     return request
@@ -249,8 +261,13 @@ def _handle_errors(app: FastAPI) -> None:
 
     add(HTTPException, lambda e: make_error(e.status_code, str(e.detail), e.headers))
     add(UnknownModelError, lambda e: make_error(404, str(e)))
-    add(NotReadyError, lambda e: make_error(503, str(e), BUSY))
-    add(QueueFullError, lambda e: make_error(503, "too many requests wait for this model", BUSY))
-    add(QueueClosedError, lambda e: make_error(503, "the server is stopping", BUSY))
+    add(NotReadyError, lambda e: make_error(503, str(e), RETRY_HEADERS))
+    add(
+        QueueFullError,
+        lambda e: make_error(
+            503, "the queue of the model is full (limit max_waiting); retry later", RETRY_HEADERS
+        ),
+    )
+    add(QueueClosedError, lambda e: make_error(503, "the server is stopping", RETRY_HEADERS))
     add(DeadlineError, lambda e: make_error(504, "no result before the deadline of the request"))
     add(ClientDisconnect, lambda e: make_error(400, "the client disconnected"))

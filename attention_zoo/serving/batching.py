@@ -68,7 +68,7 @@ class BatchQueue:
         self._run = run
         self._waiting: list[_Request] = []
         self._is_closed = False
-        self._start = 0.0  # of the next batch, unless it is full before; time of the loop's clock
+        self._start = 0.0  # earliest start of a batch that is not full; the loop's clock
         self._changed = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._worker: asyncio.Task[None] | None = None

@@ -17,17 +17,16 @@ with explain_missing_package():
 Result = TypeVar("Result")
 
 
-async def read_body(request: Request, limit: int, timeout: float) -> bytes:
-    """Return the body of a request, unpacked if it is compressed with gzip.
+async def read_body(request: Request, limit: int, timeout: float) -> tuple[bytes, bool]:
+    """Return the body of a request, and whether it is compressed with gzip.
 
     Args:
         request: the request.
-        limit: maximum number of bytes, also after unpacking.
+        limit: maximum number of bytes.
         timeout: maximum seconds in which the body must arrive.
 
     Raises:
-        HTTPException: 408 for a slow sender, 413 for a large body, 415 for another encoding, 400
-            for damaged gzip.
+        HTTPException: 408 for a slow sender, 413 for a large body, 415 for another encoding.
         ClientDisconnect: the client disconnects.
     """
     too_large = f"the body must have at most {limit:,} bytes"
@@ -36,7 +35,7 @@ async def read_body(request: Request, limit: int, timeout: float) -> bytes:
         raise HTTPException(415, f"content-encoding must be identity or gzip, got {encoding!r}")
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
-        raise HTTPException(413, too_large)
+        raise HTTPException(413, f"{too_large}, got {int(declared):,}")
     body = bytearray()
     try:
         async with asyncio.timeout(timeout):
@@ -46,18 +45,31 @@ async def read_body(request: Request, limit: int, timeout: float) -> bytes:
                     raise HTTPException(413, too_large)
     except TimeoutError:
         raise HTTPException(408, f"the body must arrive in {timeout:g} s") from None
-    if encoding == "identity":
-        return bytes(body)
-    unpacker = zlib.decompressobj(wbits=31)
+    return bytes(body), encoding == "gzip"
+
+
+def decompress(body: bytes, limit: int) -> bytes:
+    """Return the content of a gzip body.
+
+    Args:
+        body: the compressed bytes.
+        limit: maximum number of bytes of the content.
+
+    Raises:
+        HTTPException: 400 for damaged gzip, 413 for a large content.
+    """
+    decompressor = zlib.decompressobj(wbits=31)
     try:
-        unpacked = unpacker.decompress(bytes(body), limit + 1)
+        content = decompressor.decompress(body, limit + 1)
     except zlib.error:
-        raise HTTPException(400, "the body is not gzip") from None
-    if len(unpacked) > limit:
-        raise HTTPException(413, too_large)
-    if not unpacker.eof or unpacker.unused_data:
+        raise HTTPException(
+            400, "the body is not valid gzip; compress it, or remove the header Content-Encoding"
+        ) from None
+    if len(content) > limit:
+        raise HTTPException(413, f"the body must have at most {limit:,} bytes")
+    if not decompressor.eof or decompressor.unused_data:
         raise HTTPException(400, "the body is not one complete gzip member")
-    return unpacked
+    return content
 
 
 async def run_until_disconnect(request: Request, coroutine: Coroutine[Any, Any, Result]) -> Result:

@@ -26,7 +26,7 @@ class Limits(BaseModel):
     """Limits of the requests of a model.
 
     Attributes:
-        max_body_bytes: maximum size of a body, also after unpacking. None: 12 MiB for models of
+        max_body_bytes: maximum size of a body, also after decompression. None: 12 MiB for models of
             images, 1 MiB for others.
         body_timeout: maximum seconds in which a body must arrive.
         timeout: maximum seconds of a request after its body has arrived.
@@ -64,7 +64,8 @@ class ModelConfig(BaseModel):
     Attributes:
         name: its name in URLs: letters, digits, `_`, `.` and `-`.
         path: an export, which is version 1, or a folder of exports, whose names are the versions.
-        versions: "latest" serves the greatest version, "all" all of them, a list those.
+        versions: "latest" serves the highest version number, "all" every version, a list the listed
+            ones.
         limits: limits of its requests.
     """
 
@@ -93,8 +94,8 @@ def check_name(name: str) -> None:
     """Raise ValueError if a name of a model cannot be part of a URL."""
     if not MODEL_NAME.fullmatch(name):
         raise ValueError(
-            "a model's name has 1 to 200 letters, digits, '_', '.' and '-', and begins with none of"
-            f" the last two, got {name[:50]!r}; rename it"
+            "a model name must have 1 to 200 letters, digits, '_', '.' or '-', and must not begin"
+            f" with '.' or '-', got {name[:50]!r}. Rename the folder, or set name in --config."
         )
 
 
@@ -125,14 +126,17 @@ def read_config(path: str | Path) -> list[ModelConfig]:
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_CONFIG_BYTES + 1)
-        if len(raw) > MAX_CONFIG_BYTES:
-            raise ValueError(f"{path}: a configuration has at most {MAX_CONFIG_BYTES:,} bytes")
-        content = _File.model_validate(_to_tuples(yaml.safe_load(raw.decode())))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise ValueError(f"{path}: must have at most {MAX_CONFIG_BYTES:,} bytes")
+    try:
+        values = yaml.safe_load(raw.decode())
+    except Exception as error:  # the constructors of YAML's types raise others than YAMLError
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{path}: not YAML: {reason}") from None
+    try:
+        content = _File.model_validate(_to_tuples(values))
     except ValidationError as error:
         raise ValueError(f"{path}: {_format_error(error)}") from None
     check_names([model.name for model in content.models])

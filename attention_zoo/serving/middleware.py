@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import time
@@ -18,14 +19,16 @@ with explain_missing_package():
     from starlette.datastructures import Headers
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LOADED = "attention_zoo.loaded"
+VERSION_KEY = "attention_zoo.loaded"
 """Key of the scope: the version of a model that processes the request."""
 
-NUM_ROWS = "attention_zoo.num_rows"
+NUM_ROWS_KEY = "attention_zoo.num_rows"
 """Key of the scope: the number of rows of the request."""
 
+RETRY_HEADERS = {"Retry-After": "1"}
+
 PUBLIC_PATHS = ("/healthz", "/readyz")
-"""Paths without a token; the static files of the demo page are another."""
+"""Paths that need no token; `attention-zoo demo` adds those of its page."""
 
 
 UNLOGGED_PATHS = (*PUBLIC_PATHS, "/metrics")
@@ -39,8 +42,8 @@ class RequestMiddleware:
         app: the application.
         metrics: counts the responses.
         token: bearer token that requests must have; None: no token.
-        hosts: host names that the header `Host` may have, in lower case; None: all. This protects
-            a server on the loopback interface from web pages whose domain resolves to it.
+        hosts: host names that the headers `Host` and `Origin` may have, in lower case; None: all.
+            This prevents DNS rebinding and cross-site requests.
         public_paths: paths that need no token; those that end with a slash are prefixes.
     """
 
@@ -74,6 +77,10 @@ class RequestMiddleware:
         try:
             app = self._reject(scope) or self.app
             await app(scope, receive, send_with_id)
+        except asyncio.CancelledError:  # at the end of the time in which the server must stop
+            if not status:
+                response = make_error(503, "the server is stopping", RETRY_HEADERS)
+                await response(scope, receive, send_with_id)
         except Exception:
             log("a request failed", logging.ERROR, exc_info=True, request_id=request_id)
             if not status:
@@ -90,6 +97,9 @@ class RequestMiddleware:
                 return make_error(
                     403, f"unknown host {host[:50]!r}; the option --allowed-host permits it"
                 )
+            origin = headers.get("origin")
+            if origin and _parse_host(origin.partition("://")[2]) not in self._hosts:
+                return make_error(403, "pages of other origins must not send requests")
         if self._token is None or self._is_public(scope["path"]):
             return None
         expected = f"Bearer {self._token}".encode()
@@ -106,7 +116,7 @@ class RequestMiddleware:
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         """Log and count a request. The path is that of the route, without parts of users."""
-        loaded: Any = scope.get(LOADED)
+        loaded: Any = scope.get(VERSION_KEY)
         labels = (loaded.name, str(loaded.number)) if loaded else ("", "")
         self._metrics.requests.labels(*labels, str(status)).inc()
         route = getattr(scope.get("route"), "path", None)
@@ -117,7 +127,7 @@ class RequestMiddleware:
         if loaded:
             self._metrics.seconds.labels(*labels).observe(seconds)
             fields |= {"model": loaded.name, "version": loaded.number}
-            fields["rows"] = scope.get(NUM_ROWS)
+            fields["rows"] = scope.get(NUM_ROWS_KEY)
         log("request", status=status, ms=round(1000 * seconds, 1), **fields)
 
 

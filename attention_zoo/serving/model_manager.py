@@ -1,21 +1,24 @@
-"""The models of a server: their versions are loaded, exchanged and unloaded while others serve."""
+"""Model manager: load, replace and unload model versions while the server runs."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from attention_zoo.files import MANIFEST
-from attention_zoo.serving.batching import BatchQueue
+from attention_zoo.serving.batching import BatchQueue, QueueFullError
 from attention_zoo.serving.config import Limits, ModelConfig
 from attention_zoo.serving.logs import log
 
 GRAPH = "saved_model.pb"
 
+Result = TypeVar("Result")
 Load = Callable[[Path], Any]
 ObserveBatch = Callable[[str, str, int], None]
 
@@ -47,6 +50,7 @@ class LoadedVersion:
 
     Attributes:
         digest: SHA-256 of the manifest of the export.
+        parsing: limits the number of bodies that are parsed at once, which takes memory.
     """
 
     def __init__(
@@ -61,12 +65,19 @@ class LoadedVersion:
             return outputs
 
         self.queue = BatchQueue(run, limits.max_batch_size, limits.max_wait, limits.max_waiting)
+        self.parsing = asyncio.Semaphore(2)
         self._num_requests = 0
         self._is_unused = asyncio.Event()
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Defer `drain` until the block has ended."""
+        """Defer `drain` until the block has ended.
+
+        Raises:
+            QueueFullError: more requests than `max_waiting` and a batch are in such blocks.
+        """
+        if self._num_requests >= self.limits.max_waiting + self.limits.max_batch_size:
+            raise QueueFullError
         self._num_requests += 1
         try:
             yield
@@ -110,6 +121,7 @@ class ModelManager:
         self._statuses: dict[str, dict[int, VersionStatus]] = {}
         self._lock = asyncio.Lock()
         self._draining: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def __iter__(self) -> Iterator[LoadedVersion]:
         """Iterate over all loaded versions."""
@@ -117,7 +129,7 @@ class ModelManager:
             yield from versions.values()
 
     def find(self, name: str, number: int | None = None) -> LoadedVersion:
-        """Return a loaded version of a model, by default the greatest one.
+        """Return a loaded version of a model, by default the one with the highest number.
 
         Raises:
             UnknownModelError: no model has this name, or it has no such version.
@@ -128,10 +140,14 @@ class ModelManager:
             return versions[max(versions)]
         if number in versions:
             return versions[number]
+        if not self.is_ready:
+            raise NotReadyError("the models are still loading, or the server is stopping")
         statuses = self.get_statuses(name, number)
         if any(status.state == "LOADING" for status in statuses.values()):
-            raise NotReadyError(f"model {name!r} is not loaded yet")
-        raise UnknownModelError(f"model {name!r} has no loaded version")
+            raise NotReadyError(f"model {name!r} is still loading; retry later")
+        raise UnknownModelError(
+            f"model {name!r} has no loaded version; the server log has the reason"
+        )
 
     def list_models(self) -> list[dict[str, Any]]:
         """Return name, loaded versions, task and examples of each model with a loaded version."""
@@ -171,11 +187,13 @@ class ModelManager:
         """
         async with self._lock:
             try:
-                configs = await asyncio.to_thread(self._read_configs)
-            except ValueError as error:
-                return [str(error)]
+                configs = await run_in_daemon(self._read_configs)
+            except Exception as error:
+                return [_describe(error)]
             errors: list[str] = []
             for config in configs:
+                if self._is_closed:
+                    return errors
                 errors += await self._update_model(config)
             for name in self._versions.keys() - {config.name for config in configs}:
                 for version in self._versions.pop(name).values():
@@ -183,14 +201,14 @@ class ModelManager:
             for name in self._statuses.keys() - {config.name for config in configs}:
                 if not any(s.state == "UNLOADING" for s in self._statuses[name].values()):
                     del self._statuses[name]
-            self.is_ready = self.is_ready or not errors
+            self.is_ready = not self._is_closed and (self.is_ready or not errors)
             return errors
 
     async def close(self) -> None:
         """Stop all queues after their last request."""
         versions = list(self)
         self._versions.clear()
-        self.is_ready = False
+        self._is_closed, self.is_ready = True, False
         await asyncio.gather(*(version.queue.close() for version in versions), *self._draining)
 
     async def _update_model(self, config: ModelConfig) -> list[str]:
@@ -198,15 +216,15 @@ class ModelManager:
         statuses = self._statuses.setdefault(config.name, {})
         versions = self._versions.setdefault(config.name, {})
         try:
-            wanted = find_versions(config)
-        except ValueError as error:
-            return [str(error)]
+            wanted = await run_in_daemon(find_versions, config)
+        except Exception as error:
+            return [_describe(error)]
         errors = []
         for number in [n for n, status in statuses.items() if status.state == "END"]:
             del statuses[number]
         for number, folder in wanted.items():
             old = versions.get(number)
-            digest = _compute_digest(folder)
+            digest = await run_in_daemon(_compute_digest, folder)
             if old and (old.digest, old.limits) == (digest, config.limits):
                 continue
             if old is None:
@@ -215,12 +233,14 @@ class ModelManager:
                 if old and old.digest == digest:
                     model = old.model
                 else:
-                    model = await asyncio.to_thread(self._load, folder)
+                    model = await run_in_daemon(self._load, folder)
             except Exception as error:
-                errors.append(str(error) if isinstance(error, ValueError) else f"{folder}: {error}")
+                errors.append(_describe(error))
                 if old is None:
                     statuses[number] = VersionStatus("END", "the version cannot be loaded")
                 continue
+            if self._is_closed:
+                return errors
             new = LoadedVersion(config.name, number, model, config.limits, self._observe_batch)
             new.digest = digest
             versions[number] = new
@@ -228,7 +248,7 @@ class ModelManager:
             log("a version is loaded", model=config.name, version=number)
             if old:
                 self._unload(old, is_replaced=True)
-        if wanted.keys() & versions.keys():
+        if not errors:
             for number in versions.keys() - wanted.keys():
                 self._unload(versions.pop(number))
         return errors
@@ -265,7 +285,7 @@ def find_versions(config: ModelConfig) -> dict[int, Path]:
         found = {
             int(path.name): path
             for path in folder.iterdir()
-            if path.name.isascii() and path.name.isdecimal() and path.is_dir()
+            if re.fullmatch("0|[1-9][0-9]{0,17}", path.name) and path.is_dir()
         }
     else:
         raise ValueError(f"{folder}: no such folder; `attention-zoo export` writes one")
@@ -283,6 +303,40 @@ def find_versions(config: ModelConfig) -> dict[int, Path]:
             known = ", ".join(map(str, sorted(found)))
             raise ValueError(f"{folder}: version {number} is missing; known: {known}")
     return {number: found[number] for number in config.versions}
+
+
+async def run_in_daemon(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Return the result of a function that is called in a thread of its own.
+
+    The end of the process does not wait for the thread, as it does for those of `asyncio`.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+
+    def finish(result: Any, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = function(*arguments)
+        except Exception as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish, result, failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await future
+
+
+def _describe(error: Exception) -> str:
+    """Return an error as one line; those other than ValueError with their type."""
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
 def _compute_digest(folder: Path) -> str:

@@ -10,15 +10,21 @@ from __future__ import annotations
 import base64
 import functools
 import json
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attention_zoo.extras import explain_missing_package
+
+with explain_missing_package():
+    import orjson
+
 DEFAULT_SIGNATURE = "serving_default"
 MAX_DEPTH = 32
+_MAX_SIGNS = ((b"[", "lists", 100_000), (b"{", "objects", 100_000), (b",", "commas", 1 << 20))
+
 IMAGE = "image"
 """Name of the inputs that are encoded images."""
 
@@ -93,13 +99,13 @@ def parse_request(
     specs = signatures[signature]
     is_joint = signature in joint_signatures
     if is_joint and "instances" in content:
-        raise ValueError(f"the signature {signature} has no instances; send inputs")
+        raise ValueError(f"signature_name: {signature!r} does not accept instances; send inputs")
     if "instances" in content:
         rows = [*_parse_instances(content["instances"], specs, max_rows)]
         return PredictRequest(signature, rows, {}, True)
     columns, options = _parse_columns(content["inputs"], specs, max_rows)
     if is_joint:
-        arrays = {name: np.stack(column) for name, column in columns.items()}
+        arrays = {name: _stack(name, column) for name, column in columns.items()}
         return PredictRequest(signature, [arrays], options, False, True)
     counts = {len(column) for column in columns.values()}
     if len(counts) != 1:
@@ -108,6 +114,20 @@ def parse_request(
         dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
     ]
     return PredictRequest(signature, rows, options, False)
+
+
+def _stack(name: str, column: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return the rows of a column as one array."""
+    if len({row.shape for row in column}) > 1:
+        raise ValueError(f"inputs.{name} must have rows of equal shapes")
+    return np.stack(column)
+
+
+def count_bytes(array: NDArray[Any]) -> int:
+    """Return about how many bytes an output has in a response."""
+    if array.dtype.kind != "O":
+        return array.nbytes
+    return sum(map(len, array.flat))
 
 
 def find_row_error(
@@ -161,14 +181,20 @@ def format_response(
     else:
         values = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
     field = "predictions" if is_by_row else "outputs"
-    return json.dumps({field: values}, ensure_ascii=False, allow_nan=False).encode()
+    return orjson.dumps({field: values}, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 # requests
 
 
 def _parse_json(body: bytes) -> Any:
-    """Parse JSON without repeated keys, NaN and infinity."""
+    """Parse JSON without repeated keys, NaN and infinity.
+
+    Their number is limited before, because Python's parser delays all other threads.
+    """
+    for sign, noun, limit in _MAX_SIGNS:
+        if body.count(sign) > limit:
+            raise ValueError(f"the body must have at most {limit:,} {noun}")
     try:
         content = json.loads(
             body.decode(), object_pairs_hook=_make_object, parse_constant=_reject_constant
@@ -216,6 +242,9 @@ def _parse_instances(
         raise ValueError(f"instances must be a non-empty list, got {_name_type(instances)}")
     _check_rows("instances", instances, max_rows)
     row_specs = {name: spec for name, spec in specs.items() if spec.shape}
+    for name, spec in specs.items():
+        if not spec.shape and not spec.is_optional:
+            raise ValueError(f"{name} has one value for all rows; send inputs instead of instances")
     required = [name for name, spec in row_specs.items() if not spec.is_optional]
     names = None
     for number, instance in enumerate(instances):
@@ -378,17 +407,18 @@ def _name_type(value: Any) -> str:
 
 
 def _to_json(value: NDArray[Any], is_binary: bool) -> Any:
-    """Return an array as nested lists of JSON values."""
+    """Return an array of numbers for `orjson`, or nested lists of strings."""
+    value = np.asarray(value)
+    if value.dtype.kind not in "OSU":
+        if value.dtype.kind == "V":  # bfloat16
+            value = value.astype("float32")
+        return np.ascontiguousarray(value) if value.ndim else value[()]
 
     def convert(entry: Any) -> Any:
         if isinstance(entry, list):
             return [convert(one) for one in entry]
-        if isinstance(entry, bytes):
-            if is_binary:
-                return {"b64": base64.b64encode(entry).decode()}
-            return entry.decode(errors="replace")
-        if isinstance(entry, float) and not math.isfinite(entry):
-            return None
-        return entry
+        if is_binary:
+            return {"b64": base64.b64encode(entry).decode()}
+        return entry.decode(errors="replace")
 
-    return convert(np.asarray(value).tolist())
+    return convert(value.tolist())

@@ -14,11 +14,11 @@ import tensorflow as tf
 from google.protobuf.json_format import MessageToDict
 from numpy.typing import NDArray
 
-from attention_zoo.serving.description import read_description
+from attention_zoo.export_description import read_description
 from attention_zoo.serving.exports import verify_export
 from attention_zoo.serving.rest import IMAGE, PredictRequest, TensorSpec
 
-MIN_BUCKET = 64
+BUCKETS = tuple(4**power for power in range(4, 16))
 
 
 class RejectedInputError(ValueError):
@@ -32,7 +32,7 @@ class BatchKey(NamedTuple):
         signature: name of the signature.
         inputs: names and shapes of the inputs of a row.
         options: names and values of the options.
-        length: bucket of the length of the texts: bytes, rounded up to a power of two.
+        length: bucket of the length of the texts, in bytes: the next power of 4 from 256.
         joint_number: a different number for each request with a joint signature; 0 for others.
     """
 
@@ -110,7 +110,9 @@ class ServedModel:
         except RejectedInputError:
             pass  # of the values above, not of the signature
         except Exception as error:
-            raise ValueError(f"the signature {name} fails: {type(error).__name__}") from error
+            raise ValueError(
+                f"signature {name!r} fails in the warm-up call: {type(error).__name__}"
+            ) from error
 
     def get_batch_keys(self, request: PredictRequest) -> list[BatchKey]:
         """Return the key of each row of a request; rows with equal keys may share a batch."""
@@ -178,7 +180,10 @@ def load_model(folder: str | Path) -> ServedModel:
         ValueError: as `ServedModel` and `ServedModel.warm_up`.
     """
     model = ServedModel(folder)
-    model.warm_up()
+    try:
+        model.warm_up()
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}; export the model again") from error
     return model
 
 
@@ -191,7 +196,7 @@ def _describe(definition: Any) -> dict[str, Any]:
 
 
 def _find_bucket(row: dict[str, NDArray[Any]]) -> int:
-    """Return the length of the longest text of a row, rounded up to a power of two.
+    """Return the bucket of the length of the longest text of a row.
 
     Encoded images are resized to one size, so their bytes do not count.
     """
@@ -204,4 +209,4 @@ def _find_bucket(row: dict[str, NDArray[Any]]) -> int:
         ),
         default=0,
     )
-    return max(MIN_BUCKET, 1 << (longest - 1).bit_length()) if longest else MIN_BUCKET
+    return next(bucket for bucket in BUCKETS if longest <= bucket)

@@ -7,7 +7,9 @@ import json
 import logging
 import signal
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -26,7 +28,12 @@ HEADER_TIMEOUT = 5.0
 """Maximum seconds in which the header of a request must arrive, also after the last response."""
 
 WRITE_TIMEOUT = 10.0
-"""Maximum seconds in which a client must read a part of a response."""
+"""Seconds in which a client must read at least `MIN_READ_BYTES` of a response, or all of it."""
+
+MIN_READ_BYTES = 1 << 16
+
+MAX_CONNECTIONS = 1000
+"""Maximum number of open connections; more are closed at once."""
 
 DRAIN_TIMEOUT = 30
 """Maximum seconds that requests may take to end after SIGTERM."""
@@ -44,7 +51,10 @@ class LimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._start_header_timer()
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._header_timer, self._write_timer):
@@ -58,17 +68,26 @@ class LimitedProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._write_timer is None:
-            self._write_timer = self.loop.call_later(WRITE_TIMEOUT, self.transport.abort)
+        self._watch_writing(sys.maxsize)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._write_timer is not None:
             self._write_timer.cancel()
-            self._write_timer = None
+
+    def _watch_writing(self, previous_size: int) -> None:
+        """Close the connection if the client has read too little; check it again later."""
+        size = self.transport.get_write_buffer_size()
+        if size > previous_size - MIN_READ_BYTES:
+            self.transport.abort()
+        else:
+            self._write_timer = self.loop.call_later(WRITE_TIMEOUT, self._watch_writing, size)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a malformed request with the JSON of other errors, and close the connection."""
+        """Respond to a malformed request with a JSON error, and close the connection."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # a response was sent before
+            self.transport.close()
+            return
         body = json.dumps({"error": "the request is not valid HTTP"}).encode()
         headers = [
             ("content-type", "application/json"),
@@ -87,7 +106,8 @@ class LimitedProtocol(H11Protocol):
 
         def close() -> None:
             if self.cycle is cycle:
-                self.transport.close()
+                self.transport.close()  # waits until the client has read what was sent
+                self._header_timer = self.loop.call_later(WRITE_TIMEOUT, self.transport.abort)
 
         self._header_timer = self.loop.call_later(HEADER_TIMEOUT, close)
 
@@ -96,7 +116,8 @@ class Server(uvicorn.Server):
     """uvicorn server that loads models while it runs.
 
     The first SIGINT or SIGTERM lets the running requests end, and `run` returns; the second one
-    does not wait for them. SIGHUP updates the models.
+    does not wait for them. SIGHUP updates the models. If `force_exit` is set after `run`, a call of
+    a model may still be running in a thread.
 
     Args:
         config: configuration of uvicorn.
@@ -124,6 +145,14 @@ class Server(uvicorn.Server):
         if threading.current_thread() is threading.main_thread():
             loop.add_signal_handler(signal.SIGHUP, lambda: self._start(self._update()))
         self._start(self._load())
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Let requests end, for at most `DRAIN_TIMEOUT` or until the second signal."""
+        task = asyncio.ensure_future(super().shutdown(sockets))
+        end = time.monotonic() + DRAIN_TIMEOUT + 1
+        while not task.done() and not self.force_exit:
+            self.force_exit = time.monotonic() > end
+            await asyncio.wait({task}, timeout=0.1)
 
     async def _load(self) -> None:
         self.errors = await self._manager.update()

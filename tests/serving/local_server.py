@@ -67,7 +67,7 @@ class Upper(ServedModel):
         return [{"text": np.array(text.upper() * times + self.suffix, object)} for text in texts]
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     body: Any
     headers: dict[str, str]
@@ -93,17 +93,17 @@ class Client:
 
     def request(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
-    ) -> Answer:
+    ) -> Response:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
             content = response.read()
             if response.getheader("content-type") == "application/json":
-                return Answer(response.status, json.loads(content), dict(response.getheaders()))
-            return Answer(response.status, content, dict(response.getheaders()))
+                return Response(response.status, json.loads(content), dict(response.getheaders()))
+            return Response(response.status, content, dict(response.getheaders()))
 
-    def predict(self, content: Any, name: str = "upper", **headers: str) -> Answer:
+    def predict(self, content: Any, name: str = "upper", **headers: str) -> Response:
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         named = {key.replace("_", "-"): value for key, value in headers.items()}
         return self.request("POST", f"/v1/models/{name}:predict", body, named)

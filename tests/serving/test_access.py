@@ -66,11 +66,26 @@ def test_probes_need_no_token(guarded: Client) -> None:
     ],
 )
 def test_other_hosts_are_rejected(guarded: Client, host: str, status: int) -> None:
-    """A web page whose domain resolves to 127.0.0.1 sends its own host."""
+    """In a DNS rebinding attack, the header `Host` has the domain of the attacker."""
     answer = guarded.request("GET", "/healthz", headers={"Host": host})
     assert answer.status == status
     if status == 403:
         assert answer.body["error"].startswith(f"unknown host {host.partition(':')[0]!r}")
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:8501", 200),
+        ("http://127.0.0.1", 200),
+        ("https://evil.example", 403),
+        ("null", 403),
+    ],
+)
+def test_pages_of_other_origins_are_rejected(guarded: Client, origin: str, status: int) -> None:
+    """A request with the type text/plain needs no permission of the browser."""
+    answer = guarded.request("GET", "/healthz", headers={"Origin": origin})
+    assert answer.status == status
 
 
 def test_all_responses_have_an_id_of_their_own(guarded: Client) -> None:
@@ -92,14 +107,14 @@ def test_tokens_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATTENTION_ZOO_TOKEN", TOKEN)
     assert read_token(None) == TOKEN
     monkeypatch.setenv("ATTENTION_ZOO_TOKEN", "")
-    with pytest.raises(ValueError, match="ATTENTION_ZOO_TOKEN: a token has 16 to"):
+    with pytest.raises(ValueError, match="ATTENTION_ZOO_TOKEN: the token must have 16 to"):
         read_token(None)
 
 
 @refuses(
-    ("short", "a token has 16 to 4,096 characters without spaces, got 5"),
-    ("with spaces between", "a token has 16 to 4,096 characters without spaces"),
-    ("nön-ascii-characters", "a token has ASCII characters only"),
+    ("short", "the token must have 16 to 4,096 printable ASCII characters without spaces, got 5"),
+    ("with spaces between", "the token must have 16 to 4,096 printable ASCII"),
+    ("nön-ascii-characters", "the token must be ASCII"),
 )
 def test_invalid_tokens_are_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(content)

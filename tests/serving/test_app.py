@@ -27,7 +27,7 @@ from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse
 from attention_zoo import load
 from attention_zoo.export import export
 from attention_zoo.serving.served_model import BatchKey
-from tests.serving.local_server import Answer, Client, serve, wait_for
+from tests.serving.local_server import Client, Response, serve, wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,10 +96,16 @@ ERRORS: dict[str, tuple[Any, dict[str, str], int, str]] = {
         "inputs.max_length must be at most 1024",
     ),
     "refused": ({"instances": ["refused"]}, {}, 400, "the text is refused"),
+    "option": (
+        {"signature_name": "options", "instances": ["a"]},
+        {},
+        400,
+        "times has one value for all rows; send inputs",
+    ),
     "model": ({"instances": ["a"]}, {"name": "lower"}, 404, "unknown model 'lower'; known: upper"),
-    "large": (b" " * 2001, {}, 413, "the body must have at most 2,000 bytes"),
+    "large": (b" " * 2001, {}, 413, "the body must have at most 2,000 bytes, got 2,001"),
     "bomb": (BOMB[:1999], {"Content_Encoding": "gzip"}, 413, "must have at most 2,000 bytes"),
-    "no_gzip": (b"{}", {"Content_Encoding": "gzip"}, 400, "the body is not gzip"),
+    "no_gzip": (b"{}", {"Content_Encoding": "gzip"}, 400, "the body is not valid gzip"),
     "part": (WHOLE[:-1], {"Content_Encoding": "gzip"}, 400, "not one complete gzip member"),
     "two_members": (WHOLE * 2, {"Content_Encoding": "gzip"}, 400, "not one complete gzip member"),
     "encoding": (b"{}", {"Content_Encoding": "br"}, 415, "must be identity or gzip, got 'br'"),
@@ -144,10 +150,10 @@ def test_a_chunked_body_without_a_length_is_limited(client: Client) -> None:
 
 
 def test_full_queues() -> None:
-    """Of four requests, one runs, one waits and two find no room."""
+    """Of four requests, one runs, one waits and two are rejected."""
     with serve(max_waiting=1, max_batch_size=1) as client:
         client.model.gate.clear()
-        answers: list[Answer] = []
+        answers: list[Response] = []
 
         def predict() -> None:
             answers.append(client.predict({"instances": ["a"]}))
@@ -166,7 +172,9 @@ def test_full_queues() -> None:
             thread.join(20)
     assert [answer.status for answer in answers] == [503, 503, 200, 200]
     assert answers[0].headers["retry-after"] == "1"
-    assert answers[0].body == {"error": "too many requests wait for this model"}
+    assert answers[0].body == {
+        "error": "the queue of the model is full (limit max_waiting); retry later"
+    }
 
 
 def test_deadlines() -> None:
@@ -228,7 +236,7 @@ def test_command_serves_an_entry_until_sigterm() -> None:
 
 @pytest.mark.slow
 def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
-    """A model of two versions is exchanged under load; a second model is added and removed."""
+    """A model of two versions is replaced under load; a second model is added and removed."""
     source = tmp_path / "served" / "1"
     export(load("rnnsearch_small.dates_en_fr"), source)
     shutil.copytree(source, tmp_path / "more")

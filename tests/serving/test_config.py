@@ -34,7 +34,7 @@ def test_models_and_limits(tmp_path: Path) -> None:
     ("models: [5]", r"models\[0\]: "),
     ("models:\n- {name: a}", r"models\[0\]\.path: Field required"),
     ("models:\n- {name: a, path: b, pth: c}", r"models\[0\]\.pth: Extra inputs are not permitted"),
-    ("models:\n- {name: a/b, path: b}", r"models\[0\]: a model's name has .*got 'a/b'"),
+    ("models:\n- {name: a/b, path: b}", r"models\[0\]: a model name must .*got 'a/b'"),
     ("models:\n- {name: a, path: b}\n- {name: a, path: c}", "two models have the name 'a'"),
     ("models:\n- {name: a, path: b, versions: last}", r"models\[0\]\.versions"),
     ("models:\n- {name: a, path: b, versions: [-1]}", r"models\[0\]\.versions"),
@@ -44,8 +44,12 @@ def test_models_and_limits(tmp_path: Path) -> None:
     ("models: [", "serve.yaml: not YAML: .*expected"),
     ("models: !!python/object/apply:os.system [ls]", "not YAML: could not determine"),
     ("[" * 1000, "serve.yaml: not YAML"),
-    ("#" * (1 << 20) + "\n", "at most 1,048,576 bytes"),
+    ("#" * (1 << 20) + "\n", "must have at most 1,048,576 bytes"),
     ("\x00", "not YAML"),
+    ("models: !!int ''", "not YAML"),
+    ("models: !!bool x", "not YAML"),
+    ("models: !!int x", "not YAML"),
+    ("models: !!timestamp x", "not YAML"),
 )
 def test_invalid_files_are_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "serve.yaml"
@@ -60,6 +64,6 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "..", ".a", "-a", "a/b", "a:predict", "ä", "a" * 201, "a\n"])
 def test_names_are_parts_of_urls(name: str) -> None:
-    with pytest.raises(ValueError, match="a model's name has"):
+    with pytest.raises(ValueError, match="a model name must have"):
         check_name(name)
     check_name("rnnsearch_small.dates_en-fr")

@@ -19,8 +19,8 @@ from attention_zoo import tasks, zoo
 from attention_zoo.cli.export import read_examples as read_run_examples
 from attention_zoo.data import LabelledPairs, LabelledTexts, TaggedSentences, TextLines
 from attention_zoo.export import export
+from attention_zoo.export_description import Description, read_description
 from attention_zoo.serving.demo import DEMO_PATHS, add_demo
-from attention_zoo.serving.description import Description, read_description
 from attention_zoo.serving.exports import load_export
 from attention_zoo.tasks.inputs import Input
 from attention_zoo.tasks.served_examples import format_examples
@@ -60,7 +60,7 @@ def test_files_and_headers_of_the_page() -> None:
     add_demo(app)
     names = [file.name for file in PAGE.iterdir() if not file.name.startswith(".")]
     assert {"index.html", "main.js", "base.css", "icon.svg"} <= set(names)
-    for path in ("/", *(f"/demo/{name}" for name in names)):
+    for path in ("/", *(f"/demo/{name}" for name in names if name != "index.html")):
         answer = get(app, path)
         assert answer.status == 200
         assert any(path == public or path.startswith("/demo/") for public in DEMO_PATHS)
@@ -71,7 +71,7 @@ def test_files_and_headers_of_the_page() -> None:
         assert answer.headers["referrer-policy"] == "no-referrer"
     assert get(app, "/").body == (PAGE / "index.html").read_bytes()
     assert get(app, "/demo/main.js").headers["content-type"].startswith("text/javascript")
-    for path in ("/demo/", "/demo/x.js", "/demo/../demo.py", "/demo/%2e%2e", "/index.html"):
+    for path in ("/demo/", "/demo/x.js", "/demo/index.html", "/demo/%2e%2e", "/index.html"):
         assert get(app, path).status == 404
 
 
@@ -150,6 +150,8 @@ def test_exports_have_their_examples(tmp_path: Path) -> None:
     (folder / "serving.json").write_text("{}")
     with pytest.raises(ValueError, match=r"serving\.json has another size"):
         load_export(folder)
+    with pytest.raises(ValueError, match=r"examples: examples\[0\] must be an object"):
+        export(task, tmp_path / "invalid", examples=[{"text": 5}])
     with pytest.raises(ValueError, match="at most 1,048,576 bytes as JSON"):
         export(task, tmp_path / "large", examples=[{"text": "a" * (1 << 20)}])
     assert not (tmp_path / "large").exists()

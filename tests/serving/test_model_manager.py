@@ -118,7 +118,7 @@ def test_the_old_version_serves_while_the_new_one_loads(exports: Exports) -> Non
         while exports.states() != {2: "LOADING", 1: "AVAILABLE"}:
             await asyncio.sleep(0.001)
         assert exports.manager.find("a").number == 1
-        with pytest.raises(NotReadyError, match="model 'a' is not loaded yet"):
+        with pytest.raises(NotReadyError, match="model 'a' is still loading"):
             exports.manager.find("a", 2)
         exports.gate.set()
         await update
@@ -143,6 +143,52 @@ def test_a_damaged_version_leaves_the_old_one(exports: Exports) -> None:
         assert exports.states() == {1: "AVAILABLE"}
         assert exports.loaded == ["a/1"]
         await exports.manager.close()
+
+    run(check())
+
+
+def test_a_damaged_version_unloads_no_other(exports: Exports) -> None:
+    async def check() -> None:
+        for number, content in ((1, ""), (2, ""), (3, "damaged")):
+            exports.write(f"a/{number}", content)
+        for versions in ((1, 2), (1, 3)):
+            exports.configs = [
+                ModelConfig(name="a", path=str(exports.folder / "a"), versions=versions)
+            ]
+            await exports.manager.update()
+        assert exports.states() == {3: "END", 2: "AVAILABLE", 1: "AVAILABLE"}
+        await exports.manager.close()
+
+    run(check())
+
+
+def test_models_are_not_ready_before_the_first_load(exports: Exports) -> None:
+    """Nor after the end, also if a load ends later."""
+
+    async def check() -> None:
+        exports.write("a")
+        exports.gate.clear()
+        with pytest.raises(NotReadyError):
+            exports.manager.find("b")
+        update = asyncio.create_task(exports.manager.update())
+        await asyncio.sleep(0.01)
+        await exports.manager.close()
+        exports.gate.set()
+        assert await update == []
+        assert not exports.manager.is_ready
+        assert [*exports.manager] == []
+        with pytest.raises(NotReadyError):
+            exports.manager.find("a")
+
+    run(check())
+
+
+def test_unexpected_errors_are_reported(exports: Exports) -> None:
+    async def check() -> None:
+        exports.write("a")
+        exports.manager._load = lambda folder: [][1]
+        assert await exports.manager.update() == ["IndexError: list index out of range"]
+        assert not exports.manager.is_ready
 
     run(check())
 

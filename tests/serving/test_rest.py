@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from attention_zoo.serving.rest import (
     PredictRequest,
     TensorSpec,
+    count_bytes,
     find_row_error,
     format_response,
     parse_request,
@@ -117,7 +119,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "nan": (b'{"instances": [NaN]}', "numbers must be finite, got NaN"),
     "infinity": (b'{"instances": [-Infinity]}', "numbers must be finite, got -Infinity"),
     "deep": (DEEP, "nested at most 32 levels deep"),
-    "very_deep": (VERY_DEEP, "nested at most 32 levels deep"),
+    "very_deep": (VERY_DEEP, "at most 100,000 lists"),
     "surrogate_key": (b'{"instances": [{"\\ud800": 1}]}', r"unknown input '\\ud800'"),
     "many_digits": (b'{"instances": [' + b"9" * 5000 + b"]}", "numbers have too many digits"),
     "non_ascii_base64": ({"instances": [{"b64": "é"}]}, r"instances\[0\].text.b64 must be base64"),
@@ -276,3 +278,18 @@ def test_requests_without_a_valid_row_have_an_error(
     ]
     assert find_row_error(outputs, request) == expected
     assert find_row_error([{"ok": np.array(False)}], request) is None
+
+
+@pytest.mark.parametrize("part", [b"[],", b"{},", b"1,"])
+def test_many_values_are_rejected_before_they_are_parsed(part: bytes) -> None:
+    body = b'{"instances": [' + part * 1_100_000 + b"1]}"
+    start = time.process_time()
+    with pytest.raises(ValueError, match="the body must have at most"):
+        parse_request(body, SIGNATURES)
+    assert time.process_time() - start < 0.2
+
+
+def test_sizes_of_outputs() -> None:
+    assert count_bytes(np.zeros([2, 3], "float32")) == 24
+    assert count_bytes(np.array([b"abc", b"d"], object)) == 4
+    assert count_bytes(np.array(b"abc", object)) == 3

@@ -46,6 +46,17 @@ def test_the_header_suffices() -> None:
         check([make_png_header(100_000, 100_000)], 1 << 24)
 
 
+def test_damaged_metadata_do_not_hide_the_size() -> None:
+    """Pillow rejects these files, but TensorFlow decodes them."""
+    png, jpeg = encode("PNG", 100, 90), encode("JPEG", 100, 90)
+    text = b"zTXt" + b"a\0\0" + zlib.compress(bytes(2 << 20))
+    chunk = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
+    short_segment = b"\xff\xe0\x00\x06JFIF"
+    for image in (png[:33] + chunk + png[33:], jpeg[:2] + short_segment + jpeg[2:]):
+        with pytest.raises(ValueError, match="got 9,000"):
+            check([image])
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"text", b"\x89PNG", b"RIFF", b"\xff\xd8\xff", encode("PNG", 99, 99)[:20]]
 )

@@ -1,4 +1,4 @@
-"""Description of an export for its server: task, examples and joint signatures."""
+"""The file `serving.json` of an export: what a server needs beside the graph."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def read_description(folder: str | Path) -> Description:
         return Description()
     size = path.stat().st_size
     if size > MAX_BYTES:
-        raise ValueError(f"{path}: has {size:,} bytes, the maximum is {MAX_BYTES:,}")
+        raise ValueError(
+            f"{path}: has {size:,} bytes, the maximum is {MAX_BYTES:,}; export the"
+            " model again with fewer or smaller examples"
+        )
     try:
         content = json.loads(path.read_bytes().decode())
     except (RecursionError, ValueError):
@@ -54,13 +57,31 @@ def read_description(folder: str | Path) -> Description:
     return Description(content["task"], *lists)
 
 
+def format_description(description: Description) -> bytes:
+    """Return the content of `serving.json`.
+
+    Raises:
+        ValueError: the examples are invalid, too many or too large.
+    """
+    content = {"format_version": FORMAT_VERSION, **description._asdict()}
+    encoded = (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+    if len(encoded) > MAX_BYTES:
+        raise ValueError(
+            f"examples must have at most {MAX_BYTES:,} bytes as JSON, got {len(encoded):,}"
+        )
+    reason = _find_error(json.loads(encoded))
+    if reason is not None:
+        raise ValueError(f"examples: {reason}")
+    return encoded
+
+
 def _find_error(content: Any) -> str | None:
     """Return why the content of the file is invalid; None if it is valid."""
     keys = {"format_version", "task", "examples", "joint_signatures"}
     if not isinstance(content, dict) or content.keys() != keys:
         return f"must be an object with {', '.join(sorted(keys))}"
     if content["format_version"] != FORMAT_VERSION:
-        return f"format_version must be {FORMAT_VERSION}"
+        return f"format_version must be {FORMAT_VERSION}, got {content['format_version']!r:.50}"
     task, examples = content["task"], content["examples"]
     if task is not None and not _is_name(task):
         return f"task must be null or a string of at most {MAX_NAME} characters"
