@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import signal
@@ -90,6 +91,7 @@ def serve(arguments: argparse.Namespace, has_demo: bool = False) -> None:
     try:
         is_forced = serve_models(arguments, names, token, has_demo)
     finally:
+        gc.enable()
         for number, handler in previous.items():
             signal.signal(number, handler)
     if is_forced:
@@ -100,6 +102,7 @@ def serve_models(
     arguments: argparse.Namespace, names: list[str], token: str | None, has_demo: bool
 ) -> bool:
     """Export what is no export yet, and serve; return whether calls may still run at the end."""
+    gc.disable()  # until the models are loaded: collections would take seconds
     from attention_zoo.serving.server import bind
 
     with (
@@ -128,7 +131,7 @@ def run_server(
     from attention_zoo.serving.metrics import Metrics
     from attention_zoo.serving.model_manager import ModelManager
     from attention_zoo.serving.served_model import load_model
-    from attention_zoo.serving.server import make_server
+    from attention_zoo.serving.server import freeze_objects, make_server
 
     def read_configs() -> list[ModelConfig]:
         if arguments.config:
@@ -154,6 +157,7 @@ def run_server(
     url = f"http://{host}:{listener.getsockname()[1]}"
 
     def announce() -> None:
+        freeze_objects()
         served = ", ".join(model["name"] for model in manager.list_models())
         print(f"serving {served} on {url}", flush=True)
 

@@ -204,6 +204,10 @@ class ModelManager:
             self.is_ready = not self._is_closed and (self.is_ready or not errors)
             return errors
 
+    async def wait_for_unloading(self) -> None:
+        """Wait until the versions that `update` has replaced or removed are unloaded."""
+        await asyncio.gather(*self._draining)
+
     async def close(self) -> None:
         """Stop all queues after their last request."""
         versions = list(self)

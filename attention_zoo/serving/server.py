@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import signal
@@ -164,12 +165,22 @@ class Server(uvicorn.Server):
     async def _update(self) -> None:
         for error in await self._manager.update():
             log("the update of the models failed", logging.ERROR, reason=error)
+        await self._manager.wait_for_unloading()
+        freeze_objects()
 
     def _start(self, coroutine: Any) -> None:
         """Run a coroutine; the loop has only a weak reference to its task."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def freeze_objects() -> None:
+    """Exclude the present objects from garbage collection, which would delay requests by 0.5 s."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
 import threading
+import weakref
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from attention_zoo.serving.model_manager import (
     find_versions,
 )
 from attention_zoo.serving.served_model import BatchKey
+from attention_zoo.serving.server import freeze_objects
 from tests.serving.local_server import Upper
 
 KEY = BatchKey("serving_default", (("text", ()),), ())
@@ -64,12 +67,6 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(coroutine, 20))
 
 
-async def settle(exports: Exports) -> None:
-    """Wait until the unloaded versions are drained."""
-    while exports.manager._draining:
-        await asyncio.sleep(0.001)
-
-
 def test_the_latest_version_is_loaded(exports: Exports) -> None:
     async def check() -> None:
         exports.write("a/9")
@@ -100,7 +97,7 @@ def test_a_version_is_exchanged_after_its_last_request(exports: Exports) -> None
             assert exports.manager.find("a").number == 2
             assert exports.states() == {2: "AVAILABLE", 1: "UNLOADING"}
             assert await old.queue.submit(KEY, [ROW], 5) == [{"text": b"Ba/1"}]
-        await settle(exports)
+        await exports.manager.wait_for_unloading()
         assert exports.states() == {2: "AVAILABLE"}
         assert exports.loaded == ["a/1", "a/2"]
         await exports.manager.close()
@@ -200,7 +197,7 @@ def test_models_are_added_and_removed(exports: Exports) -> None:
         await exports.manager.update()
         exports.configs = [ModelConfig(name="b", path=str(exports.folder / "b"))]
         await exports.manager.update()
-        await settle(exports)
+        await exports.manager.wait_for_unloading()
         assert exports.manager.find("b").number == 1
         with pytest.raises(UnknownModelError, match="unknown model 'a'; known: b"):
             exports.manager.find("a")
@@ -224,7 +221,7 @@ def test_a_replaced_export_and_new_limits_are_loaded(exports: Exports) -> None:
             ModelConfig(name="a", path=str(exports.folder / "a"), limits=Limits(timeout=1))
         ]
         await exports.manager.update()
-        await settle(exports)
+        await exports.manager.wait_for_unloading()
         assert exports.loaded == ["first", "second"]
         loaded = exports.manager.find("a")
         assert (loaded.limits.timeout, loaded.model.suffix) == (1, b"second")
@@ -270,3 +267,24 @@ def test_folders_without_versions_are_refused(exports: Exports) -> None:
     exports.write("a/1")
     with pytest.raises(ValueError, match="version 3 is missing; known: 1"):
         find_versions(config)
+
+
+def test_unloaded_versions_free_their_memory(exports: Exports) -> None:
+    """Also if the collector ignores the objects that existed before."""
+
+    async def check() -> None:
+        exports.write("a", "first")
+        await exports.manager.update()
+        freeze_objects()
+        model = weakref.ref(exports.manager.find("a").model)
+        exports.write("a", "second")
+        await exports.manager.update()
+        await exports.manager.wait_for_unloading()
+        freeze_objects()
+        assert model() is None
+        await exports.manager.close()
+
+    try:
+        run(check())
+    finally:
+        gc.unfreeze()
