@@ -1,4 +1,4 @@
-"""JSON of files that others may have written: limits of size, depth and number of values."""
+"""Readers of untrusted JSON files, with limits on size, nesting depth and number of values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ MAX_BYTES = 1 << 22
 20,000 classes, twice, in 2 MB."""
 MAX_RECIPE_BYTES = 1 << 16
 """Maximum size of a recipe; those of the zoo are below 4 kB, and YAML is slow to parse."""
-MAX_VOCABULARY_BYTES = 1 << 25
-"""Maximum size of a file with a vocabulary or tokenizer, or with hashes of examples; that of a
-million tokens is smaller."""
+MAX_VOCABULARY_BYTES = 40 << 20
+"""Maximum size of a file with a vocabulary or tokenizer, or with hashes of examples; Gemma's
+`tokenizer.json` has 33 MB."""
 MAX_DEPTH = 64
 """Maximum number of nested objects and arrays in a file of settings."""
 MAX_VALUES = 1 << 20
 """Maximum number of values, and of keys, in a text; Python needs about 64 bytes for each."""
+MAX_VOCABULARY_VALUES = 5 << 19
+"""The same for a text above `MAX_BYTES`, which is a vocabulary. One of 250,000 tokens has 2 million
+values if its merges are arrays of two strings."""
 
 
 def read_limited(path: Path, limit: int = MAX_BYTES) -> bytes:
@@ -34,7 +37,7 @@ def read_limited(path: Path, limit: int = MAX_BYTES) -> bytes:
         ValueError: the file is too large, or a device or pipe.
         OSError: the file cannot be read.
     """
-    with open(path, "rb", opener=_open_without_waiting) as file:
+    with open(path, "rb", opener=_open_without_blocking) as file:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode):
             raise ValueError("is not a regular file")
@@ -43,8 +46,8 @@ def read_limited(path: Path, limit: int = MAX_BYTES) -> bytes:
         return file.read(limit)
 
 
-def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file; opening a pipe does not wait for its other end."""
+def _open_without_blocking(path: str, flags: int) -> int:
+    """Open a file without blocking on a FIFO."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -78,11 +81,11 @@ def parse_strict_json(content: bytes | str) -> Any:
         content: the text, as UTF-8 if it is bytes.
 
     Raises:
-        ValueError: the text is not valid JSON, repeats a key, has more than `MAX_VALUES` values or
-            is nested deeper than `MAX_DEPTH`.
+        ValueError: the text is not valid JSON, repeats a key, has more than `MAX_VALUES` values (or
+            `MAX_VOCABULARY_VALUES`) or is nested deeper than `MAX_DEPTH`.
     """
     text = content.decode("utf-8") if isinstance(content, bytes) else content
-    check_value_count(text, MAX_VALUES)
+    check_value_count(text, MAX_VALUES if len(text) <= MAX_BYTES else MAX_VOCABULARY_VALUES)
     try:
         value = json.loads(text, object_pairs_hook=_make_object)
     except RecursionError:

@@ -12,7 +12,7 @@ different. The load generator is a process of its own. Each part is a section of
 - load: throughput and latency, one client and 16 concurrent ones
 - peers: the same for the peers, in turn
 - disconnects: memory and results while clients disconnect, with ten times as many requests
-- slow: time of a client beside 300 half-open connections and bodies of 200 MB
+- slow: latency with 300 Slowloris connections (headers that never end) and bodies of 200 MB
 - equality: predictions of each task against those of `task.predict`
 """
 
@@ -88,7 +88,10 @@ def strip_padding(values: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def count_errors(expected: Expected, responses: Sequence[Response | None]) -> Errors:
-    """Compare responses with the predictions of their own requests; None is not expected."""
+    """Compare responses with the predictions of their own requests.
+
+    Skip those of clients that disconnected (None).
+    """
     known = {strip_padding(values) for values in expected}
     errors = {"lost": 0, "swapped": 0, "different": 0}
     for values, response in zip(expected, responses, strict=True):
@@ -155,7 +158,7 @@ def measure_start(work: Workload, options: argparse.Namespace) -> list[str]:
     return [
         f"From the start of the process until `/readyz` has status 200: median"
         f" **{statistics.median(seconds):.1f} s** of {NUM_STARTS} starts ({min(seconds):.1f} to"
-        f" {max(seconds):.1f} s). Target: 8 s."
+        f" {max(seconds):.1f} s). Target: at most 8 s."
     ]
 
 
@@ -194,7 +197,8 @@ def measure_overhead(work: Workload, options: argparse.Namespace) -> list[str]:
         f"| difference for a sentence | {difference:.2f} |",
         "",
         f"Overhead: **{100 * (over_http / process - 1):.1f} %** ({len(sentences):,} sentences, one"
-        f" at a time, {BLOCK} in the process and then over HTTP, each twice). Target: 10 %.",
+        f" at a time, {BLOCK} in the process and then over HTTP, each twice). Target: at most"
+        " 10 %.",
     ]
 
 
@@ -273,17 +277,17 @@ def measure_disconnects(work: Workload, options: argparse.Namespace) -> list[str
         "",
         f"{NUM_CLIENTS} clients. {DISCONNECTS:.0%} of the requests disconnect after half of the"
         " request or all of it. Lost: no result; swapped: that of another request; different: any"
-        " other. Memory is that before the requests, after a fifth of them as warm-up. Errors of 50"
-        f" later requests: {sum(count_errors(expected[:50], later))}. Targets: no errors, a growth"
-        " of at most 20 MB.",
+        " other. Memory: resident set size (RSS) before the requests, after a warm-up with a fifth"
+        f" of them. Errors of 50 later requests: {sum(count_errors(expected[:50], later))}."
+        " Targets: no errors, a growth of at most 20 MB.",
     ]
 
 
 def measure_slow(work: Workload, options: argparse.Namespace) -> list[str]:
-    """Measure a client, alone and beside slow clients, in turn."""
+    """Measure one client, with and without concurrent slow clients."""
     sentences = work.sentences[: max(1, options.size // 5)]
     expected = work.predict(sentences)
-    times: dict[str, list[float]] = {"alone": [], "beside slow clients": []}
+    times: dict[str, list[float]] = {"alone": [], "with slow clients": []}
     errors = dict.fromkeys(times, 0)
 
     def measure(name: str) -> None:
@@ -296,20 +300,20 @@ def measure_slow(work: Workload, options: argparse.Namespace) -> list[str]:
         for _ in range(options.rounds):
             measure("alone")
             with run_slow_clients(server.port, server.path, NUM_CONNECTIONS):
-                measure("beside slow clients")
+                measure("with slow clients")
     lines = ["| client | p50, ms | p99, ms | wrong |", "|---|---|---|---|"]
     for name, values in times.items():
         cells = f"{percentile(values, 0.5):.1f} | {percentile(values, 0.99):.1f} | {errors[name]}"
         lines.append(f"| {name} | {cells} |")
-    alone, beside = (statistics.median(values) for values in times.values())
+    alone, with_slow = (statistics.median(values) for values in times.values())
     return [
         *lines,
         "",
-        f"Ratio of medians: **{beside / alone:.2f}** ({len(times['alone']):,} requests each, in"
+        f"Ratio of medians: **{with_slow / alone:.2f}** ({len(times['alone']):,} requests each, in"
         f" {options.rounds} rounds). Slow clients: {NUM_CONNECTIONS} connections with half a"
         f" header, opened again when the server closes them, and {NUM_LARGE} clients that send"
         f" bodies of {LARGE // 10**6} MB, with and without a declared length, one after another;"
-        " all on the same machine. Target: 2.",
+        " all on the same machine. Target: at most 2.",
     ]
 
 

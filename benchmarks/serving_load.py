@@ -62,7 +62,7 @@ class Response:
 
     Attributes:
         status: its HTTP status, or 0 without a response.
-        seconds: time until it had arrived.
+        seconds: latency until the whole response arrived.
         values: the requested fields of its prediction; empty without one.
     """
 
@@ -188,7 +188,10 @@ def _select(
 
 
 async def _run_slow_clients(port: int, path: str, num_connections: int) -> None:
-    """Hold half-open connections and send large bodies, until the process ends."""
+    """Hold connections whose header never ends (Slowloris) and send large bodies.
+
+    Run until the process ends.
+    """
     opened = asyncio.Semaphore(0)
 
     async def hold_connection() -> None:

@@ -1,4 +1,4 @@
-"""JSON of others is limited in size, depth and number of values."""
+"""Limits on untrusted JSON: size, nesting depth and number of values."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from attention_zoo.json_files import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_VALUES,
+    MAX_VOCABULARY_BYTES,
+    MAX_VOCABULARY_VALUES,
     parse_strict_json,
     read_limited,
     read_limited_lines,
@@ -44,6 +46,7 @@ def test_deepest_value_is_read() -> None:
     ('{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' is repeated"),
     ("[" * 100_000, "is nested deeper than 64 levels"),
     ("[" + "0," * MAX_VALUES + "0]", "has more than 1,048,576 values"),
+    ("[" + "0," * MAX_VOCABULARY_VALUES + "0]", "has more than 2,621,440 values"),
     ("[" + "[]," * (MAX_VALUES // 2 + 1) + "0]", "has more than 1,048,576 values"),
     ('{"a": 1', "Expecting"),
     (b"\xff", "can't decode byte"),
@@ -51,6 +54,15 @@ def test_deepest_value_is_read() -> None:
 )
 def test_invalid_json_raises(content: str | bytes) -> None:
     parse_strict_json(content)
+
+
+def test_large_vocabularies_are_read(tmp_path: Path) -> None:
+    """A tokenizer with arrays of two strings has more values than a file of settings may have."""
+    path = tmp_path / "tokenizer.json"
+    count = MAX_VALUES // 3 + 1
+    path.write_text('{"merges": [' + '["ab",\n"cd"],\n' * count + "[]]}")
+    assert path.stat().st_size > MAX_BYTES
+    assert len(read_strict_json(path, MAX_VOCABULARY_BYTES)["merges"]) == count + 1
 
 
 def test_large_files_devices_and_pipes_are_not_read(tmp_path: Path) -> None:

@@ -19,10 +19,12 @@ VARIABLES_PER_TENSOR = 4
 with dropout have random states, which are in no file."""
 MIN_VARIABLES = 256
 """Number of variables that is always allowed."""
-COUNTED = ("layers", "blocks", "n_layer", "depth")
-"""Parts of the names of arguments that determine the number of layers."""
+LAYER_COUNT_NAMES = ("layers", "blocks", "n_layer", "depth")
+"""Substrings of argument names that set the number of layers."""
+LABEL_FIELDS = ("id2label", "label2id")
+"""Fields of public configs whose keys are names of classes, not of arguments."""
 MAX_NUMBER = 1 << 62
-"""Maximum of an integer in a config."""
+"""Maximum absolute value of a number in a config."""
 STATE_ELEMENTS = 2
 """Number of elements of the state of a random seed."""
 
@@ -106,14 +108,14 @@ def check_numbers(config: Any, weights: ModelSize, limit: int = MAX_NUMBER) -> N
     Args:
         config: a value of a JSON file.
         weights: size of the weights in the file.
-        limit: maximum of an integer.
+        limit: maximum absolute value.
 
     Raises:
-        ValueError: an integer above the limit, a number that is not finite, or a number of layers
+        ValueError: a number above the limit, a number that is not finite, or a number of layers
             above the number of tensors.
     """
     for name, value in _list_numbers("", config):
-        is_count = any(word in name for word in COUNTED) and value > weights.tensors
+        is_count = any(word in name for word in LAYER_COUNT_NAMES) and value > weights.tensors
         if not math.isfinite(value):
             raise ValueError(f"{name}={value} is not a finite number")
         if abs(value) > limit or is_count:
@@ -121,13 +123,22 @@ def check_numbers(config: Any, weights: ModelSize, limit: int = MAX_NUMBER) -> N
             raise ValueError(f"{name}={value:.6g} is too large for its weights (above {maximum:,})")
 
 
-def _list_numbers(name: str, value: Any) -> Iterator[tuple[str, int | float]]:
+def _list_numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
     """Yield the numbers in a value, with the last key that leads to each."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _list_numbers(key, item)
+            if key not in LABEL_FIELDS:
+                yield from _list_numbers(key, item)
     elif isinstance(value, list):
         for item in value:
             yield from _list_numbers(name, item)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield name, value
+        yield name, _to_float(value)
+
+
+def _to_float(value: float) -> float:
+    """Return a number as a float; infinity if it is beyond their range."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

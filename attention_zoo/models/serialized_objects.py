@@ -1,4 +1,4 @@
-"""Checks of the config of a saved model, which may come from others."""
+"""Checks of the config of an untrusted saved model."""
 
 from __future__ import annotations
 

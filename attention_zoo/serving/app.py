@@ -32,13 +32,8 @@ from attention_zoo.serving.model_manager import (
     UnknownModelError,
 )
 from attention_zoo.serving.openapi import PREDICT, describe_api
-from attention_zoo.serving.rest import (
-    PredictRequest,
-    count_bytes,
-    find_row_error,
-    format_response,
-    parse_request,
-)
+from attention_zoo.serving.responses import count_bytes, find_row_error, format_response
+from attention_zoo.serving.rest import PredictRequest, parse_request
 from attention_zoo.serving.served_model import BatchKey, RejectedInputError
 from attention_zoo.serving.value_limits import check_limits
 

@@ -272,7 +272,7 @@ class Task(ABC):
         """Return examples as inputs of the export's default signature, in JSON, for its demo page.
 
         By default, the columns of the examples that `inputs` needs. Texts that `predict` rejects
-        are left out.
+        are dropped.
         """
         served = format_examples(self.inputs, examples)
         return [one for one in served if "text" not in one or self._accepts(one["text"])]

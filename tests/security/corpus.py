@@ -24,12 +24,12 @@ from attention_zoo.files import write_manifest
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 PADDING = 400 << 20
-"""Size of a padded file, most of which is a hole that needs no disk space."""
+"""Size of a padded file, which is sparse and needs no disk space."""
 DEPTH = 100_000
 
 
-class Bench:
-    """Folder in which a case writes its files.
+class Workspace:
+    """Workspace folder of a case.
 
     Args:
         folder: an empty folder.
@@ -79,7 +79,7 @@ class Case:
         message: regular expression of a part of the message.
     """
 
-    write: Callable[[Bench], Any]
+    write: Callable[[Workspace], Any]
     load: Callable[[Any], object]
     message: str
 
@@ -107,8 +107,8 @@ def run_case(case: Case, folder: Path, saved: Path) -> Outcome:
 
     Other errors than ValueError are not caught.
     """
-    bench = Bench(folder, saved)
-    argument = case.write(bench)
+    workspace = Workspace(folder, saved)
+    argument = case.write(workspace)
     before, start = reset_peak(), time.process_time()
     try:
         case.load(argument)
@@ -119,7 +119,7 @@ def run_case(case: Case, folder: Path, saved: Path) -> Outcome:
     outcome = Outcome(message, time.process_time() - start, read_peak() - before)
     assert re.search(case.message, message), message
     assert len(message.splitlines()) == 1, message
-    assert not bench.marker.exists(), "the payload was executed"
+    assert not workspace.marker.exists(), "the payload was executed"
     return outcome
 
 
@@ -151,13 +151,13 @@ def save_task(folder: Path) -> Path:
     return folder / "saved"
 
 
-def sign(model: Path) -> None:
-    """Write the manifest of a model folder anew, as an attacker can."""
+def rewrite_manifest(model: Path) -> None:
+    """Rewrite the manifest of a model folder, as an attacker can."""
     write_manifest(model, ("config.json", "model.weights.h5"))
 
 
 def pad(path: Path, size: int = PADDING) -> Path:
-    """Extend a file by a hole."""
+    """Extend a file sparsely."""
     os.truncate(path, size)
     return path
 

@@ -16,12 +16,12 @@ from attention_zoo.data import load_tokenizer
 from attention_zoo.models import from_preset
 from tests.data.tokenizers.sentencepiece_models import write_checkpoint, write_t5
 from tests.models.public.checkpoints import change_config, write_safetensors
-from tests.security.corpus import Bench, add_case, nest, pad
+from tests.security.corpus import Workspace, add_case, nest, pad
 
 LARGER = "the model is larger than the weights|is too large for its weights"
 SAFETENSORS = "is not a safetensors file or is damaged"
-ABSURD: tuple[Any, ...] = (1 << 19, 10**12, "x", float("nan"))
-"""Sizes that the weights of the checkpoints do not have."""
+INVALID_SIZES: tuple[Any, ...] = (1 << 19, 10**12, "x", float("nan"))
+"""Invalid values of size fields in a config.json."""
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -34,9 +34,9 @@ def add_checkpoint(
 ) -> None:
     """Add a public checkpoint with changed files."""
 
-    def write(bench: Bench) -> Path:
-        folder = bench.copy_checkpoint(family)
-        change(folder, bench)
+    def write(workspace: Workspace) -> Path:
+        folder = workspace.copy_checkpoint(family)
+        change(folder, workspace)
         return folder
 
     add_case(f"{family}: {name}", load, message, write)
@@ -55,13 +55,18 @@ def add_configs() -> None:
     }
     for family, names in sizes.items():
         for name in names:
-            for value in ABSURD:
+            for value in INVALID_SIZES:
                 add_checkpoint(
                     f"{name} {value}",
                     r"(model\.safetensors|config\.json|tensor|must be|larger)",
                     lambda f, _, name=name, value=value: change_config(f, **{name: value}),
                     family,
                 )
+    add_checkpoint(
+        "integer overflow",
+        "not a finite number",
+        lambda f, _: change_config(f, hidden_size=10**400),
+    )
     texts = {
         "depth": f'{{"model_type": {nest()}}}',
         "keys": '{"model_type": "bert", "model_type": 1}',
@@ -81,9 +86,9 @@ def add_configs() -> None:
         )
     remote = {"AutoModel": "modeling.Payload"}
 
-    def add_module(folder: Path, bench: Bench) -> None:
+    def add_module(folder: Path, workspace: Workspace) -> None:
         change_config(folder, auto_map=remote, model_type="payload")
-        (folder / "modeling.py").write_text(f"import os; os.mkdir({str(bench.marker)!r})")
+        (folder / "modeling.py").write_text(f"import os; os.mkdir({str(workspace.marker)!r})")
 
     add_checkpoint("module", "unknown model_type", add_module)
 
@@ -121,21 +126,23 @@ def add_tensors() -> None:
             lambda f, _, t=text: write_header(f / name, t),
         )
     add_checkpoint(
-        "tensors: pickle", SAFETENSORS, lambda f, bench: (f / name).write_bytes(bench.make_pickle())
+        "tensors: pickle",
+        SAFETENSORS,
+        lambda f, workspace: (f / name).write_bytes(workspace.make_pickle()),
     )
     for value in (np.nan, np.inf):
         add_checkpoint(
             f"tensors: {value}", "not finite", lambda f, _, value=value: fill(f / name, value)
         )
 
-    def rename(folder: Path, bench: Bench) -> None:
+    def rename(folder: Path, workspace: Workspace) -> None:
         (folder / name).unlink()
-        (folder / "pytorch_model.bin").write_bytes(bench.make_pickle())
+        (folder / "pytorch_model.bin").write_bytes(workspace.make_pickle())
 
     add_checkpoint("pytorch_model.bin", "is never loaded", rename)
     for target in ("../model.safetensors", "/etc/passwd", "a/b", "C:\\a", ["x"], 7, None):
 
-        def index(folder: Path, bench: Bench, target: Any = target) -> None:
+        def index(folder: Path, workspace: Workspace, target: Any = target) -> None:
             content = json.dumps({"weight_map": {"a": target}})
             write_index(folder, content)
 
@@ -201,7 +208,7 @@ def add_tokenizers() -> None:
             "Oniguruma",
         ),
         "depth": (f'{{"model": {nest()}}}', "nested deeper|not the settings"),
-        "values": ('{"model": [' + "[]," * 2_000_000 + "[]]}", "more than 1,048,576 values"),
+        "values": ('{"model": [' + "[]," * 2_000_000 + "[]]}", "more than 2,621,440 values"),
         "keys": ('{"model": 1, "model": 2}', "not the settings"),
     }
     for name, (text, message) in texts.items():
@@ -238,9 +245,9 @@ def add_tokenizers() -> None:
 def add_sentencepiece() -> None:
     """Add SentencePiece models and vocabularies."""
 
-    def write_marian(bench: Bench, name: str, content: bytes) -> Path:
-        write_checkpoint(bench.folder)
-        return bench.write(name, content).parent
+    def write_marian(workspace: Workspace, name: str, content: bytes) -> Path:
+        write_checkpoint(workspace.folder)
+        return workspace.write(name, content).parent
 
     contents: dict[str, tuple[str, bytes, str]] = {
         "junk": ("source.spm", b"\x0a\xff\xff\xff\xff\x0f", "not a SentencePiece model"),
@@ -261,9 +268,9 @@ def add_sentencepiece() -> None:
             lambda b, name=name, content=content: write_marian(b, name, content),
         )
 
-    def write_settings(bench: Bench) -> Path:
-        write_t5(bench.folder)
-        return bench.write("tokenizer_config.json", '{"extra_ids": 10000000}').parent
+    def write_settings(workspace: Workspace) -> Path:
+        write_t5(workspace.folder)
+        return workspace.write("tokenizer_config.json", '{"extra_ids": 10000000}').parent
 
     add_case("T5: extra_ids", load_tokenizer, "extra_ids must be a whole number", write_settings)
 

@@ -42,7 +42,7 @@ from attention_zoo.training import read_recipe
 from attention_zoo.training.run_folder import read_data, read_state, read_variables, trim_log
 from attention_zoo.training.tensorboard import trim_events
 from tests.security.corpus import (
-    Bench,
+    Workspace,
     add_case,
     declare_size,
     make_npy,
@@ -53,7 +53,10 @@ from tests.security.corpus import (
 )
 
 UNPACKED = 48 << 20
-"""Unpacked size of a compressed bomb of some kilobytes; refused long before its end."""
+"""Decompressed size of a decompression bomb of some kilobytes.
+
+It is rejected long before its end.
+"""
 
 TEXT_READERS: dict[str, Callable[[Any], object]] = {
     "jsonl": lambda path: read_jsonl(path, "source", "target"),
@@ -88,7 +91,7 @@ def add_texts() -> None:
     unpacks = "unpack to more than .* bytes|the line has more than 16,777,216 bytes"
     for name, load in TEXT_READERS.items():
         row = ROWS[name]
-        rows = gzip.compress(row * ((4 << 20) // len(row)))
+        rows = gzip.compress(row * ((1 << 20) // len(row)))
         add_case(f"{name}: one line", load, unpacks, partial(write, "a.gz", zeros_gz(UNPACKED)))
         add_case(f"{name}: many lines", load, unpacks, partial(write, "a.gz", rows))
     lines, json_lines = read_lines, TEXT_READERS["jsonl"]
@@ -107,14 +110,17 @@ def add_texts() -> None:
     digits = f'{{"source": {"9" * 10_000}, "target": "b"}}'
     add_case("jsonl: digits", json_lines, "too many digits", partial(write, "a", digits))
     vectors, wide = TEXT_READERS["word vectors"], "a" + " 1" * 1_000_000
-    for text, message in ((wide, "more than 16,384 numbers"), ("1 1000000000\n", "no vectors")):
+    for text, message in (
+        (wide, "at most 16,384 numbers, got 1,000,000"),
+        ("1 1000000000\n", "no vectors"),
+    ):
         add_case(f"word vectors: {text[:5]}", vectors, message, partial(write, "a", text))
     add_case("lines: pickle", lines, "not valid UTF-8", lambda b: b.write("a", b.make_pickle()))
     add_case("lines: zip", lines, "is a zip file", lambda b: write_zip(b.folder / "a", ("a", b"a")))
 
 
-def write(name: str, content: str | bytes, bench: Bench) -> Path:
-    return bench.write(name, content)
+def write(name: str, content: str | bytes, workspace: Workspace) -> Path:
+    return workspace.write(name, content)
 
 
 def add_arrays() -> None:
@@ -196,9 +202,9 @@ def make_arrays(
     }
 
 
-def make_objects(bench: Bench) -> bytes:
+def make_objects(workspace: Workspace) -> bytes:
     """Return a `.npy` file with a pickled object."""
-    return make_npy((1,), bench.make_pickle(), "|O")
+    return make_npy((1,), workspace.make_pickle(), "|O")
 
 
 def write_bzip2(path: Path, name: str) -> Path:
@@ -248,7 +254,7 @@ def make_png(width: int, height: int) -> bytes:
 
 
 def add_recipes() -> None:
-    """Add YAML with code, and YAML that grows."""
+    """Add YAML with code, and YAML that expands (billion laughs)."""
     aliases = "a0: &a0 [x, x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)
     )
@@ -280,9 +286,9 @@ def add_recipes() -> None:
     add_case("recipe: pipe", read_recipe, "is not a regular file", make_pipe)
 
 
-def make_pipe(bench: Bench) -> Path:
-    os.mkfifo(bench.folder / "a.yaml")
-    return bench.folder / "a.yaml"
+def make_pipe(workspace: Workspace) -> Path:
+    os.mkfifo(workspace.folder / "a.yaml")
+    return workspace.folder / "a.yaml"
 
 
 def add_runs() -> None:
@@ -315,10 +321,10 @@ def find_newest(folder: Path) -> None:
     CheckpointFolder(folder).find_newest()
 
 
-def write_checkpoint(bench: Bench) -> Path:
-    folder = bench.folder / "checkpoints" / "step-00000001"
+def write_checkpoint(workspace: Workspace) -> Path:
+    folder = workspace.folder / "checkpoints" / "step-00000001"
     folder.mkdir(parents=True)
-    pad(bench.write("checkpoints/step-00000001/manifest.json", "{}"))
+    pad(workspace.write("checkpoints/step-00000001/manifest.json", "{}"))
     return folder.parent
 
 

@@ -1,4 +1,7 @@
-"""Hostile saved models and tasks: rows X1-X8 and X11 of a loader's threats, and CVEs of Keras."""
+"""Malicious saved models and tasks.
+
+Code in configs, oversized models, false manifests, unsafe HDF5 files, and published CVEs of Keras.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ from attention_zoo import tasks
 from attention_zoo.models import from_preset
 from tests.security.corpus import (
     PADDING,
-    Bench,
+    Workspace,
     add_case,
     fill_weights,
     nest,
     pad,
-    sign,
+    rewrite_manifest,
     write_dataset,
 )
 
@@ -34,10 +37,10 @@ MISFIT = "does not fit the layers"
 def add_model(name: str, message: str, change: Callable[..., object]) -> None:
     """Add a task with a changed model, whose manifest is valid."""
 
-    def write(bench: Bench) -> Path:
-        folder = bench.copy_task()
-        change(folder / "model", bench)
-        sign(folder / "model")
+    def write(workspace: Workspace) -> Path:
+        folder = workspace.copy_task()
+        change(folder / "model", workspace)
+        rewrite_manifest(folder / "model")
         return folder
 
     add_case(f"model: {name}", tasks.load, message, write)
@@ -46,10 +49,10 @@ def add_model(name: str, message: str, change: Callable[..., object]) -> None:
 def add_config(name: str, message: str, change: Callable[..., object]) -> None:
     """Add a task with a changed config of the model."""
 
-    def change_file(model: Path, bench: Bench) -> None:
+    def change_file(model: Path, workspace: Workspace) -> None:
         path = model / "config.json"
         content = json.loads(path.read_text())
-        change(content, bench)
+        change(content, workspace)
         path.write_text(json.dumps(content))
 
     add_model(name, message, change_file)
@@ -58,17 +61,17 @@ def add_config(name: str, message: str, change: Callable[..., object]) -> None:
 def add_task(name: str, message: str, change: Callable[..., object]) -> None:
     """Add a task with changed files."""
 
-    def write(bench: Bench) -> Path:
-        folder = bench.copy_task()
-        change(folder, bench)
+    def write(workspace: Workspace) -> Path:
+        folder = workspace.copy_task()
+        change(folder, workspace)
         return folder
 
     add_case(f"task: {name}", tasks.load, message, write)
 
 
-def make_lambda(bench: Bench) -> dict[str, Any]:
+def make_lambda(workspace: Workspace) -> dict[str, Any]:
     """Return a Lambda layer with code that creates the marker."""
-    code = compile(f"lambda x: __import__('os').mkdir({str(bench.marker)!r})", "x", "eval")
+    code = compile(f"lambda x: __import__('os').mkdir({str(workspace.marker)!r})", "x", "eval")
     text = b64encode(marshal.dumps(code.co_consts[0])).decode()
     function = {
         "class_name": "__lambda__",
@@ -94,7 +97,7 @@ def add_classes() -> None:
             f"class {name}", "unknown model", lambda c, _, name=name: c.update({"class": name})
         )
     add_config("class of a list", "unknown model", lambda c, _: c.update({"class": ["Seq2Seq"]}))
-    add_config("Lambda", NOT_ALLOWED, lambda c, bench: set_sampling(c, make_lambda(bench)))
+    add_config("Lambda", NOT_ALLOWED, lambda c, workspace: set_sampling(c, make_lambda(workspace)))
     add_config(
         "registered Lambda",
         NOT_ALLOWED,
@@ -144,9 +147,12 @@ def add_sizes() -> None:
             rf"{MISFIT}|{name}=.* (is too large|is not a finite)",
             lambda c, _, name=name, value=value: c["config"].update({name: value}),
         )
-    add_config(
-        "float overflow", "outdated|not a finite", lambda c, _: c["config"].update(units=1e400)
-    )
+    for title, number in (("float", 1e400), ("integer", -(10**400))):
+        add_config(
+            f"{title} overflow",
+            "outdated|not a finite",
+            lambda c, _, number=number: c["config"].update(units=number),
+        )
 
 
 def add_json() -> None:
@@ -165,10 +171,12 @@ def add_json() -> None:
         }
         for name, (text, message) in texts.items():
 
-            def change(folder: Path, bench: Bench, file: str = file, text: Any = text) -> None:
-                content = bench.make_pickle() if text is None else text.encode()
+            def change(
+                folder: Path, workspace: Workspace, file: str = file, text: Any = text
+            ) -> None:
+                content = workspace.make_pickle() if text is None else text.encode()
                 (folder / file).write_bytes(content)
-                sign(folder / "model")
+                rewrite_manifest(folder / "model")
 
             add_task(f"{name} of {file}", message, change)
     for file in ("task.json", "source_tokenizer/tokenizer.json", "source_tokenizer/vocabulary.txt"):
@@ -298,7 +306,7 @@ def add_weights() -> None:
     add_model(
         "weights: pickle",
         "damaged or unsafe",
-        lambda m, bench: (m / "model.weights.h5").write_bytes(bench.make_pickle()),
+        lambda m, workspace: (m / "model.weights.h5").write_bytes(workspace.make_pickle()),
     )
     add_model("weights: deep", "nested deeper than 64", lambda m, _: write_groups(m, 100))
     add_model("weights: other shape", MISFIT, lambda m, _: swap_shape(m / "model.weights.h5"))
@@ -326,10 +334,10 @@ def swap_shape(path: Path) -> None:
 def add_archives() -> None:
     """Add files that other frameworks save, as models."""
 
-    def write_keras(bench: Bench) -> Path:
-        path = bench.folder / "model.keras"
+    def write_keras(workspace: Workspace) -> Path:
+        path = workspace.folder / "model.keras"
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("config.json", json.dumps(make_lambda(bench)))
+            archive.writestr("config.json", json.dumps(make_lambda(workspace)))
             archive.writestr("../../../model.weights.h5", "x")
         return path
 
@@ -340,7 +348,7 @@ def add_archives() -> None:
             f"{name} of a pickle",
             load,
             "not a run folder|no such folder|not a model folder",
-            lambda bench: bench.write("model.h5", bench.make_pickle()),
+            lambda workspace: workspace.write("model.h5", workspace.make_pickle()),
         )
         add_case(
             f"{name} of an address out of the repository",

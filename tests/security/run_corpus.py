@@ -21,10 +21,10 @@ def main(folder: Path) -> None:
     """Run all cases in subfolders of a folder."""
     saved = save_task(folder / "task")
     for number, (name, case) in enumerate(CASES.items()):
-        place = folder / str(number)
-        place.mkdir()
+        case_folder = folder / str(number)
+        case_folder.mkdir()
         try:
-            outcome = {"case": name, **asdict(run_case(case, place, saved))}
+            outcome = {"case": name, **asdict(run_case(case, case_folder, saved))}
         except BaseException as error:
             outcome = {"case": name, "error": repr(error), "trace": traceback.format_exc()}
         print(json.dumps(outcome), flush=True)

@@ -13,7 +13,8 @@ from google.protobuf.json_format import ParseDict
 from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 
 from attention_zoo.files import write_manifest
-from attention_zoo.serving.rest import TensorSpec, format_response, parse_request
+from attention_zoo.serving.responses import format_response
+from attention_zoo.serving.rest import TensorSpec, parse_request
 from attention_zoo.serving.served_model import BatchKey, RejectedInputError, ServedModel
 
 TEXTS = tf.TensorSpec([None], tf.string, name="text")

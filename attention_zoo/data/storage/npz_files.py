@@ -131,7 +131,7 @@ def _read_header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Header:
         raise ValueError(f"array {entry.filename!r} is compressed by an unsupported method")
     try:
         with archive.open(entry) as file, warnings.catch_warnings():
-            warnings.simplefilter("error")  # of headers by Python 2
+            warnings.simplefilter("ignore")  # of headers by Python 2; `read_array` repeats it
             read = HEADER_READERS[npy.read_magic(file)]
             shape, _, dtype = read(file)
             size = file.tell()

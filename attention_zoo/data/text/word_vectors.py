@@ -44,8 +44,11 @@ def read_word_vectors(path: str | Path, vocabulary: Sequence[str]) -> tuple[np.n
     width, has_vectors = None, False
     for number, (location, raw) in enumerate(read_numbered_lines(path), 1):
         line = raw.strip(b" \t").replace(b"\t", b" ")
-        if line.count(b" ") > MAX_WIDTH:
-            raise ValueError(f"{location}: more than {MAX_WIDTH:,} numbers; restore the file")
+        if (count := line.count(b" ")) > MAX_WIDTH:
+            raise ValueError(
+                f"{location}: a vector must have at most {MAX_WIDTH:,} numbers, got {count:,}."
+                " Restore the file."
+            )
         if number == 1 and (width := _parse_header(line)) is not None:
             continue
         if width is None:

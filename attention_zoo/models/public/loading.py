@@ -32,10 +32,8 @@ ACTIVATIONS: dict[str | None, str] = {
 """Names of activations in checkpoints and in this library; both "gelu" are exact (erf)."""
 
 COPY_AGAIN = "copy all files from the same checkpoint"
-LABELS = ("id2label", "label2id")
-"""Fields of a config whose keys are names of classes."""
 MIN_NUMBER = 1 << 20
-"""Integers of a config up to this number are allowed, whatever the size of the tensors."""
+"""Integers of a config up to this number are allowed for any size of the tensors."""
 
 
 class Checkpoint(NamedTuple):
@@ -139,8 +137,7 @@ def from_public(folder: str | Path, cls: type | None = None, **overrides: Any) -
     tensors, path = Tensors(folder), folder / "config.json"
     size = ModelSize(len(tensors), tensors.count_elements())
     with explain_outdated(path, COPY_AGAIN):
-        numbers = {name: value for name, value in config.items() if name not in LABELS}
-        check_numbers(numbers, size, max(size.elements, MIN_NUMBER))
+        check_numbers(config, size, max(size.elements, MIN_NUMBER))
     with finish_initialization(folder, size):
         try:
             return build(Checkpoint(folder, config, tensors), cls, overrides)
