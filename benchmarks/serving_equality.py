@@ -137,23 +137,23 @@ def make_instance(value: Any) -> Any:
 
 def send(
     server: Server, signature: str, inputs: Sequence[Any], fields: Sequence[str], num_clients: int
-) -> list[Response]:
-    """Send a request for each input; return the responses."""
+) -> tuple[float, list[Response]]:
+    """Send a request for each input; return the requests per second, and the responses."""
     bodies = [
         json.dumps({"signature_name": signature, "instances": [make_instance(value)]})
         for value in inputs
     ]
-    _, responses = run_load(Load(server.port, server.path, bodies, fields, num_clients))
-    return [one for one in responses if one is not None]
+    seconds, responses = run_load(Load(server.port, server.path, bodies, fields, num_clients))
+    return len(bodies) / seconds, [one for one in responses if one is not None]
 
 
 def predict_served(
     server: Server, task: Any, inputs: Sequence[Any], num_clients: int
-) -> list[Prediction]:
-    """Return the predictions of a server."""
+) -> tuple[float, list[Prediction]]:
+    """Return the requests per second, and the predictions of a server."""
     fields = ["scores", "text"] if task.name != "tagging" else ["scores", "tags", "lengths"]
-    responses = send(server, "serving_default", inputs, fields, num_clients)
-    return list(map(read_prediction, responses))
+    rate, responses = send(server, "serving_default", inputs, fields, num_clients)
+    return rate, list(map(read_prediction, responses))
 
 
 def predict_in_process(task: Any, inputs: Sequence[Any], **options: Any) -> list[Prediction]:
@@ -168,31 +168,40 @@ def predict_one_by_one(task: Any, inputs: Sequence[Any], **options: Any) -> list
     return [predict_in_process(task, [value], **options)[0] for value in inputs]
 
 
-def measure_task(task: Any, examples: Any, server: Server) -> list[Difference]:
+Measured = tuple[list[Difference], list[float]]
+"""Differences, and requests per second with concurrent clients and with one client."""
+
+
+def measure_task(task: Any, examples: Any, server: Server) -> Measured:
     """Compare the predictions of concurrent clients, one client, and the task one by one."""
     inputs = make_inputs(task, examples)
-    others = [predict_served(server, task, inputs, num_clients) for num_clients in (NUM_CLIENTS, 1)]
+    rates, others = [], []
+    for num_clients in (NUM_CLIENTS, 1):
+        rate, predictions = predict_served(server, task, inputs, num_clients)
+        rates.append(rate)
+        others.append(predictions)
     others.append(predict_one_by_one(task, inputs))
     expected = predict_in_process(task, inputs)
-    return [compare(expected, other) for other in others]
+    return [compare(expected, other) for other in others], rates
 
 
-def measure_retrieval(task: Any, examples: Any, server: Server, export: Path) -> list[Difference]:
+def measure_retrieval(task: Any, examples: Any, server: Server, export: Path) -> Measured:
     """Compare the best image of each text; the first caption of each image is a text."""
     images, texts = make_inputs(task, examples), [captions[0] for captions in examples.captions]
     names = [str(number) for number in range(len(images))]
     index = task.build_index(images, names)
     module = tf.saved_model.load(str(export))  # the signature has no reference to it
-    others = []
+    rates, others = [], []
     for num_clients in (NUM_CLIENTS, 1):
         fields = ["words", "mask", "lengths"]
-        encoded = send(server, "encode_images", images, ["regions"], num_clients)
+        _, encoded = send(server, "encode_images", images, ["regions"], num_clients)
         regions = np.array([one.values["regions"] for one in encoded], "float32")
-        encoded = send(server, "encode_texts", texts, fields, num_clients)
+        rate, encoded = send(server, "encode_texts", texts, fields, num_clients)
+        rates.append(rate)
         others.append([rank(module, regions, names, one.values) for one in encoded])
     others.append(predict_one_by_one(task, texts, index=index))
     expected = predict_in_process(task, texts, index=index)
-    return [compare(expected, other) for other in others]
+    return [compare(expected, other) for other in others], rates
 
 
 def rank(
@@ -216,8 +225,8 @@ def measure_equality(size: int, exports: Path) -> list[str]:
     """
     lines = [
         f"| task | entry | inputs | {NUM_CLIENTS} clients | score | 1 client | score"
-        " | predict, one by one | score |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f" | predict, one by one | score | requests/s, {NUM_CLIENTS} clients | 1 client |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name in ENTRIES:
         export, examples, task = (
@@ -227,10 +236,11 @@ def measure_equality(size: int, exports: Path) -> list[str]:
         )
         with start_server(Kind("attention_zoo"), export) as server:
             if task.name == "retrieval":
-                differences = measure_retrieval(task, examples, server, export)
+                differences, rates = measure_retrieval(task, examples, server, export)
             else:
-                differences = measure_task(task, examples, server)
+                differences, rates = measure_task(task, examples, server)
         cells = " | ".join(f"{one.labels} | {one.score:.1e}" for one in differences)
+        cells += "".join(f" | {rate:.0f}" for rate in rates)
         lines.append(f"| {task.name.replace('_', ' ')} | `{name}` | {len(examples):,} | {cells} |")
         print(lines[-1], flush=True)
     return [
@@ -238,7 +248,8 @@ def measure_equality(size: int, exports: Path) -> list[str]:
         "",
         "Number of predictions whose text, class or tags differ from those of one call of"
         " `task.predict` with all inputs, with those without a response, and maximum difference of"
-        f" the scores of the others. Targets: 0, and at most {TOLERANCE:.0e}. The last two columns"
-        " are the differences of `task.predict` with itself: float32 rounding depends on the batch."
-        " Retrieval: the best of all images for the first caption of each, ranked by the client.",
+        f" the scores of the others. Targets: 0, and at most {TOLERANCE:.0e}. The columns of"
+        " `predict` are the differences of `task.predict` with itself: float32 rounding depends on"
+        " the batch. Retrieval: the best of all images for the first caption of each, ranked by the"
+        " client; its requests per second are those that encode a text.",
     ]

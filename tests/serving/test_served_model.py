@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf.json_format import ParseDict
+from PIL import Image
 from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 
 from attention_zoo.files import write_manifest
 from attention_zoo.serving.responses import format_response
 from attention_zoo.serving.rest import TensorSpec, parse_request
-from attention_zoo.serving.served_model import BatchKey, RejectedInputError, ServedModel
+from attention_zoo.serving.served_model import BatchKey, RejectedInputError, ServedModel, load_model
 
 TEXTS = tf.TensorSpec([None], tf.string, name="text")
 
@@ -176,3 +179,33 @@ def test_a_translator_is_served_like_its_task(tmp_path: Path) -> None:
     short = answer(model, {"signature_name": "serve_with_options", "inputs": optional})["outputs"]
     assert short["finished"] == [[False]]
     assert short["lengths"] == [[3]]
+
+
+@pytest.mark.slow
+def test_a_retriever_ranks_the_images_of_one_request(tmp_path: Path) -> None:
+    """Its images and texts have different numbers, and requests share no batch."""
+    from attention_zoo import load
+    from attention_zoo.data import generate_scenes
+    from attention_zoo.export import export
+
+    task = load("cross_attention_retriever_small.scenes")
+    model = load_model(export(task, tmp_path / "served"))
+    assert model.joint_signatures == {"serving_default", "rank"}
+    scenes = generate_scenes(3, "test")
+    images = []
+    for pixels in scenes.images:
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG")
+        images.append(base64.b64encode(file.getvalue()).decode())
+    texts = [captions[0] for captions in scenes.captions[:2]]
+    content = {"inputs": {"image": [{"b64": image} for image in images], "text": texts}}
+    body = json.dumps(content).encode()
+    request = parse_request(body, model.signatures, joint_signatures=model.joint_signatures)
+    assert len({*model.get_batch_keys(request), *model.get_batch_keys(request)}) == 2
+    (key,) = model.get_batch_keys(request)
+    served = json.loads(format_response(model.run(key, request.rows), False, True))["outputs"]
+    index = task.build_index(list(scenes.images), ["0", "1", "2"])
+    expected = task.similarities(index, texts)
+    np.testing.assert_allclose(served["similarities"], expected, atol=1e-4)
+    assert served["ok"] == [True, True]
+    assert [row[0] for row in served["image_indices"]] == np.argmax(expected, axis=0).tolist()
