@@ -1,4 +1,4 @@
-"""Serve exported models over HTTP, with a page on which a person tries them in a browser."""
+"""Serve exported models over HTTP, with a demo page for the browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo page: a page on which a person tries the served models."""
+"""Demo page: a web page to try the served models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ with explain_missing_package():
 
 PAGE = "index.html"
 DEMO_PATHS = ("/", "/demo/")
-"""The page and the folder of its files, which need no token."""
+"""Paths of the demo page and its files. They need no token, because the user enters it on the
+page."""
 
 MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -32,9 +33,6 @@ HEADERS = {
 }
 """Headers of the page and its files; the page runs no inline script and calls no other server."""
 
-DEMO_PATHS = ("/", "/demo/")
-"""Paths of the page and its files, which need no token: a person enters it on the page."""
-
 
 def add_demo(app: FastAPI) -> None:
     """Serve the demo page at `/`, and its scripts and styles under `/demo/`.
@@ -51,16 +49,15 @@ def add_demo(app: FastAPI) -> None:
         if file.name.rpartition(".")[2] in MEDIA_TYPES
     }
 
-    def respond(name: str) -> Response:
+    page = contents.pop(PAGE)
+
+    @app.get("/", include_in_schema=False)
+    async def get_page() -> Response:
+        return Response(page, media_type=MEDIA_TYPES["html"], headers=HEADERS)
+
+    @app.get("/demo/{name}", include_in_schema=False)
+    async def get_file(name: str) -> Response:
         if name not in contents:
             raise HTTPException(404, "Not Found")
         media_type = MEDIA_TYPES[name.rpartition(".")[2]]
         return Response(contents[name], media_type=media_type, headers=HEADERS)
-
-    @app.get("/", include_in_schema=False)
-    async def get_page() -> Response:
-        return respond(PAGE)
-
-    @app.get("/demo/{name}", include_in_schema=False)
-    async def get_file(name: str) -> Response:
-        return respond(name)

@@ -83,7 +83,9 @@ class ServedModel:
                 )
                 for key, spec in function.structured_input_signature[1].items()
             }
-        self.has_images = any(IMAGE in specs for specs in self.signatures.values())
+        self.has_images = any(
+            IMAGE in specs and specs[IMAGE].dtype.kind == "O" for specs in self.signatures.values()
+        )
         self._joint_numbers = itertools.count(1)
         self.metadata = {name: _describe(definitions[name]) for name in self.signatures}
 

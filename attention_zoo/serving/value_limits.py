@@ -40,7 +40,7 @@ def check_limits(request: PredictRequest, max_length: int, max_image_pixels: int
         raise ValueError(f"inputs.{MAX_LENGTH} must be at most {max_length}, got {length}")
     num_pixels = 0
     for row in request.rows:
-        if IMAGE in row:
+        if IMAGE in row and row[IMAGE].dtype.kind == "O":
             num_pixels += sum(_count_pixels(encoded) for encoded in row[IMAGE].flat)
     if num_pixels > max_image_pixels:
         raise ValueError(

@@ -36,6 +36,20 @@ class Doubler(tf.Module):
         return {"doubled": 2 * numbers, "note": note}
 
 
+class Mixed(tf.Module):
+    """A model with a scalar input, whose outputs have the names of a task's outputs."""
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 2], tf.float32, "numbers"),
+            tf.TensorSpec([], tf.float32, "scale"),
+            tf.TensorSpec([None], tf.string, "text"),
+        ]
+    )
+    def serve(self, numbers: tf.Tensor, scale: tf.Tensor, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"predictions": scale * numbers, "probabilities": numbers, "text": text}
+
+
 def make_tasks() -> dict[str, tuple[Any, list[dict[str, Any]]]]:
     """Return tasks by the name of their export, with their examples."""
     sources = [SENTENCE, f"{SCRIPT} {ARABIC} {CHINESE}"]
@@ -74,12 +88,13 @@ def make_tasks() -> dict[str, tuple[Any, list[dict[str, Any]]]]:
 
 
 def write_exports(folder: Path) -> list[Path]:
-    """Export all tasks and a model without a task; return their folders."""
+    """Export all tasks and the models without a task; return their folders."""
     for name, (task, examples) in make_tasks().items():
         export(task, folder / name, examples=examples)
-    module = Doubler()
-    tf.saved_model.save(module, str(folder / "doubler"), signatures=module.serve)
-    write_manifest(folder / "doubler")
+    modules: dict[str, Any] = {"doubler": Doubler(), "mixed": Mixed()}
+    for name, module in modules.items():
+        tf.saved_model.save(module, str(folder / name), signatures=module.serve)
+        write_manifest(folder / name)
     return sorted(folder.iterdir())
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +20,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from attention_zoo.serving.app import make_app
+from attention_zoo.serving.config import ModelConfig
+from attention_zoo.serving.demo import add_demo
+from attention_zoo.serving.metrics import Metrics
+from attention_zoo.serving.model_manager import ModelManager
+from attention_zoo.serving.served_model import ServedModel, load_model
+from attention_zoo.serving.server import bind, make_server
 from tests.browser import Browser, open_browser
 from tests.serving.demo_exports import (
     ARABIC,
@@ -103,7 +113,8 @@ def show(browser: Browser, url: str, name: str, width: int = 1440, scheme: str =
 
 def finish(browser: Browser) -> None:
     """Wait for the result or the error."""
-    browser.wait(lambda: browser.find_all(".command, #result .message"))
+    idle = "#output:not([aria-busy=true])"
+    browser.wait(lambda: browser.find_all(f"{idle} .command, {idle} .message"))
 
 
 def run(browser: Browser, *texts: str) -> None:
@@ -136,13 +147,17 @@ def read_titles(browser: Browser) -> list[str]:
     return read_texts(browser, "#result h2")
 
 
-def delay_requests(browser: Browser, milliseconds: int) -> None:
+def choose_model(browser: Browser, name: str) -> None:
+    from selenium.webdriver.support.select import Select
+
+    Select(browser.find("#model")).select_by_value(name)
+
+
+def delay_requests(browser: Browser, milliseconds: int, is_offline: bool = False) -> None:
     command = browser.driver.execute_cdp_cmd
     command("Network.enable", {})
-    speed = {"downloadThroughput": -1, "uploadThroughput": -1}
-    command(
-        "Network.emulateNetworkConditions", {"offline": False, "latency": milliseconds, **speed}
-    )
+    conditions = {"downloadThroughput": -1, "uploadThroughput": -1, "latency": milliseconds}
+    command("Network.emulateNetworkConditions", {**conditions, "offline": is_offline})
 
 
 def count_predictions(browser: Browser) -> int:
@@ -163,7 +178,7 @@ def test_translation(browser: Browser, url: str) -> None:
     (best, *others) = read_texts(browser, ".choice .grow")
     assert len(others) == 2
     assert read_texts(browser, ".result-text") == [best]
-    assert browser.find("#time").text.endswith(" ms")
+    assert re.fullmatch(r"Result in \d+ ms", browser.find("#time").text)
     assert read_texts(browser, ".matrix .columns span") == SENTENCE.split()
     tokens = read_texts(browser, ".result-text .token")
     assert read_texts(browser, ".matrix .rows span") == tokens
@@ -240,6 +255,30 @@ def test_the_command_line_sends_the_same_request(
     assert read_texts(browser, ".result-text") == text[:1]
 
 
+BODIES: dict[str, dict[str, Any]] = {
+    "image": {"image": [{"b64": "QUJD"}], "text": ["\u0001 %s \\u0001 it's"]},
+    "equal images": {"image": [{"b64": "QUJD"}, {"b64": "QUJD"}], "text": ['"b64":"QUJD"']},
+    "long text": {"text": ["it's 100 % \\n é" * 30_000]},
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_command_lines_of_any_text(name: str, browser: Browser, url: str, tmp_path: Path) -> None:
+    browser.open(url)
+    (tmp_path / "it's a.png").write_bytes(b"ABC")
+    body = {"inputs": BODIES[name]}
+    files = [{"name": "it's a.png", **image} for image in BODIES[name].get("image", [])]
+    script = "const [url, body, files] = arguments; return import('/demo/curl.js').then("
+    script += "({ makeCommand }) => makeCommand(url, body, files, false))"
+    command = browser.run(script, url, body, files)
+    printing, sending = command.rsplit(" |\n", 1)
+    assert sending == f"  curl '{url}' -d @-"
+    script_file = tmp_path / "command.sh"
+    script_file.write_text(printing)
+    done = subprocess.run(["bash", script_file], cwd=tmp_path, capture_output=True, check=True)
+    assert json.loads(done.stdout) == body
+
+
 def test_tags(browser: Browser, url: str) -> None:
     run_example(browser, url, "tagger")
     (span,) = read_texts(browser, ".tagged .span")
@@ -304,6 +343,99 @@ def test_captions_of_files_and_drawings(browser: Browser, url: str, tmp_path: Pa
     check_clean(browser, url)
 
 
+def delay_decoding(browser: Browser) -> None:
+    """Let the browser decode images half a second later."""
+    browser.run("""
+        const decode = window.createImageBitmap;
+        window.createImageBitmap = async (blob) => {
+          await new Promise((resolve) => setTimeout(resolve, 500));
+          return decode(blob);
+        };
+    """)
+
+
+def choose_files(browser: Browser, *paths: Path) -> None:
+    browser.find("input[type=file]").send_keys("\n".join(map(str, paths)))
+
+
+def read_names(browser: Browser) -> list[str]:
+    return read_texts(browser, ".thumbnails figcaption")
+
+
+def test_run_waits_for_the_chosen_image(browser: Browser, url: str, tmp_path: Path) -> None:
+    show(browser, url, "captioner")
+    delay_decoding(browser)
+    for name in ("a.png", "b.png"):
+        choose_files(browser, write_picture(tmp_path / name))
+    browser.find("#run").click()
+    finish(browser)
+    assert "'b.png'" in read_texts(browser, ".command pre")[0]
+    assert read_names(browser) == ["b.png"]
+
+
+def test_an_example_is_filled_in_once(browser: Browser, url: str) -> None:
+    from selenium.webdriver import ActionChains
+
+    show(browser, url, "retriever")
+    delay_decoding(browser)
+    ActionChains(browser.driver).double_click(browser.find(".example")).perform()
+    browser.find("#run").click()  # without effect while the fields are filled in
+    finish(browser)
+    assert read_names(browser) == ["example-1.png", "example-2.png"]
+    assert count_predictions(browser) == 1
+
+
+def test_an_example_does_not_run_another_model(browser: Browser, url: str) -> None:
+    show(browser, url, "captioner")
+    delay_decoding(browser)
+    browser.find(".example").click()
+    choose_model(browser, "doubler")
+    browser.wait(lambda: browser.find("#model-name").text == "doubler")
+    time.sleep(0.7)
+    assert count_predictions(browser) == 0
+    assert browser.find(".empty").is_displayed()
+    run(browser, "[1, 2.5]")
+    assert browser.find_all(".command")
+
+
+def test_unused_drawings_do_not_replace_images(browser: Browser, url: str, tmp_path: Path) -> None:
+    show(browser, url, "captioner")
+    browser.find(".drawing summary").click()
+    browser.run("document.querySelector('.pad').scrollIntoView()")
+    draw_line(browser)
+    use = browser.find(".drawing button")
+    for _ in range(2):  # a drawing can be used again
+        choose_files(browser, write_picture(tmp_path / "a.png"))
+        browser.wait(lambda: read_names(browser) == ["a.png"])
+        use.click()
+        browser.wait(lambda: read_names(browser)[0].startswith("drawing-"))
+    draw_line(browser)
+    choose_files(browser, tmp_path / "a.png")
+    browser.find("#run").click()
+    finish(browser)
+    assert read_names(browser) == ["a.png"]
+    draw_line(browser)
+    browser.find(".example").click()
+    browser.wait(lambda: "'example-1.png'" in "".join(read_texts(browser, ".command pre")))
+    assert read_names(browser) == ["example-1.png"]
+
+
+def test_errors_of_several_images(browser: Browser, url: str, tmp_path: Path) -> None:
+    show(browser, url, "retriever")
+    for name in ("bad.png", "worse.png"):
+        (tmp_path / name).write_bytes(b"no image")
+    choose_files(browser, tmp_path / "bad.png", write_picture(tmp_path / "a.png"))
+    browser.wait(lambda: read_names(browser) == ["a.png"])
+    paths = [write_picture(tmp_path / f"{number}.png") for number in range(13)]
+    choose_files(browser, tmp_path / "bad.png", tmp_path / "worse.png", *paths)
+    browser.wait(lambda: len(browser.find_all("#fields .message")) == 3)
+    bad, worse, excess = read_texts(browser, "#fields .message")
+    assert bad.startswith("bad.png: the browser cannot read this file")
+    assert worse.startswith("worse.png: the browser cannot read this file")
+    assert excess == "The maximum is 12 images. Not added: 11.png, 12.png."
+    assert read_names(browser) == ["a.png", *(f"{number}.png" for number in range(11))]
+
+
 def draw_line(browser: Browser) -> None:
     from selenium.webdriver import ActionChains
 
@@ -315,16 +447,35 @@ def test_large_and_corrupt_images(browser: Browser, url: str, tmp_path: Path) ->
     show(browser, url, "captioner")
     (tmp_path / "bad.png").write_bytes(b"no image")
     browser.find("input[type=file]").send_keys(str(tmp_path / "bad.png"))
-    browser.wait(lambda: browser.find_all("#result .message"))
-    assert browser.find("#result .message").text.startswith("bad.png: the browser cannot read")
+    message = browser.wait(lambda: browser.find_all("#fields .message"))[0]
+    assert message.text.startswith("bad.png: the browser cannot read this file as an image. Use")
+    assert message.aria_role == "alert"
     noise = np.random.default_rng(0).integers(0, 256, (1500, 2000, 3), np.uint8)
     Image.fromarray(noise).save(tmp_path / "large.png")
     browser.find("input[type=file]").send_keys(str(tmp_path / "large.png"))
     browser.wait(lambda: browser.find_all(".thumbnails img"))
     assert read_texts(browser, ".thumbnails figcaption") == ["large-1024x768.jpg"]
+    assert not browser.find_all("#fields .message")
     browser.find("#run").click()
     browser.wait(lambda: browser.find_all(".command"))
     assert browser.find_all(".result-text .token")
+    # A file of few bytes whose pixels exceed the limit of the server.
+    Image.new("L", (4200, 4000)).save(tmp_path / "wide.png")
+    choose_files(browser, tmp_path / "wide.png")
+    browser.wait(lambda: read_names(browser) == ["wide-1024x975.jpg"])
+    show(browser, url, "retriever")
+    Image.new("L", (1100, 1000)).save(tmp_path / "wide.png")
+    choose_files(browser, tmp_path / "wide.png")
+    browser.wait(lambda: read_names(browser) == ["wide-512x465.jpg"])
+
+
+def test_an_empty_caption(browser: Browser, url: str) -> None:
+    browser.open(url)
+    script = "return import('/demo/image_views.js').then(({ showCaption }) => showCaption("
+    script += "{ text: [''], tokens: [['']], lengths: [0], scores: [-1] },"
+    script += " { title: 'Caption', inputs: {} })"
+    script += ".map((element) => element.textContent).join(''))"
+    assert browser.run(script).startswith("Caption(empty)Score −1.00")
 
 
 def test_matches(browser: Browser, url: str) -> None:
@@ -366,7 +517,28 @@ def test_a_model_without_a_task(browser: Browser, url: str) -> None:
     assert outputs == {"doubled": [[2, 5]], "note": [IMAGE]}
     run(browser, "[1, ")
     browser.wait(lambda: browser.find_all("#result .message"))
-    assert browser.find("#result .message").text.endswith("this is not JSON.")
+    message = browser.find("#result .message")
+    assert message.text.endswith(" as JSON: the value must be valid JSON.")
+    assert message.aria_role == "alert"
+    assert not browser.find("#result").get_attribute("aria-live")
+
+
+def test_json_inputs_and_outputs_that_fit_no_view(browser: Browser, url: str) -> None:
+    show(browser, url, "mixed")
+    labels = [label.text for label in browser.find_all("#fields label")]
+    assert labels == ["text", "numbers: float (2) as JSON", "scale: float () as JSON"]
+    run(browser, "a", "[1, 2]", "3")
+    outputs = json.loads(read_texts(browser, "#result pre")[0])
+    assert outputs == {"predictions": [[3, 6]], "probabilities": [[1, 2]], "text": ["a"]}
+    assert '"scale":3' in read_texts(browser, ".command pre")[0]
+
+
+def test_an_image_as_numbers_is_json(browser: Browser, url: str) -> None:
+    browser.open(url)
+    script = "return import('/demo/fields.js').then(({ makeField }) => {"
+    script += " const field = makeField('image', { dtype: 'float', shape: [-1, 2] }, null);"
+    script += " field.set([1, 2]); return field.read(); })"
+    assert browser.run(script) == {"json": [[1, 2]], "shown": {}, "images": []}
 
 
 MODELS = ["translator", "tagger", "classifier", "summarizer", "captioner", "matcher", "glimpses"]
@@ -450,12 +622,71 @@ def test_an_older_response_does_not_replace_a_newer_one(browser: Browser, url: s
     browser.find("#fields textarea").send_keys(SENTENCE)
     delay_requests(browser, 800)
     browser.find("#run").click()
-    browser.find("#model").send_keys("tagger")
+    choose_model(browser, "tagger")
     browser.wait(lambda: browser.find("#model-name").text == "tagger")
     run(browser, SENTENCE)
     assert read_titles(browser) == ["Tags", "Command line"]
     delay_requests(browser, 0)
     assert browser.run("return location.hash") == "#tagger"
+
+
+def test_form_of_the_previous_model_is_inactive(browser: Browser, url: str) -> None:
+    show(browser, url, "translator")
+    delay_requests(browser, 800)
+    choose_model(browser, "summarizer")
+    is_inert = "return document.querySelector('#main').inert"
+    assert browser.run(is_inert)
+    browser.wait(lambda: browser.find("#model-name").text == "summarizer")
+    assert not browser.run(is_inert)
+    delay_requests(browser, 0, is_offline=True)
+    choose_model(browser, "tagger")
+    browser.wait(lambda: browser.find_all("#message .message"))
+    assert "does not respond" in browser.find("#message .message").text
+    assert not browser.find("#main").is_displayed()
+    delay_requests(browser, 0)
+    choose_model(browser, "translator")
+    browser.wait(lambda: browser.find("#main").is_displayed())
+    assert not browser.find_all("#message .message")
+
+
+@contextlib.contextmanager
+def serve_gated(folders: list[Path], gate: threading.Event) -> Iterator[str]:
+    """Serve exports; all but the first one are loaded when the gate is open."""
+
+    def load(folder: Path) -> ServedModel:
+        assert folder == folders[0] or gate.wait(60)
+        return load_model(folder)
+
+    configs = [ModelConfig(name=folder.name, path=str(folder)) for folder in folders]
+    metrics = Metrics()
+    manager = ModelManager(lambda: configs, load, metrics.observe_batch)
+    app = make_app(manager, metrics)
+    add_demo(app)
+    server = make_server(app, manager, lambda: None)
+    with bind("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            gate.set()
+            server.should_exit = True
+            thread.join(60)
+
+
+def test_page_waits_for_all_models(browser: Browser, exports: list[Path]) -> None:
+    folders = [one for one in exports if one.name in ("doubler", "mixed")]
+    gate = threading.Event()
+    with serve_gated(folders, gate) as url:
+        browser.open(f"{url}/")
+        message = browser.wait(lambda: browser.find_all("#message .message"))[0]
+        time.sleep(1.5)  # the page has tried again, and the message is the same element
+        assert message.text == "The models are loading."
+        assert not browser.find("#main").is_displayed()
+        gate.set()
+        browser.wait(lambda: browser.find("#model-name").text == "doubler")
+        assert read_texts(browser, "#model option") == ["doubler", "mixed"]
+        assert not browser.find_all("#message .message")
 
 
 def test_keyboard(browser: Browser, url: str) -> None:
@@ -487,6 +718,25 @@ def test_keyboard(browser: Browser, url: str) -> None:
         assert not element.is_displayed() or element.accessible_name
 
 
+def test_focus(browser: Browser, url: str) -> None:
+    show(browser, url, "retriever")
+    delay_requests(browser, 300)  # the browser moves the focus from a disabled button
+    active = "return document.activeElement"
+    browser.run("document.querySelector('.example').focus()")
+    browser.press("ENTER")
+    finish(browser)
+    assert "example" in browser.run(active).get_attribute("class")
+    browser.run("document.querySelector('#run').focus()")
+    browser.press("ENTER")
+    browser.wait(lambda: count_predictions(browser) == 2 and browser.find("#run").is_enabled())
+    assert browser.run(active).get_attribute("id") == "run"
+    browser.run("document.querySelector('.thumbnails button').focus()")
+    browser.press("ENTER")
+    assert browser.run(active).accessible_name == "Remove example-2.png"
+    browser.press("ENTER")
+    assert browser.run(active).get_attribute("type") == "file"
+
+
 def test_writing_directions(browser: Browser, url: str) -> None:
     show(browser, url, "translator")
     run(browser, ARABIC)
@@ -500,6 +750,11 @@ def test_writing_directions(browser: Browser, url: str) -> None:
     browser.wait(lambda: read_texts(browser, source) == [CHINESE])
     assert browser.run(direction, source) == "ltr"
     assert len(browser.find_all(".columns .upright")) == 4  # and an unknown token
+    show(browser, url, "tagger")
+    run(browser, ARABIC)
+    assert browser.find_all(".tagged .span")
+    assert browser.run(direction, ".tagged") == "rtl"
+    assert browser.run(direction, ".tagged .span small") == "ltr"
 
 
 def test_token_and_a_stopped_server(browser: Browser, exports: list[Path]) -> None:
@@ -511,6 +766,9 @@ def test_token_and_a_stopped_server(browser: Browser, exports: list[Path]) -> No
         browser.find("#token").send_keys("wrong")
         browser.find("#token-form button").click()
         browser.wait(lambda: browser.find_all("#message .message"))
+        browser.find("#token").send_keys("clé de l'accès")
+        browser.press("ENTER")
+        browser.wait(lambda: "ASCII characters" in browser.find("#message").text)
         browser.find("#token").send_keys(TOKEN)
         browser.press("ENTER")
         browser.wait(lambda: browser.find("#model-name").text == "doubler")

@@ -64,6 +64,11 @@ def test_other_files_are_left_to_the_model(content: bytes) -> None:
     check([content])
 
 
+def test_arrays_of_numbers_are_no_files() -> None:
+    rows = [{"image": np.zeros([28, 28], "float32")}]
+    check_limits(PredictRequest("serving_default", rows, {}, True), 64, 10)
+
+
 def test_generated_tokens_are_limited() -> None:
     check([], max_length=64)
     with pytest.raises(ValueError, match=r"inputs\.max_length must be at most 64, got 65"):

@@ -9,7 +9,8 @@ export class RequestError extends Error {
   }
 }
 
-// The token stays in the memory of the page.
+// The token stays in the memory of the page. It must be valid in a header.
+export const isToken = (value) => /^[\x21-\x7e]+$/.test(value);
 export const setToken = (value) => { token = value; };
 export const hasToken = () => token !== "";
 

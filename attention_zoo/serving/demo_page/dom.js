@@ -25,6 +25,9 @@ export function makeCard(title, ...children) {
     create("h2", {}, title), ...children);
 }
 
+// An error; screen readers announce it.
+export const makeMessage = (text) => create("p", { className: "message", role: "alert" }, text);
+
 export const isNumber = (value) => typeof value === "number";
 
 // The server sends null for numbers that are not finite.

@@ -1,7 +1,8 @@
 // Fields of the inputs of a signature. A field has an `element`, `set(value)` for an example, and
-// `read()`, which returns the JSON value of the input or throws an error for the person.
+// `read()`, which throws an error for the user or returns `json`, the value of the input in a request,
+// `shown`, its texts and images by name for the view, and `images`, those of the request.
 
-import { create } from "./dom.js";
+import { create, makeMessage } from "./dom.js";
 import { decode, DrawingPad, readImage, TYPES } from "./images.js";
 
 const MASK = "[MASK]";
@@ -18,23 +19,24 @@ const LABELS = {
   tagging: { text: "Sentence" },
   translation: { text: "Text to translate" },
 };
-const SMALL = { maxBytes: 200_000, maxSide: 512 }; // several images share the body of a request
-const LARGE = { maxBytes: 1_000_000, maxSide: 1024 };
-const MAX_IMAGES = 12;
+// Several images share the bytes and pixels of a request.
+const SMALL = { maxImages: 12, maxBytes: 200_000, maxPixels: 1 << 20, maxSide: 512 };
+const LARGE = { maxImages: 1, maxBytes: 1_000_000, maxPixels: 1 << 24, maxSide: 1024 };
 
 let count = 0;
 
 const getLabel = (name, task) => LABELS[task]?.[name] ?? name.replaceAll("_", " ");
 
-export function makeField(name, spec, task, onError) {
-  if (name === "image" && spec.dtype === "string") return new ImageField(name, task, onError);
-  const isText = spec.dtype === "string" && spec.shape.length === 1;
-  return isText ? new TextField(name, task) : new JsonField(name, spec);
+export function makeField(name, spec, task) {
+  const isRow = spec.shape.length === 1, isText = spec.dtype === "string" && spec.shape.length <= 1;
+  if (name === "image" && isText && isRow) return new ImageField(name, task);
+  return isText ? new TextField(name, isRow, task) : new JsonField(name, spec);
 }
 
+// A text; `isRow` is false for inputs without axes.
 class TextField {
-  constructor(name, task, rows = LONG.includes(task) ? 10 : 4) {
-    this.name = name;
+  constructor(name, isRow, task, rows = LONG.includes(task) ? 10 : 4) {
+    Object.assign(this, { name, isRow });
     this.label = getLabel(name, task);
     const id = `field-${++count}`;
     this.input = create("textarea", { id, rows, dir: "auto", spellcheck: false });
@@ -60,8 +62,17 @@ class TextField {
   }
 
   read() {
-    if (this.input.value.trim()) return this.input.value;
-    this.fail(`${this.label}: enter a text.`);
+    const text = this.readText();
+    return { json: this.wrap(text), shown: { [this.name]: text }, images: [] };
+  }
+
+  readText() {
+    return this.input.value.trim() ? this.input.value : this.fail(`${this.label}: enter a text.`);
+  }
+
+  // Return the value of the input of a request with one row.
+  wrap(value) {
+    return this.isRow ? [value] : value;
   }
 
   fail(message) {
@@ -74,7 +85,7 @@ class TextField {
 // An input of another type, as JSON.
 class JsonField extends TextField {
   constructor(name, spec) {
-    super(name, null, 4);
+    super(name, spec.shape.length > 0, null, 4);
     const shape = spec.shape.slice(1).map((size) => (size < 0 ? "?" : size)).join(", ");
     this.label = `${this.label}: ${spec.dtype} (${shape}) as JSON`;
     this.element.querySelector("label").textContent = this.label;
@@ -85,26 +96,32 @@ class JsonField extends TextField {
   }
 
   read() {
+    const text = this.readText();
     try {
-      return JSON.parse(super.read());
-    } catch (error) {
-      return this.fail(error instanceof SyntaxError ? `${this.label}: this is not JSON.` : error.message);
+      return { json: this.wrap(JSON.parse(text)), shown: {}, images: [] };
+    } catch {
+      return this.fail(`${this.label}: the value must be valid JSON.`);
     }
   }
 }
 
 // One image, or several for retrieval: from files, or drawn.
 class ImageField {
-  constructor(name, task, onError) {
-    Object.assign(this, { name, onError, images: [], isMultiple: task === "retrieval" });
+  constructor(name, task) {
+    const isMultiple = task === "retrieval";
+    Object.assign(this, { name, isMultiple, limits: isMultiple ? SMALL : LARGE, images: [] });
+    this.pending = Promise.resolve();
     this.label = getLabel(name, task);
-    this.limits = this.isMultiple ? SMALL : LARGE;
     const id = `field-${++count}`;
     this.input = create("input", { id, type: "file", accept: TYPES.join(), multiple: this.isMultiple });
-    this.input.addEventListener("change", () => this.add(this.input.files));
+    this.input.addEventListener("change", () => {
+      this.add(this.input.files);
+      this.input.value = "";
+    });
     const label = create("label", { className: "button", htmlFor: id },
       this.isMultiple ? "Add images" : "Choose an image");
     this.list = create("div", { className: "thumbnails" });
+    this.messages = create("div");
     const zone = create("div", { className: "zone" }, this.input, label,
       create("span", { className: "hint" }, "or drop it here"), this.list);
     zone.addEventListener("dragover", (event) => event.preventDefault());
@@ -113,7 +130,8 @@ class ImageField {
       this.add(event.dataTransfer.files);
     });
     this.element = create("div", { className: "field", role: "group", ariaLabel: this.label },
-      create("span", { className: "label" }, this.label), zone, this.makePad(task === "glimpses"));
+      create("span", { className: "label" }, this.label), zone, this.messages,
+      this.makePad(task === "glimpses"));
   }
 
   makePad(isDark) {
@@ -135,32 +153,55 @@ class ImageField {
       create("div", { className: "line" }, use, clear));
   }
 
-  async addDrawing() {
+  // Run a task after the earlier ones, so that images are read in the order of the user's actions.
+  enqueue(task) {
+    this.pending = this.pending.then(task, task);
+    return this.pending;
+  }
+
+  addDrawing() {
     if (this.pad.isEmpty) return;
-    this.pad.isEmpty = true;
-    await this.addBlob(await this.pad.toBlob(), `drawing-${++count}.png`, false);
+    this.pad.isUsed = true;
+    const blob = this.pad.toBlob(), name = `drawing-${++count}.png`;
+    this.enqueue(() => this.readAll([{ name, getBlob: () => blob, isFile: false }]));
   }
 
-  async add(files) {
-    this.onError(null);
-    for (const file of files) await this.addBlob(file, file.name, true);
-    this.input.value = "";
-  }
-
-  async addBlob(blob, name, isFile) {
-    try {
-      const image = await readImage(blob, name, { ...this.limits, isFile });
-      this.show(this.isMultiple ? [...this.images, image].slice(-MAX_IMAGES) : [image]);
-    } catch (error) {
-      this.onError(error.message);
-    }
+  add(files) {
+    if (!files.length) return;
+    this.pad.isUsed = true;
+    const sources = [...files].map((file) => ({ name: file.name, getBlob: () => file, isFile: true }));
+    this.enqueue(() => this.readAll(sources));
   }
 
   // With several images, those of all examples are searched.
-  async set(value, values) {
-    this.show([]);
-    const shown = this.isMultiple ? values : [value];
-    for (const [n, { b64 }] of shown.entries()) await this.addBlob(decode(b64), `example-${n + 1}.png`, false);
+  set(value, values) {
+    this.pad.isUsed = true;
+    const sources = (this.isMultiple ? values : [value]).map(({ b64 }, n) =>
+      ({ name: `example-${n + 1}.png`, getBlob: () => decode(b64), isFile: false }));
+    return this.enqueue(() => {
+      this.show([]);
+      return this.readAll(sources);
+    });
+  }
+
+  // Read images in order and show them; list those that are not added.
+  async readAll(sources) {
+    const errors = [], excess = [], { maxImages } = this.limits;
+    for (const [index, { name, getBlob, isFile }] of sources.entries()) {
+      if ((this.isMultiple ? this.images.length : index) >= maxImages) {
+        excess.push(name);
+        continue;
+      }
+      try {
+        const image = await readImage(await getBlob(), name, { ...this.limits, isFile });
+        this.show(this.isMultiple ? [...this.images, image] : [image]);
+      } catch (error) {
+        errors.push(error.message);
+      }
+    }
+    const maximum = this.isMultiple ? `${maxImages} images` : "one image";
+    if (excess.length) errors.push(`The maximum is ${maximum}. Not added: ${excess.join(", ")}.`);
+    this.messages.replaceChildren(...errors.map(makeMessage));
   }
 
   show(images) {
@@ -168,19 +209,30 @@ class ImageField {
     this.list.replaceChildren(...images.map((image) => {
       const remove = create("button",
         { type: "button", className: "small", ariaLabel: `Remove ${image.name}` }, "×");
-      remove.addEventListener("click", () => this.show(this.images.filter((one) => one !== image)));
+      remove.addEventListener("click", () => this.remove(image));
       const save = create("a", { href: image.url, download: image.name }, image.name);
       return create("figure", {}, create("img", { src: image.url, alt: image.name }), remove,
         create("figcaption", { title: image.name }, image.isFile ? image.name : save));
     }));
   }
 
+  // Remove an image; the focus moves to the button of the next one.
+  remove(image) {
+    const index = this.images.indexOf(image);
+    this.show(this.images.filter((one) => one !== image));
+    const buttons = this.list.querySelectorAll("button");
+    (buttons[Math.min(index, buttons.length - 1)] ?? this.input).focus();
+  }
+
   async read() {
-    if (!this.pad.isEmpty) await this.addDrawing();
-    if (!this.images.length) {
+    if (!this.pad.isUsed) this.addDrawing();
+    await this.pending;
+    const { images } = this;
+    if (!images.length) {
       this.input.focus();
       throw new Error(`${this.label}: choose or draw an image.`);
     }
-    return this.isMultiple ? this.images : this.images[0];
+    const json = images.map(({ b64 }) => ({ b64 }));
+    return { json, shown: this.isMultiple ? { images } : { image: images[0] }, images };
   }
 }

@@ -2,7 +2,7 @@
 
 import {
   create, createSvg, formatNumber, formatShare, getLargest, isNumber, isolate, makeBars,
-  makeCard, quote,
+  makeCard, makeMessage, quote,
 } from "./dom.js";
 import { listHypotheses, makeNote, showRanked } from "./text_views.js";
 import { trim, Words } from "./tokens.js";
@@ -71,6 +71,7 @@ function makeCaption(hypothesis, context) {
       ? [...quote(tokens[index]), ` has probability ${formatShare(Math.exp(score))}`]
       : [`Score ${formatNumber(hypothesis.score)}, ${tokens.length} tokens.`]));
   };
+  if (!tokens.length) words.element.replaceChildren(create("em", {}, "(empty)"));
   const card = makeCard(context.title, words.element, status, ...note);
   if (!hypothesis.attention || !tokens.length) {
     words.onSelect((index) => { words.mark(index); describe(index); });
@@ -85,7 +86,7 @@ function makeCaption(hypothesis, context) {
     makePhoto(image, "", makeHeat(weights[index], largest)),
     create("figcaption", { dir: "auto", title: token }, token)));
   return [card, makeCard("Attention",
-    makeNote("Hover over a word to show its attention weights over the image."),
+    makeNote("Hover over a token to show its attention weights over the image."),
     create("div", { className: "photo-line" }, photo, makeScale(largest)),
     create("div", { className: "gallery" }, ...copies))];
 }
@@ -124,7 +125,7 @@ export function showGlimpses(outputs, context) {
 export function showRetrieval(outputs, context) {
   const images = context.inputs.images;
   const tokens = trim(outputs.tokens[0], outputs.lengths?.[0]);
-  const found = outputs.image_indices[0], attention = outputs.attention?.[0];
+  const bestImages = outputs.image_indices[0], attention = outputs.attention?.[0];
   // All images are ranked; attention weights exist for the best ones, those of `image_indices`.
   const ranked = outputs.similarities.map(([similarity], image) => ({ image, similarity }))
     .filter(({ similarity }) => isNumber(similarity)).sort((a, b) => b.similarity - a.similarity);
@@ -135,7 +136,7 @@ export function showRetrieval(outputs, context) {
     const caption = create("figcaption", { title: images[image].name },
       `${rank + 1}. ${images[image].name}`,
       create("small", { title: "similarity" }, formatNumber(similarity, 3)));
-    const weights = attention?.[found.indexOf(image)];
+    const weights = attention?.[bestImages.indexOf(image)];
     return { photo, weights, element: create("figure", {}, photo, caption) };
   });
   words.onSelect((index) => {
@@ -146,8 +147,8 @@ export function showRetrieval(outputs, context) {
     }
   });
   const failed = images.flatMap((image, index) => (outputs.image_ok?.[index] === false
-    ? [create("p", { className: "message" }, `${image.name}: ${outputs.image_error[index]}`)] : []));
-  const note = "Images are sorted by similarity, best first. Hover over a word to show its attention"
+    ? [makeMessage(`${image.name}: ${outputs.image_error[index]}`)] : []));
+  const note = "Images are sorted by similarity, best first. Hover over a token to show its attention"
     + " weights.";
   return [makeCard(context.title, makeNote(note), words.element, ...failed,
     create("div", { className: "gallery large" }, ...figures.map(({ element }) => element)))];

@@ -17,18 +17,19 @@ export function decode(b64) {
   return new Blob([bytes]);
 }
 
-// Return a blob as an image with `name`, `b64`, `url`, `width`, `height` and `isFile`. A file of
-// more than `maxBytes` or of another type is drawn anew, with sides of at most `maxSide` pixels.
-export async function readImage(blob, name, { maxBytes, maxSide, isFile = true }) {
+// Return a blob as an image with `name`, `b64`, `url`, `width`, `height` and `isFile`. An image of
+// more than `maxPixels`, and a file of more than `maxBytes` or of another type, is re-encoded with
+// sides of at most `maxSide` pixels.
+export async function readImage(blob, name, { maxBytes, maxPixels, maxSide, isFile }) {
   let bitmap;
   try {
     bitmap = await createImageBitmap(blob);
   } catch {
-    throw new Error(`${name}: the browser cannot read this file as an image.`);
+    throw new Error(`${name}: the browser cannot read this file as an image. Use a JPEG, PNG or WebP file.`);
   }
   const { width, height } = bitmap;
-  const isKept = !isFile || (TYPES.includes(blob.type) && blob.size <= maxBytes);
-  if (isKept) {
+  const isAccepted = !isFile || (TYPES.includes(blob.type) && blob.size <= maxBytes);
+  if (isAccepted && width * height <= maxPixels) {
     bitmap.close();
     return finish(blob, name, width, height, isFile);
   }
@@ -51,7 +52,8 @@ async function finish(blob, name, width, height, isFile) {
   return { name, b64, url: `data:${blob.type || "image/png"};base64,${b64}`, width, height, isFile };
 }
 
-// A canvas on which one draws with a pointer.
+// A canvas on which the user draws with a pointer. `isUsed` is false while its drawing is neither
+// added to the images nor replaced by another image.
 export class DrawingPad {
   static SIDE = 256;
 
@@ -74,7 +76,7 @@ export class DrawingPad {
   clear() {
     this.context.fillStyle = this.background.value;
     this.context.fillRect(0, 0, DrawingPad.SIDE, DrawingPad.SIDE);
-    this.isEmpty = true;
+    this.isEmpty = this.isUsed = true;
     this.last = null;
   }
 
@@ -90,7 +92,8 @@ export class DrawingPad {
     context.moveTo(...this.last);
     context.lineTo(...point);
     context.stroke();
-    [this.last, this.isEmpty] = [point, false];
+    this.isEmpty = this.isUsed = false;
+    this.last = point;
   }
 
   toBlob() {

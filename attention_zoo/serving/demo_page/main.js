@@ -1,8 +1,10 @@
 // The page: chooses a model, sends its inputs and shows the response.
 
-import { getModelPath, getUrl, hasToken, request, RequestError, setToken } from "./api.js";
+import {
+  getModelPath, getUrl, hasToken, isToken, request, RequestError, setToken,
+} from "./api.js";
 import { makeCommand, makeCommandView } from "./curl.js";
-import { byId, create } from "./dom.js";
+import { byId, create, makeMessage } from "./dom.js";
 import { makeField } from "./fields.js";
 import { isOption, Option } from "./options.js";
 import { readSignatures } from "./signatures.js";
@@ -12,13 +14,16 @@ const DEFAULT = "serving_default", WITH_OPTIONS = "serve_with_options";
 const ORDER = ["image", "first", "second", "text"]; // of inputs
 const RETRY = 1000; // milliseconds, while models are loading
 const FIELD = /^inputs(\.\w+)?(\[0\])?: /; // of an error message
+const LOADING = "The models are loading.";
 const EXAMPLE_LENGTH = 200; // characters of a button
 
-const state = { model: null, fields: [], options: [], signature: DEFAULT, running: null };
+// `isFilling` is true while an example is written into the fields.
+const state = {
+  model: null, fields: [], options: [], signature: DEFAULT, running: null, isFilling: false,
+};
 
 function showMessage(message, target = byId("message")) {
-  const parts = message ? [create("p", { className: "message" }, message)] : [];
-  target.replaceChildren(...parts);
+  target.replaceChildren(...(message ? [makeMessage(message)] : []));
 }
 
 function describeError(error) {
@@ -39,16 +44,17 @@ function showError(error, target) {
 
 // ---- Models ----
 
+// Try again later; the message is inserted once, because screen readers announce it.
+function retry(load) {
+  if (byId("message").textContent !== LOADING) showMessage(LOADING);
+  setTimeout(load, RETRY);
+}
+
 async function loadModels() {
-  showMessage(null);
   try {
+    await request("readyz"); // before, the list lacks models
     const { models } = await request("v1/models");
     byId("token-form").hidden = true;
-    if (!models.length) {
-      showMessage("The models are loading.");
-      setTimeout(loadModels, RETRY);
-      return;
-    }
     const options = models.map(({ name }) => create("option", { value: name }, name));
     byId("model").replaceChildren(...options);
     document.querySelector(".model").hidden = models.length < 2;
@@ -56,7 +62,8 @@ async function loadModels() {
     window.onhashchange = () => selectModel(findModel(models));
     await selectModel(findModel(models));
   } catch (error) {
-    showError(error);
+    if (error.status === 503) retry(loadModels);
+    else showError(error);
   }
 }
 
@@ -69,19 +76,21 @@ function findModel(models) {
 async function selectModel(model) {
   state.running?.abort();
   state.model = model;
+  byId("model").value = model.name;
+  byId("main").inert = true; // the form is that of the previous model
   byId("result").replaceChildren();
   byId("time").textContent = "";
-  showMessage(null);
   try {
     const { metadata } = await request(`${getModelPath(model.name)}/metadata`);
     if (state.model !== model) return;
-    byId("model").value = model.name;
-    byId("main").hidden = false;
+    showMessage(null);
     showForm(model, readSignatures(metadata));
+    byId("main").hidden = byId("main").inert = false;
   } catch (error) {
     if (state.model !== model) return;
-    showError(error);
-    if (error.status === 503) setTimeout(() => state.model === model && selectModel(model), RETRY);
+    byId("main").hidden = true;
+    if (error.status === 503) retry(() => state.model === model && selectModel(model));
+    else showError(error);
   }
 }
 
@@ -92,10 +101,9 @@ function showForm(model, signatures) {
   const inputs = Object.entries(signatures[state.signature]);
   const optional = Object.entries(signatures[WITH_OPTIONS] ?? {})
     .filter(([, spec]) => isOption(spec)).sort(([a], [b]) => a.localeCompare(b));
-  const onError = (message) => showMessage(message, byId("result"));
   state.fields = inputs.filter(([, spec]) => !spec.isOptional)
     .sort(([a], [b]) => rank(a) - rank(b) || a.localeCompare(b))
-    .map(([name, spec]) => makeField(name, spec, model.task, onError));
+    .map(([name, spec]) => makeField(name, spec, model.task));
   state.options = optional.map(([name, spec]) => new Option(name, spec));
   byId("model-name").textContent = model.name;
   byId("task").textContent = (model.task ?? "").replaceAll("_", " ");
@@ -116,15 +124,25 @@ function showExamples(model) {
     ...examples.map((example) => {
       const button = create("button", { type: "button", className: "example" }, ...describe(example));
       button.addEventListener("click", async () => {
-        if (state.running) return;
-        for (const field of state.fields.filter(({ name }) => name in example)) {
-          const values = examples.map((one) => one[field.name]);
-          await field.set(example[field.name], values.filter((value) => value !== undefined));
-        }
-        await run();
+        if (state.running || state.isFilling) return;
+        await fill(example, examples);
+        if (state.model === model) await run();
       });
       return button;
     }));
+}
+
+// Write an example into the fields.
+async function fill(example, examples) {
+  state.isFilling = true;
+  try {
+    for (const field of state.fields.filter(({ name }) => name in example)) {
+      const values = examples.map((one) => one[field.name]);
+      await field.set(example[field.name], values.filter((value) => value !== undefined));
+    }
+  } finally {
+    state.isFilling = false;
+  }
 }
 
 function describe(example) {
@@ -137,25 +155,27 @@ function describe(example) {
 
 // ---- Requests ----
 
-// Return the body of a request, the inputs for the view, and the images of the body.
+// Return the body of a request, the images of the body, and the texts and images for the view.
 async function readForm() {
-  const values = {};
-  for (const field of state.fields) values[field.name] = await field.read();
-  const options = state.options.map((option) => [option.name, option.read()])
+  const { fields, options, signature } = state, body = { inputs: {} }, files = [], inputs = {};
+  for (const field of fields) {
+    const { json, shown, images } = await field.read();
+    body.inputs[field.name] = json;
+    Object.assign(inputs, shown);
+    files.push(...images);
+  }
+  const values = options.map((option) => [option.name, option.read()])
     .filter(([, value]) => value !== undefined);
-  const files = [values.image ?? []].flat();
-  const inputs = Object.fromEntries(Object.entries(values).map(([name, value]) => [name,
-    name === "image" ? files.map(({ b64 }) => ({ b64 })) : [value]]));
-  const body = { inputs: { ...inputs, ...Object.fromEntries(options) } };
-  const signature = options.length ? WITH_OPTIONS : state.signature;
-  if (signature !== DEFAULT) body.signature_name = signature;
-  return { body, files, inputs: Array.isArray(values.image) ? { ...values, images: files } : values };
+  Object.assign(body.inputs, Object.fromEntries(values));
+  const name = values.length ? WITH_OPTIONS : signature;
+  if (name !== DEFAULT) body.signature_name = name;
+  return { body, files, inputs };
 }
 
 // Send the form and show the response; one request runs at a time.
 async function run() {
-  if (state.running) return;
-  const running = new AbortController(), { model } = state;
+  if (state.running || state.isFilling) return;
+  const running = new AbortController(), { model } = state, focused = document.activeElement;
   state.running = running;
   setBusy(true);
   showMessage(null);
@@ -164,19 +184,21 @@ async function run() {
     const { body, files, inputs } = await readForm();
     const path = `${getModelPath(model.name)}:predict`, start = performance.now();
     const response = await request(path, JSON.stringify(body), running.signal);
-    const seconds = (performance.now() - start) / 1000;
-    if (state.model !== model) return;
+    const milliseconds = performance.now() - start;
+    if (running.signal.aborted) return;
     const title = TITLES[model.task]?.[0] ?? "Result";
     const command = makeCommand(getUrl(path), body, files, hasToken());
     byId("result").replaceChildren(
       ...showOutputs(response.outputs, { task: model.task, title, inputs }),
       makeCommandView(command));
-    byId("time").textContent = `${(1000 * seconds).toFixed(0)} ms`;
+    byId("time").textContent = `Result in ${milliseconds.toFixed(0)} ms`;
   } catch (error) {
-    if (error.name !== "AbortError") showError(error, byId("result"));
+    if (!running.signal.aborted) showError(error, byId("result"));
   } finally {
     state.running = null;
     setBusy(false);
+    // A disabled button loses the focus.
+    if (document.activeElement === document.body) focused.focus();
   }
 }
 
@@ -196,8 +218,14 @@ byId("form").addEventListener("keydown", (event) => {
 });
 byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  setToken(byId("token").value);
+  const token = byId("token").value;
   byId("token").value = "";
+  if (!isToken(token)) {
+    showMessage("The token must have ASCII characters without spaces. Copy it again.");
+    byId("token").focus();
+    return;
+  }
+  setToken(token);
   loadModels();
 });
 loadModels();

@@ -77,7 +77,7 @@ export class Matrix {
 
   describe(row, column) {
     const { rows, columns, weights } = this;
-    if (row === null && column === null) return ["Hover over a word or a cell for its weights."];
+    if (row === null && column === null) return ["Hover over a token or a cell for its weights."];
     if (row !== null && column !== null) {
       const weight = (weights[row][column] ?? 0).toFixed(3);
       return [...quote(rows[row]), " → ", ...quote(columns[column]), `  ${weight}`];

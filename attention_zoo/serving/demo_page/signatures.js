@@ -1,11 +1,11 @@
 // The inputs of signatures in the metadata of TensorFlow Serving's REST API.
 
-const NUMBERS = /^(int|long|float|double|half|bool|uint\d*|int64|string)_val$/;
+const VALUE_FIELDS = /^(int|long|float|double|half|bool|uint\d*|int64|string)_val$/;
 
 // The first value of a TensorProto in JSON; int64 are strings.
 function readDefault(tensor) {
   for (const [name, values] of Object.entries(tensor)) {
-    if (NUMBERS.test(name) && values.length) {
+    if (VALUE_FIELDS.test(name) && values.length) {
       return name === "string_val" ? "" : typeof values[0] === "boolean" ? values[0] : Number(values[0]);
     }
   }

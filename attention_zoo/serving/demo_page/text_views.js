@@ -1,22 +1,21 @@
 // Views of generated texts, filled masks, tags, classes and matched texts.
-// A view takes the outputs of one row, and a context: inputs, task, title and seconds.
+// A view takes the outputs of one row, and a context: inputs, task and title.
 
 import {
-  create, formatNumber, formatShare, getLargest, isNumber, isolate, makeBars, makeCard,
-  makeChoices, quote,
+  create, formatNumber, formatShare, getLargest, isNumber, makeBars, makeCard, makeChoices, quote,
 } from "./dom.js";
 import { listLargest, Matrix } from "./matrix.js";
 import { alignTokens, trim, Words } from "./tokens.js";
 
 const asList = (value) => (Array.isArray(value) ? value : [value]);
 
-// Return the rows of hypotheses as objects; those that a search did not find have no score.
+// Return the hypotheses as objects; unused beams have a null score and are dropped.
 export function listHypotheses(outputs, names) {
-  const found = asList(outputs.scores).map((score, n) => ({
+  const hypotheses = asList(outputs.scores).map((score, n) => ({
     score, ...Object.fromEntries(names.map((name) => [name, outputs[name]?.[n]])),
   }));
-  const scored = found.filter((one) => isNumber(one.score));
-  return scored.length ? scored : found.slice(0, 1);
+  const scored = hypotheses.filter((one) => isNumber(one.score));
+  return scored.length ? scored : hypotheses.slice(0, 1);
 }
 
 // The cards of the chosen hypothesis; below the first one, the n-best list if there are several.
@@ -73,7 +72,7 @@ function makeHypothesis(hypothesis, sources, outputs, context) {
     words.onSelect((index) => { words.mark(index); describe(index); });
     return [card];
   }
-  const weights = cut(hypothesis.attention, tokens.length, sources.length);
+  const weights = crop(hypothesis.attention, tokens.length, sources.length);
   const onMark = (row) => describe(row);
   const pair = connect(words, tokens, sources, weights, context.inputs.text, "Source", onMark);
   return [card, makeCard("Attention",
@@ -81,7 +80,7 @@ function makeHypothesis(hypothesis, sources, outputs, context) {
     pair.other.element, pair.matrix.element)];
 }
 
-const cut = (weights, rows, columns) =>
+const crop = (weights, rows, columns) =>
   weights.slice(0, rows).map((row) => row.slice(0, columns).map((weight) => weight ?? 0));
 
 // Mark words that are more probably copied than generated; return whether there are any.
@@ -165,7 +164,8 @@ function makeTagged(hypothesis, outputs, context) {
 }
 
 function makeSpan(text, label, share, labels) {
-  const mark = create("span", { className: "span" }, isolate(text), create("small", {}, label));
+  // A label with a direction of its own does not count for that of the sentence.
+  const mark = create("span", { className: "span" }, text, create("small", { dir: "ltr" }, label));
   mark.style.setProperty("--hue", HUES[labels.indexOf(label) % HUES.length]);
   if (isNumber(share)) mark.title = `${label}, probability ${formatShare(share)}`;
   return mark;
@@ -255,7 +255,7 @@ export function showMatch(outputs, context) {
     ...(classes ? [makeBars("Probabilities", rows, [text])] : []));
   const first = trim(outputs.first_tokens), second = trim(outputs.second_tokens);
   if (!outputs.attention || !first.length || !second.length) return [card];
-  const weights = cut(outputs.attention, first.length, second.length);
+  const weights = crop(outputs.attention, first.length, second.length);
   const words = new Words("Tokens of the first text", first, context.inputs.first);
   const pair = connect(words, first, second, weights, context.inputs.second, "Second text");
   return [card, makeCard("Alignment",

@@ -13,7 +13,7 @@ export function trim(tokens, length = tokens.length) {
 }
 
 // Return parts [string, token index or -1] that together are the text; null if a token is not part
-// of the text. Tokens may be in lower case, and unknown ones stand for the text between others.
+// of the text. Tokens may be in lower case; an unknown token covers the text between its neighbours.
 export function alignTokens(text, tokens) {
   const lower = text.toLowerCase();
   if (lower.length !== text.length) return null;

@@ -1,6 +1,6 @@
 // The view of a response: by the name of the task, else by the names of the outputs.
 
-import { create, makeCard } from "./dom.js";
+import { create, makeCard, makeMessage } from "./dom.js";
 import { showCaption, showGlimpses, showRetrieval } from "./image_views.js";
 import { showClasses, showMasks, showMatch, showTags, showText } from "./text_views.js";
 
@@ -8,7 +8,7 @@ const MAX_JSON = 20000; // characters
 
 // Views with the outputs that they need; the first one whose outputs exist is used.
 const VIEWS = {
-  retrieval: [showRetrieval, ["image_indices", "similarities", "tokens"], "image"],
+  retrieval: [showRetrieval, ["image_indices", "similarities", "tokens"], "images"],
   glimpses: [showGlimpses, ["locations", "classes", "probabilities", "text", "tokens"], "image"],
   tagging: [showTags, ["words", "offsets", "tags", "scores"], "text"],
   masked_language_modeling: [showMasks, ["predictions", "probabilities", "text"], "text"],
@@ -49,10 +49,15 @@ export function showOutputs(columns, context) {
   const isOk = outputs && (isRetrieval ? outputs.ok?.[0] : outputs.ok) !== false;
   if (outputs && !isOk) {
     const reason = isRetrieval ? outputs.error?.[0] : outputs.error;
-    return [create("p", { className: "message" }, reason || "The input was not processed.")];
+    return [makeMessage(reason || "The input was not processed.")];
   }
   const view = outputs && chooseView(outputs, context);
-  return view ? view(outputs, context) : showJson(columns, context);
+  try {
+    if (view) return view(outputs, context);
+  } catch (error) { // outputs of the same names with other shapes
+    console.error(error);
+  }
+  return showJson(columns, context);
 }
 
 function showJson(value, context) {
