@@ -217,13 +217,13 @@ class ModelManager:
 
     async def _update_model(self, config: ModelConfig) -> list[str]:
         """Load the versions of one model, and unload the others; return the errors."""
-        statuses = self._statuses.setdefault(config.name, {})
         versions = self._versions.setdefault(config.name, {})
         try:
             wanted = await run_in_daemon(find_versions, config)
         except Exception as error:
             return [_describe(error)]
         errors = []
+        statuses = self._statuses.setdefault(config.name, {})
         for number in [n for n, status in statuses.items() if status.state == "END"]:
             del statuses[number]
         for number, folder in wanted.items():
@@ -232,7 +232,7 @@ class ModelManager:
             if old and (old.digest, old.limits) == (digest, config.limits):
                 continue
             if old is None:
-                statuses[number] = VersionStatus("LOADING")
+                self._set_status(config.name, number, VersionStatus("LOADING"))
             try:
                 if old and old.digest == digest:
                     model = old.model
@@ -241,14 +241,15 @@ class ModelManager:
             except Exception as error:
                 errors.append(_describe(error))
                 if old is None:
-                    statuses[number] = VersionStatus("END", "the version cannot be loaded")
+                    failed = VersionStatus("END", "the version cannot be loaded")
+                    self._set_status(config.name, number, failed)
                 continue
             if self._is_closed:
                 return errors
             new = LoadedVersion(config.name, number, model, config.limits, self._observe_batch)
             new.digest = digest
             versions[number] = new
-            statuses[number] = VersionStatus("AVAILABLE")
+            self._set_status(config.name, number, VersionStatus("AVAILABLE"))
             log("a version is loaded", model=config.name, version=number)
             if old:
                 self._unload(old, is_replaced=True)
@@ -257,19 +258,22 @@ class ModelManager:
                 self._unload(versions.pop(number))
         return errors
 
+    def _set_status(self, name: str, number: int, status: VersionStatus) -> None:
+        self._statuses.setdefault(name, {})[number] = status
+
     def _unload(self, version: LoadedVersion, is_replaced: bool = False) -> None:
         """Unload a version after its last request."""
-        statuses = self._statuses[version.name]
         if not is_replaced:
-            statuses[version.number] = VersionStatus("UNLOADING")
+            self._set_status(version.name, version.number, VersionStatus("UNLOADING"))
 
         async def drain() -> None:
             await version.drain()
             log("a version is unloaded", model=version.name, version=version.number)
+            statuses = self._statuses.get(version.name, {})
             if statuses.get(version.number) == VersionStatus("UNLOADING"):  # not loaded again
                 del statuses[version.number]
-            if not statuses and self._statuses.get(version.name) is statuses:
-                del self._statuses[version.name]
+            if not statuses:
+                self._statuses.pop(version.name, None)
 
         task = asyncio.get_running_loop().create_task(drain())
         self._draining.add(task)

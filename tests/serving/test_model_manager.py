@@ -210,6 +210,27 @@ def test_models_are_added_and_removed(exports: Exports) -> None:
     run(check())
 
 
+def test_a_model_is_added_again_while_it_is_unloaded(exports: Exports) -> None:
+    async def check() -> None:
+        exports.write("a")
+        await exports.manager.update()
+        configs, exports.configs = exports.configs, []
+        with exports.manager.find("a").hold():
+            await exports.manager.update()
+            assert exports.states() == {1: "UNLOADING"}
+            exports.configs = configs
+            exports.gate.clear()
+            update = asyncio.create_task(exports.manager.update())
+        await exports.manager.wait_for_unloading()
+        exports.gate.set()
+        await update
+        assert exports.states() == {1: "AVAILABLE"}
+        assert exports.manager.find("a").model.suffix == b"a"
+        await exports.manager.close()
+
+    run(check())
+
+
 def test_a_replaced_export_and_new_limits_are_loaded(exports: Exports) -> None:
     async def check() -> None:
         exports.write("a", "first")
