@@ -102,6 +102,31 @@ def build_limited(build: Callable[[], Any], weights: ModelSize) -> Any:
     return model
 
 
+def build_part(build: Callable[[], Any]) -> Any:
+    """Return the model that a function builds; only its own variables count for `limit_variables`.
+
+    For parts of larger models whose size no config determines, such as the first layers of an image
+    classifier.
+
+    Args:
+        build: function that builds the model, with variables that it may not use.
+    """
+    limited = get_global_attribute(UNINITIALIZED)
+    if not isinstance(limited, _LimitedList):
+        return build()
+    set_global_attribute(UNINITIALIZED, [])
+    try:
+        model = build()
+        created = get_global_attribute(UNINITIALIZED)
+    finally:
+        set_global_attribute(UNINITIALIZED, limited)
+    used = {id(variable) for variable in model.variables}
+    for variable in created:
+        if id(variable) in used:
+            limited.append(variable)
+    return model
+
+
 def check_numbers(config: Any, weights: ModelSize, limit: int = MAX_NUMBER) -> None:
     """Check the numbers of a config before a model is built from it.
 

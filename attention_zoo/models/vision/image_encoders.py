@@ -16,6 +16,7 @@ from keras import layers, ops
 
 from attention_zoo.checkpoints.folder import find_task_folder
 from attention_zoo.hub import resolve_folder
+from attention_zoo.models.limited_building import build_part
 from attention_zoo.models.precision import use_dtype_policy
 from attention_zoo.models.presets import Config, check_kind_options, from_preset
 from attention_zoo.ops import check_shape, pad_empty_batch, whole_number
@@ -157,14 +158,18 @@ class KerasApplication(layers.Layer):
         super().__init__(trainable=trainable, **kwargs)
         module = _list_applications()[kind]
         self.kind, self.preprocess = kind, module.preprocess_input
-        with use_dtype_policy(self.dtype_policy):
-            model = _build_application(getattr(module, kind), weights)
-        if layer is not None:
+
+        def build() -> keras.Model:
+            with use_dtype_policy(self.dtype_policy):
+                model = _build_application(getattr(module, kind), weights)
+            if layer is None:
+                return model
             names = [x.name for x in model.layers]
             if layer not in names:
                 raise ValueError(f"{kind} has no layer {layer!r}{did_you_mean(layer, names)}")
-            model = keras.Model(model.input, model.get_layer(layer).output)
-        self.model = model
+            return keras.Model(model.input, model.get_layer(layer).output)
+
+        self.model = build_part(build)
         self.model.trainable = trainable
 
     def call(self, image: Tensor, training: bool = False) -> Tensor:
