@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import stat
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from attention_zoo.files import MANIFEST, find_damage
+from attention_zoo.files import MANIFEST, find_damage, is_inside
 from attention_zoo.serving.graph_operations import find_refused_operation
 
 GRAPH = "saved_model.pb"
@@ -78,8 +78,7 @@ def _read_listed_sizes(folder: Path) -> dict[str, int]:
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise ValueError(f"{folder}: {MANIFEST} is damaged; export the model again") from None
     for name in sizes:
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or "\\" in name:
+        if not is_inside(name):
             raise ValueError(f"{folder}: {MANIFEST} lists {name!r}, which is outside of the folder")
     return sizes
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from attention_zoo.files import MANIFEST
 from attention_zoo.serving.batching import BatchQueue, QueueFullError
 from attention_zoo.serving.config import Limits, ModelConfig
+from attention_zoo.serving.exports import GRAPH
 from attention_zoo.serving.logs import log
-
-GRAPH = "saved_model.pb"
 
 Result = TypeVar("Result")
 Load = Callable[[Path], Any]
