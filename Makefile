@@ -113,6 +113,7 @@ bench: .venv/dev bench-peers
 	$(BIN)/python benchmarks/recording.py
 	$(BIN)/python benchmarks/word_alignment.py --eflomal-python .venv-eflomal/bin/python \
 		$(patsubst %,models/translation/%.dates_en_fr,rnnsearch_small luong_small transformer_tiny)
+	$(BIN)/python benchmarks/guided_alignment.py --eflomal-python .venv-eflomal/bin/python
 	$(BIN)/python benchmarks/public_loading.py --transformers-python .venv-transformers/bin/python
 
 bench-peers: .venv-tfa/ready .venv-joeynmt/ready .venv-kerashub/ready .venv-ctranslate2/ready \

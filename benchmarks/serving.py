@@ -1,8 +1,8 @@
 """`attention-zoo serve` against BentoML and Ray Serve: speed, and behaviour under hostile clients.
 
     python benchmarks/serving.py --serving-python .venv-serving/bin/python \
-        [--parts start overhead load peers disconnects slow equality] [--size 1000] [--rounds 3] \
-        [--exports FOLDER] [--dry-run]
+        [--parts start overhead load peers disconnects slow equality capacity] \
+        [--size 1000] [--rounds 3] [--exports FOLDER] [--dry-run]
 
 All servers serve the same export of a translator. The requests have one sentence each, all
 different. The load generator is a process of its own. Each part is a section of results.md:
@@ -14,6 +14,7 @@ different. The load generator is a process of its own. Each part is a section of
 - disconnects: memory and results while clients disconnect, with ten times as many requests
 - slow: latency with 300 Slowloris connections (headers that never end) and bodies of 200 MB
 - equality: predictions of each task against those of `task.predict`
+- capacity: requests per second, latency and memory for each task
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from serving_equality import NUM_CLIENTS, export_entry, measure_equality
+from serving_equality import NUM_CLIENTS, export_entry, measure_capacity, measure_equality
 from serving_load import (
     HOST,
     LARGE,
@@ -39,6 +40,7 @@ from serving_load import (
     Load,
     Response,
     get_prediction,
+    percentile,
     run_load,
     run_slow_clients,
 )
@@ -71,12 +73,6 @@ class Errors(NamedTuple):
     lost: int
     swapped: int
     different: int
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least a share of the values does not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, int(np.ceil(share * len(ordered))) - 1)]
 
 
 def strip_padding(values: dict[str, Any]) -> tuple[Any, ...]:
@@ -326,7 +322,7 @@ SECTIONS: dict[str, tuple[str, Measure]] = {
     "disconnects": ("Serving: disconnecting clients", measure_disconnects),
     "slow": ("Serving: slow clients and large bodies", measure_slow),
 }
-PARTS = (*SECTIONS, "peers", "equality")
+PARTS = (*SECTIONS, "peers", "equality", "capacity")
 
 
 def parse_options() -> argparse.Namespace:
@@ -361,6 +357,9 @@ def main() -> None:
         if "equality" in options.parts:
             lines = measure_equality(options.size, exports)
             write_section("Serving: equality with predict", lines, options.dry_run)
+        if "capacity" in options.parts:
+            lines = measure_capacity(options.size, exports)
+            write_section("Serving: capacity", lines, options.dry_run)
 
 
 if __name__ == "__main__":

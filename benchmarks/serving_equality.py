@@ -1,4 +1,4 @@
-"""Equality of served predictions and `task.predict`, for one zoo entry of each task.
+"""Served predictions of one zoo entry of each task: equality with `task.predict`, and capacity.
 
 Inputs come from the test split of the entry's recipe. With concurrent clients, requests share
 batches; with one client, none do. Retrieval ranks in the client: the server encodes images and
@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from PIL import Image
-from serving_load import Load, Response, run_load
+from serving_load import Load, Response, percentile, run_load
 from serving_processes import Kind, Server, start_server
+from side_by_side import describe_device
 
 import attention_zoo as az
 from attention_zoo import zoo
@@ -40,6 +41,8 @@ ENTRIES = (
     "ram_mnist.digits",
 )
 NUM_CLIENTS = 16
+TEXT_FIELDS = ["words", "mask", "lengths"]  # of an encoded text of retrieval
+NUM_ONE_BY_ONE = 100  # inputs that `task.predict` gets one at a time
 TOLERANCE = 1e-5
 
 
@@ -138,22 +141,26 @@ def make_instance(value: Any) -> Any:
 def send(
     server: Server, signature: str, inputs: Sequence[Any], fields: Sequence[str], num_clients: int
 ) -> tuple[float, list[Response]]:
-    """Send a request for each input; return the requests per second, and the responses."""
+    """Send a request for each input; return the seconds, and the responses."""
     bodies = [
         json.dumps({"signature_name": signature, "instances": [make_instance(value)]})
         for value in inputs
     ]
     seconds, responses = run_load(Load(server.port, server.path, bodies, fields, num_clients))
-    return len(bodies) / seconds, [one for one in responses if one is not None]
+    return seconds, [one for one in responses if one is not None]
+
+
+def get_fields(task: Any) -> list[str]:
+    """Return the outputs that have the label and the score."""
+    return ["scores", "text"] if task.name != "tagging" else ["scores", "tags", "lengths"]
 
 
 def predict_served(
     server: Server, task: Any, inputs: Sequence[Any], num_clients: int
-) -> tuple[float, list[Prediction]]:
-    """Return the requests per second, and the predictions of a server."""
-    fields = ["scores", "text"] if task.name != "tagging" else ["scores", "tags", "lengths"]
-    rate, responses = send(server, "serving_default", inputs, fields, num_clients)
-    return rate, list(map(read_prediction, responses))
+) -> list[Prediction]:
+    """Return the predictions of a server."""
+    _, responses = send(server, "serving_default", inputs, get_fields(task), num_clients)
+    return list(map(read_prediction, responses))
 
 
 def predict_in_process(task: Any, inputs: Sequence[Any], **options: Any) -> list[Prediction]:
@@ -168,40 +175,30 @@ def predict_one_by_one(task: Any, inputs: Sequence[Any], **options: Any) -> list
     return [predict_in_process(task, [value], **options)[0] for value in inputs]
 
 
-Measured = tuple[list[Difference], list[float]]
-"""Differences, and requests per second with concurrent clients and with one client."""
-
-
-def measure_task(task: Any, examples: Any, server: Server) -> Measured:
+def measure_task(task: Any, examples: Any, server: Server) -> list[Difference]:
     """Compare the predictions of concurrent clients, one client, and the task one by one."""
     inputs = make_inputs(task, examples)
-    rates, others = [], []
-    for num_clients in (NUM_CLIENTS, 1):
-        rate, predictions = predict_served(server, task, inputs, num_clients)
-        rates.append(rate)
-        others.append(predictions)
-    others.append(predict_one_by_one(task, inputs))
+    others = [predict_served(server, task, inputs, number) for number in (NUM_CLIENTS, 1)]
+    others.append(predict_one_by_one(task, inputs[:NUM_ONE_BY_ONE]))
     expected = predict_in_process(task, inputs)
-    return [compare(expected, other) for other in others], rates
+    return [compare(expected[: len(other)], other) for other in others]
 
 
-def measure_retrieval(task: Any, examples: Any, server: Server, export: Path) -> Measured:
+def measure_retrieval(task: Any, examples: Any, server: Server, export: Path) -> list[Difference]:
     """Compare the best image of each text; the first caption of each image is a text."""
     images, texts = make_inputs(task, examples), [captions[0] for captions in examples.captions]
     names = [str(number) for number in range(len(images))]
     index = task.build_index(images, names)
     module = tf.saved_model.load(str(export))  # the signature has no reference to it
-    rates, others = [], []
+    others = []
     for num_clients in (NUM_CLIENTS, 1):
-        fields = ["words", "mask", "lengths"]
         _, encoded = send(server, "encode_images", images, ["regions"], num_clients)
         regions = np.array([one.values["regions"] for one in encoded], "float32")
-        rate, encoded = send(server, "encode_texts", texts, fields, num_clients)
-        rates.append(rate)
+        _, encoded = send(server, "encode_texts", texts, TEXT_FIELDS, num_clients)
         others.append([rank(module, regions, names, one.values) for one in encoded])
-    others.append(predict_one_by_one(task, texts, index=index))
+    others.append(predict_one_by_one(task, texts[:NUM_ONE_BY_ONE], index=index))
     expected = predict_in_process(task, texts, index=index)
-    return [compare(expected, other) for other in others], rates
+    return [compare(expected[: len(other)], other) for other in others]
 
 
 def rank(
@@ -225,22 +222,18 @@ def measure_equality(size: int, exports: Path) -> list[str]:
     """
     lines = [
         f"| task | entry | inputs | {NUM_CLIENTS} clients | score | 1 client | score"
-        f" | predict, one by one | score | requests/s, {NUM_CLIENTS} clients | 1 client |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        " | predict, one by one | score |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in ENTRIES:
-        export, examples, task = (
-            export_entry(name, exports),
-            read_examples(name, size),
-            az.load(name),
-        )
+        export, task = export_entry(name, exports), az.load(name)
+        examples = read_examples(name, size)
         with start_server(Kind("attention_zoo"), export) as server:
             if task.name == "retrieval":
-                differences, rates = measure_retrieval(task, examples, server, export)
+                differences = measure_retrieval(task, examples, server, export)
             else:
-                differences, rates = measure_task(task, examples, server)
+                differences = measure_task(task, examples, server)
         cells = " | ".join(f"{one.labels} | {one.score:.1e}" for one in differences)
-        cells += "".join(f" | {rate:.0f}" for rate in rates)
         lines.append(f"| {task.name.replace('_', ' ')} | `{name}` | {len(examples):,} | {cells} |")
         print(lines[-1], flush=True)
     return [
@@ -248,8 +241,46 @@ def measure_equality(size: int, exports: Path) -> list[str]:
         "",
         "Number of predictions whose text, class or tags differ from those of one call of"
         " `task.predict` with all inputs, with those without a response, and maximum difference of"
-        f" the scores of the others. Targets: 0, and at most {TOLERANCE:.0e}. The columns of"
-        " `predict` are the differences of `task.predict` with itself: float32 rounding depends on"
-        " the batch. Retrieval: the best of all images for the first caption of each, ranked by the"
-        " client; its requests per second are those that encode a text.",
+        f" the scores of the others. Targets: 0, and at most {TOLERANCE:.0e}. The last columns are"
+        f" the differences of `task.predict` with itself, for the first {NUM_ONE_BY_ONE} inputs:"
+        " float32 rounding depends on the batch. Retrieval: the best of all images for the first"
+        " caption of each, ranked by the client.",
+    ]
+
+
+def measure_capacity(size: int, exports: Path) -> list[str]:
+    """Return a table of requests per second, latency and memory of all tasks.
+
+    Args:
+        size: number of inputs for each task.
+        exports: folder of exports by name; missing ones are written.
+    """
+    lines = [
+        f"| task | entry | requests/s, 1 client | {NUM_CLIENTS} clients | p50, ms | p99, ms"
+        " | memory, MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in ENTRIES:
+        export, task = export_entry(name, exports), az.load(name)
+        examples = read_examples(name, size)
+        inputs, signature, fields = make_inputs(task, examples), "serving_default", get_fields(task)
+        if task.name == "retrieval":
+            inputs = [captions[0] for captions in examples.captions]
+            signature, fields = "encode_texts", TEXT_FIELDS
+        with start_server(Kind("attention_zoo"), export) as server:
+            send(server, signature, inputs[:50], fields, NUM_CLIENTS)  # warm-up
+            one, _ = send(server, signature, inputs, fields, 1)
+            many, responses = send(server, signature, inputs, fields, NUM_CLIENTS)
+            memory = server.measure_memory() / 10**6
+        times = [1000 * response.seconds for response in responses]
+        cells = f"{len(inputs) / one:.0f} | {len(inputs) / many:.0f}"
+        cells += f" | {percentile(times, 0.5):.0f} | {percentile(times, 0.99):.0f} | {memory:,.0f}"
+        lines.append(f"| {task.name.replace('_', ' ')} | `{name}` | {cells} |")
+        print(lines[-1], flush=True)
+    return [
+        *lines,
+        "",
+        f"{size:,} different inputs of the test split of each entry, one for each request;"
+        f" {describe_device()}. The latency is that with {NUM_CLIENTS} clients. Retrieval: requests"
+        " that encode a text. Memory: resident set size of the server after the requests.",
     ]

@@ -13,6 +13,7 @@ import asyncio
 import dataclasses
 import http.client
 import json
+import math
 import random
 import socket
 import subprocess
@@ -103,6 +104,12 @@ def run_slow_clients(port: int, path: str, num_connections: int) -> Iterator[Non
     finally:
         process.kill()
         process.wait()
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that at least a share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def get_prediction(content: Any) -> dict[str, Any]:

@@ -87,7 +87,10 @@ def make_app(
         title="attention_zoo", lifespan=close_models, redoc_url=None, static_url="/docs/static"
     )
     app.router.redirect_slashes = False
-    app.openapi = lambda: describe_api(app)  # type: ignore[method-assign]
+    public_paths = (*PUBLIC_PATHS, *public_paths)
+    app.openapi = lambda: describe_api(  # type: ignore[method-assign]
+        app, None if token is None else public_paths
+    )
     _handle_errors(app)
     _add_state(app, manager, metrics)
     _add_models(app, manager)
@@ -96,7 +99,7 @@ def make_app(
         metrics=metrics,
         token=token,
         hosts=hosts,
-        public_paths=(*PUBLIC_PATHS, *public_paths),
+        public_paths=public_paths,
     )
     return app
 

@@ -62,6 +62,8 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        # Ranges of files are ignored, which HTTP permits: their errors would not be JSON.
+        scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]
         request_id, start, status = uuid.uuid4().hex, time.monotonic(), 0
 
         async def send_with_id(message: Message) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from attention_zoo.extras import explain_missing_package
@@ -44,7 +45,7 @@ PREDICT: dict[str, Any] = {
 }
 """OpenAPI fields of a predict request."""
 
-_ERRORS = {
+_PREDICT_ERRORS = {
     "400": "the body is invalid; the error names the field",
     "404": "unknown model, version or path",
     "408": "the body arrives too slowly",
@@ -54,10 +55,16 @@ _ERRORS = {
     "503": "too many requests, or the model is not loaded; with the header Retry-After",
     "504": "no result before the deadline",
 }
+_ERRORS = {**_PREDICT_ERRORS, "401": "the bearer token is missing or wrong"}
 
 
-def describe_api(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description of an application."""
+def describe_api(app: FastAPI, public_paths: Collection[str] | None = None) -> dict[str, Any]:
+    """Return the OpenAPI description of an application.
+
+    Args:
+        app: the application.
+        public_paths: paths that need no bearer token; None: no path needs one.
+    """
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version="1", routes=app.routes)
         schemas = schema.get("components", {}).get("schemas", {})
@@ -70,14 +77,26 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
             "additionalProperties": False,
         }
         schema["components"] = {"schemas": schemas}
-        content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+        if public_paths is not None:
+            schema["components"]["securitySchemes"] = {
+                "token": {"type": "http", "scheme": "bearer"}
+            }
         for path, operations in schema["paths"].items():
+            needs_token = public_paths is not None and path not in public_paths
             for operation in operations.values():
-                responses = operation["responses"]
-                responses.pop("422", None)  # arguments of paths are texts, which are always valid
-                if path.startswith("/v1/models/"):
-                    for status, description in _ERRORS.items():
-                        if status in ("404", "500", "503") or path.endswith(":predict"):
-                            responses[status] = {"description": description, "content": content}
+                if needs_token:
+                    operation["security"] = [{"token": []}]
+                _describe_errors(path, operation["responses"], needs_token)
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _describe_errors(path: str, responses: dict[str, Any], needs_token: bool) -> None:
+    """Add the errors of an operation to its responses."""
+    responses.pop("422", None)  # arguments of paths are texts, which are always valid
+    statuses = {"401"} if needs_token else set()
+    if path.startswith("/v1/models/"):
+        statuses |= {*_PREDICT_ERRORS} if path.endswith(":predict") else {"404", "500", "503"}
+    for status in sorted(statuses):
+        content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+        responses[status] = {"description": _ERRORS[status], "content": content}

@@ -43,6 +43,22 @@ def test_paths_and_errors(client: Client) -> None:
     assert predict["responses"].keys() == expected
     assert not any("422" in o["responses"] for path in paths.values() for o in path.values())
     assert [*description["components"]["schemas"]] == ["Error"]
+    assert "securitySchemes" not in description["components"]
+
+
+def test_operations_need_the_token() -> None:
+    token = "0123456789abcdef"
+    with serve(app_options={"token": token}) as client:
+        headers = {"Authorization": f"Bearer {token}"}
+        description: Any = client.request("GET", "/openapi.json", headers=headers).body
+    assert description["components"]["securitySchemes"] == {
+        "token": {"type": "http", "scheme": "bearer"}
+    }
+    for path, operations in description["paths"].items():
+        for operation in operations.values():
+            needs_token = path not in ("/healthz", "/readyz")
+            assert ("401" in operation["responses"]) == needs_token
+            assert operation.get("security") == ([{"token": []}] if needs_token else None)
 
 
 def test_the_page_loads_local_files_only(client: Client) -> None:
@@ -51,6 +67,9 @@ def test_the_page_loads_local_files_only(client: Client) -> None:
     for name in ("swagger-ui-bundle.js", "swagger-ui.css"):
         assert f'"/docs/static/{name}"' in page
         assert len(client.request("GET", f"/docs/static/{name}").body) > 100_000
+    for value in ("bytes=5-1", "bytes=99999999-", "x"):  # ranges are ignored
+        headers = {"Range": value}
+        assert client.request("GET", "/docs/static/swagger-ui.css", headers=headers).status == 200
 
 
 @pytest.mark.slow

@@ -74,12 +74,14 @@ def test_exports_have_the_precision_of_the_model(name: str, tmp_path: Path) -> N
     if name == "vit_gpt2":
         given = (folder / "expected0.png").read_bytes()
     (want,) = tasks.load(folder).predict([given])
-    exported = export(tasks.load(folder, "mixed_bfloat16"), tmp_path / "served")
+    task = tasks.load(folder, "mixed_bfloat16")
+    (predicted,) = task.predict([given])  # of two near ties, another one than in float32 may win
+    exported = export(task, tmp_path / "served")
     served = tf.saved_model.load(exported).signatures["serving_default"]
     (source,) = served.structured_input_signature[1]
     outputs = served(**{source: tf.constant([given])})
     assert outputs["scores"].dtype == tf.float32
-    assert outputs["text"].numpy()[0, 0].decode() == want.text
+    assert outputs["text"].numpy()[0, 0].decode() == predicted.text
     difference = abs(outputs["scores"].numpy()[0, 0] - want.score)
     assert 0 < difference < 0.02
 

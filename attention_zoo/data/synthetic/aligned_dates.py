@@ -32,6 +32,7 @@ class AlignedPair(NamedTuple):
         target_words: start and end of each target word.
         sure: unambiguous links, pairs (target position, source position) of words, from 0.
         possible: links that are not wrong, including the sure ones.
+        target_values: positions of the target words of dates, times and quantities.
     """
 
     source: str
