@@ -122,7 +122,7 @@ def train(recipe: Any, pairs: Pairs, links: Links, weight: float) -> Any:
         [pair.source for pair in pairs], [pair.target for pair in pairs], recipe.data.corpus
     )
     keras.utils.set_random_seed(recipe.seed)
-    task = az.Translation.from_recipe(recipe, examples)
+    task = az.tasks.Translation.from_recipe(recipe, examples)
     tokenizers = task.source_tokenizer, task.target_tokenizer
     model = GuidedRNNSearch(**task.model.settings, weight=weight)
     batches = AlignedBatches(
@@ -141,7 +141,7 @@ def train(recipe: Any, pairs: Pairs, links: Links, weight: float) -> Any:
     )
     optimizer = keras.optimizers.Adam(rate, global_clipnorm=recipe.training.clip_norm)
     model.compile(optimizer, SequenceCrossEntropy())
-    model.fit(batches.dataset(0, steps), verbose=2)
+    model.fit(batches.dataset(0, steps), shuffle=False, verbose=2)
     task.model.set_weights(model.get_weights())
     return task
 

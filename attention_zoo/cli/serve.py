@@ -103,8 +103,9 @@ def serve_models(
 ) -> bool:
     """Export what is no export yet, and serve; return whether calls may still run at the end."""
     gc.disable()  # until the models are loaded: collections would take seconds
+    from attention_zoo.serving.server import bind, import_tensorflow
+
     import_tensorflow()
-    from attention_zoo.serving.server import bind
 
     with (
         bind(arguments.host, arguments.port) as listener,  # uvicorn listens after the exports
@@ -115,19 +116,6 @@ def serve_models(
             for name, model in zip(names, arguments.models, strict=True)
         }
         return run_server(arguments, exports, token, listener, has_demo)
-
-
-def import_tensorflow() -> None:
-    """Import TensorFlow without Keras.
-
-    TensorFlow imports Keras for its optimizers, which takes 2 s. A server does not need them.
-    """
-    if sys.modules.keys().isdisjoint({"keras", "tensorflow"}):
-        sys.modules["keras"] = None  # type: ignore[assignment]  # its import fails
-        try:
-            import tensorflow  # noqa: F401
-        finally:
-            del sys.modules["keras"]
 
 
 def run_server(

@@ -37,8 +37,8 @@ STATEFUL = frozenset(
 
 IN_MEMORY_DATASETS = frozenset(
     [
-        *("BatchDatasetV2", "IgnoreErrorsDataset", "MapDataset", "ParallelMapDatasetV2"),
-        *("ReduceDataset", "TensorSliceDataset"),
+        *("BatchDatasetV2", "IgnoreErrorsDataset", "MapDataset", "OptionsDataset"),
+        *("ParallelMapDatasetV2", "ReduceDataset", "TensorSliceDataset"),
     ]
 )
 """Operations of datasets of tensors, which exports use to read images."""

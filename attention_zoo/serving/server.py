@@ -175,6 +175,19 @@ class Server(uvicorn.Server):
         task.add_done_callback(self._tasks.discard)
 
 
+def import_tensorflow() -> None:
+    """Import TensorFlow without Keras.
+
+    TensorFlow imports Keras for its optimizers, which takes 2 s. A server does not need them.
+    """
+    if sys.modules.keys().isdisjoint({"keras", "tensorflow"}):
+        sys.modules["keras"] = None  # type: ignore[assignment]  # its import fails
+        try:
+            import tensorflow  # noqa: F401
+        finally:
+            del sys.modules["keras"]
+
+
 def freeze_objects() -> None:
     """Exclude the present objects from garbage collection, which would delay requests by 0.5 s."""
     gc.unfreeze()

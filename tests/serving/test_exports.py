@@ -316,8 +316,9 @@ def test_loading_imports_no_model_code(written: Path) -> None:
     script = (
         "import sys; sys.argv = ['attention-zoo', 'serve']\n"
         "from attention_zoo.cli import serve\n"
-        "serve.import_tensorflow()\n"
-        "from attention_zoo.serving import app, load_export, server\n"
+        "from attention_zoo.serving import server\n"
+        "server.import_tensorflow()\n"
+        "from attention_zoo.serving import app, load_export\n"
         f"load_export({str(written)!r})\n"
         "assert 'keras' not in sys.modules\n"
         "parts = ('layers', 'models', 'tasks', 'decoding', 'data')\n"

@@ -10,6 +10,8 @@ from attention_zoo.data.images.graph_orientation import combine_bytes
 _HEAD = 30
 """Number of bytes of a WebP header up to the image size. Every PNG is longer."""
 
+_REASON = "the image has no pixels, too many pixels or scans, or is animated"
+
 Header = tuple[tf.Tensor, tf.Tensor]
 """The sides of an image, `(2,)` int64, and its number of scans or frames."""
 
@@ -17,34 +19,66 @@ Header = tuple[tf.Tensor, tf.Tensor]
 def assert_valid_header(encoded: tf.Tensor, max_pixels: int, max_scans: int) -> tf.Operation:
     """Return an assertion of the checks of `read_image` that precede decoding.
 
+    That of the number of pixels of a JPEG is `assert_jpeg_size`.
+
     Args:
         encoded: a scalar string tensor.
         max_pixels: maximum number of pixels.
         max_scans: maximum number of scans of a JPEG.
     """
-
-    def starts_with(text: bytes, at: int = 0) -> tf.Tensor:
-        return tf.strings.substr(encoded, at, len(text)) == text
-
-    is_png, is_webp = starts_with(PNG), starts_with(WEBP) & starts_with(b"WEBP", 8)
-    is_complete = tf.strings.length(encoded) >= _HEAD
     message = ["the image is not a JPEG, PNG or WebP, or its header is truncated"]
-    is_known = tf.debugging.Assert(starts_with(JPEG) | ((is_png | is_webp) & is_complete), message)
-    with tf.control_dependencies([is_known]):
-        sides, count = tf.case(
-            [(is_png, lambda: _read_png(encoded)), (is_webp, lambda: _read_webp(encoded))],
-            default=lambda: _read_jpeg(encoded),
-        )
-    is_small = (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= max_pixels)
-    is_simple = count <= tf.where(starts_with(JPEG), max_scans, 1)
-    reason = "the image has no pixels, too many pixels or scans, or is animated"
-    return tf.debugging.Assert(is_simple & is_small, [reason])
+    with tf.control_dependencies([tf.debugging.Assert(_is_known(encoded), message)]):
+        is_valid = has_valid_header(encoded, max_pixels, max_scans)
+    return tf.debugging.Assert(is_valid, [_REASON])
 
 
-def _read_jpeg(encoded: tf.Tensor) -> Header:
-    shape = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)
-    scans = tf.size(tf.strings.split(encoded[None], SCAN).values) - 1
-    return shape[:2], scans
+def has_valid_header(encoded: tf.Tensor, max_pixels: int, max_scans: int) -> tf.Tensor:
+    """Return whether an image passes these checks.
+
+    Arguments as in `assert_valid_header`. Any bytes are accepted: there are no errors.
+    """
+    is_known, is_png = _is_known(encoded), _starts_with(encoded, PNG)
+    sides, count = tf.case(
+        [
+            (is_known & is_png, lambda: _read_png(encoded)),
+            (is_known & _is_webp(encoded), lambda: _read_webp(encoded)),
+        ],
+        default=lambda: (tf.ones([2], tf.int64), _count_scans(encoded)),
+    )
+    is_simple = count <= tf.where(_starts_with(encoded, JPEG), max_scans, 1)
+    return is_known & is_simple & _is_small(sides, max_pixels)
+
+
+def assert_jpeg_size(encoded: tf.Tensor, max_pixels: int) -> tf.Operation:
+    """Return an assertion of the number of pixels of a JPEG; damaged headers raise errors too."""
+    sides = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)[:2]
+    return tf.debugging.Assert(_is_small(sides, max_pixels), [_REASON])
+
+
+def _starts_with(encoded: tf.Tensor, text: bytes, at: int = 0) -> tf.Tensor:
+    """Return whether the bytes from an offset begin with `text`."""
+    padded = tf.strings.join([encoded, b"\0" * _HEAD])  # `substr` fails beyond the end of a string
+    return tf.strings.substr(padded, at, len(text)) == text
+
+
+def _is_webp(encoded: tf.Tensor) -> tf.Tensor:
+    return _starts_with(encoded, WEBP) & _starts_with(encoded, b"WEBP", 8)
+
+
+def _is_known(encoded: tf.Tensor) -> tf.Tensor:
+    """Return whether bytes begin as a JPEG, or with a whole header of a PNG or WebP."""
+    has_head = tf.strings.length(encoded) >= _HEAD
+    is_other = _starts_with(encoded, PNG) | _is_webp(encoded)
+    return _starts_with(encoded, JPEG) | (is_other & has_head)
+
+
+def _is_small(sides: tf.Tensor, max_pixels: int) -> tf.Tensor:
+    return (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= max_pixels)
+
+
+def _count_scans(encoded: tf.Tensor) -> tf.Tensor:
+    """Return the number of scans of a JPEG."""
+    return tf.size(tf.strings.split(encoded[None], SCAN).values) - 1
 
 
 def _read_png(encoded: tf.Tensor) -> Header:

@@ -99,14 +99,13 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     """
     import tensorflow as tf
 
+    from attention_zoo.data.images.graph_decoding import decode, find_decoder, finish_image
     from attention_zoo.data.images.graph_headers import assert_valid_header
-    from attention_zoo.data.images.graph_orientation import exif_orientation, transpose_upright
 
     sides = parse_size(size)
     with tf.control_dependencies([assert_valid_header(encoded, MAX_PIXELS, MAX_SCANS)]):
         encoded = tf.identity(encoded)
-    image = transpose_upright(_decode(encoded), exif_orientation(encoded))
-    return image if sides is None else _resize(image, sides)
+    return finish_image(decode(encoded, find_decoder(encoded), MAX_PIXELS), encoded, sides)
 
 
 def resize_image(image: Image, size: Size | None) -> Image:
@@ -119,8 +118,10 @@ def resize_image(image: Image, size: Size | None) -> Image:
         return image
     import tensorflow as tf
 
+    from attention_zoo.data.images.graph_decoding import resize
+
     with tf.device("CPU"):
-        small: Image = _resize(tf.constant(image), sides).numpy()
+        small: Image = resize(tf.constant(image), sides).numpy()
     return small
 
 
@@ -165,11 +166,12 @@ def check_array(where: str, array: NDArray[Any]) -> Image:
     if shaped.ndim != 3 or shaped.shape[-1] not in (1, 3, 4):
         raise ValueError(f"{where}: the array must be (height, width, 3), got shape {array.shape}")
     _check_sides(where, *shaped.shape[:2])
-    return (
-        shaped
-        if shaped.shape[-1] < 4
-        else _composite_over_white(shaped.astype(np.int32)).astype(np.uint8)
-    )
+    if shaped.shape[-1] < 4:
+        return shaped
+    from attention_zoo.data.images.graph_decoding import composite_over_white
+
+    composite: Image = composite_over_white(shaped.astype(np.int32)).astype(np.uint8)
+    return composite
 
 
 def read_bytes(path: str | Path, where: str | None = None, count: int | None = None) -> bytes:
@@ -293,49 +295,16 @@ def _rotate_upright(where: str, image: Image, header: Any, encoded: bytes) -> Im
 def _decode_eagerly(where: str, encoded: bytes) -> Image:
     import tensorflow as tf
 
+    from attention_zoo.data.images.graph_decoding import decode, find_decoder, remove_transparency
+
+    content = tf.constant(encoded)
     try:
         with tf.device("CPU"):
-            image: Image = _decode(tf.constant(encoded)).numpy()
+            pixels = decode(content, find_decoder(content), MAX_PIXELS)
+            image: Image = remove_transparency(pixels).numpy()
     except tf.errors.InvalidArgumentError:
         raise _make_damage_error(where, encoded) from None
     return image
-
-
-def _decode(encoded: Any) -> Any:
-    """Decode an image to `(H, W, 3)`, uint8; transparent pixels are composited over white."""
-    import tensorflow as tf
-
-    from attention_zoo.data.images.graph_orientation import has_transparency
-
-    def decode_jpeg() -> Any:
-        return tf.io.decode_jpeg(encoded, channels=3)
-
-    def decode_png() -> Any:
-        return tf.cond(  # with 4 channels, TensorFlow gives opaque pixels of few bits a wrong alpha
-            has_transparency(encoded),
-            lambda: composite(tf.io.decode_png(encoded, channels=4)),
-            lambda: tf.io.decode_png(encoded, channels=3),
-        )
-
-    def decode_webp() -> Any:
-        pixels = tf.io.decode_webp(encoded)[0]
-        opaque = tf.ones_like(pixels[..., :1]) * 255
-        return composite(tf.concat([pixels, opaque], -1)[..., :4])  # it may have no alpha
-
-    def composite(pixels: Any) -> Any:
-        return tf.cast(_composite_over_white(tf.cast(pixels, tf.int32)), tf.uint8)
-
-    first = tf.strings.substr(encoded, 0, 1)
-    image = tf.case(
-        [(first == PNG[:1], decode_png), (first == WEBP[:1], decode_webp)], default=decode_jpeg
-    )
-    return tf.ensure_shape(image, [None, None, 3])
-
-
-def _composite_over_white(pixels: Any) -> Any:
-    """Composite pixels `(H, W, 4)` with alpha over white; return integers `(H, W, 3)`."""
-    colours, alpha = pixels[..., :3], pixels[..., 3:]
-    return (colours * alpha + 255 * (255 - alpha) + 127) // 255
 
 
 def _convert_pillow_image(where: str, image: Any) -> Image:
@@ -355,13 +324,6 @@ def _convert_pillow_image(where: str, image: Any) -> Image:
         return np.asarray(upright.convert(mode))
     except Exception as error:  # Pillow raises many classes
         raise ValueError(f"{where}: Pillow cannot convert the image: {error}") from None
-
-
-def _resize(image: Any, sides: tuple[int, int]) -> Any:
-    import tensorflow as tf
-
-    image = tf.image.resize(image, sides, method="bilinear", antialias=True)
-    return tf.cast(tf.clip_by_value(tf.round(image), 0.0, 255.0), tf.uint8)
 
 
 def parse_size(size: Size | None) -> tuple[int, int] | None:
