@@ -6,8 +6,9 @@
 Each target token of a training pair is linked to source tokens, and `losses.GuidedAlignment` of
 the attention weights is added to the loss (Chen et al. 2016, arXiv 1607.01628). The links are the
 gold links of the corpus (`data.generate_aligned_dates`) or those of the word aligner eflomal, which
-needs none. Model, data and optimizer are those of the recipe rnnsearch_small.dates_en_fr. Scores
-are those of word_alignment.py, on test pairs, whose links are not used in training.
+needs no gold links. Model, data, batches, steps and learning rate are those of the recipe
+rnnsearch_small.dates_en_fr; the optimizer is Adam, and the weights are those of the last step.
+Scores are those of word_alignment.py, on test pairs, whose links are not used in training.
 """
 
 from __future__ import annotations
@@ -97,14 +98,14 @@ def link_tokens(
             (tokenizers[1], pair.target, pair.target_words),
         )
     )
-    found = set()
+    token_links = set()
     for t, s in links:
         rows, columns = targets.get(t, []), sources.get(s, [])
         if len(rows) == len(columns):
-            found |= {*zip(rows, columns, strict=True)}
+            token_links |= {*zip(rows, columns, strict=True)}
         else:
-            found |= {(row, column) for row in rows for column in columns}
-    return found
+            token_links |= {(row, column) for row in rows for column in columns}
+    return token_links
 
 
 def group_tokens(word_ids: Sequence[int | None]) -> dict[int, list[int]]:
@@ -130,7 +131,10 @@ def train(recipe: Any, pairs: Pairs, links: Links, weight: float) -> Any:
         tokenizers[1].encode(examples.targets),
         recipe.training.batch_size,
         recipe.seed,
-        links=[link_tokens(*both, tokenizers) for both in zip(pairs, links, strict=True)],
+        links=[
+            link_tokens(pair, word_links, tokenizers)
+            for pair, word_links in zip(pairs, links, strict=True)
+        ],
     )
     steps = recipe.training.steps
     rate = keras.optimizers.schedules.CosineDecay(
@@ -151,7 +155,9 @@ def main() -> None:
     parser.add_argument("--eflomal-python", help="Python interpreter with eflomal")
     parser.add_argument("--size", type=int, default=1000, help="number of test pairs")
     parser.add_argument("--steps", type=int, help="default: those of the recipe")
-    parser.add_argument("--weight", type=float, default=1.0, help="of the guided alignment")
+    parser.add_argument(
+        "--weight", type=float, default=1.0, help="weight of the guided alignment in the loss"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print, but do not write results.md")
     options = parser.parse_args()
     changes = [f"training.steps={options.steps}"] if options.steps else []
@@ -185,8 +191,8 @@ def main() -> None:
     examples = recipe.data.read("test")
     for name, (links, weight) in guides.items():
         task = train(recipe, pairs, links, weight)
-        (found,) = align(task, test).values()
-        cells = " | ".join(f"{value:.3f}" for value in score(test, found))
+        (alignments,) = align(task, test).values()
+        cells = " | ".join(f"{value:.3f}" for value in score(test, alignments))
         match = task.evaluate(examples)["exact_match"]
         lines.append(f"| {name} | {cells} | {match:.1f} |")
         print(lines[-1], flush=True)

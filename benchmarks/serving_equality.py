@@ -41,7 +41,7 @@ ENTRIES = (
     "ram_mnist.digits",
 )
 NUM_CLIENTS = 16
-TEXT_FIELDS = ["words", "mask", "lengths"]  # of an encoded text of retrieval
+TEXT_FIELDS = ["words", "mask", "lengths"]  # outputs of the signature encode_texts
 NUM_ONE_BY_ONE = 100  # inputs that `task.predict` gets one at a time
 TOLERANCE = 1e-5
 
@@ -151,7 +151,7 @@ def send(
 
 
 def get_fields(task: Any) -> list[str]:
-    """Return the outputs that have the label and the score."""
+    """Return the names of the outputs with the label and the score."""
     return ["scores", "text"] if task.name != "tagging" else ["scores", "tags", "lengths"]
 
 
@@ -178,27 +178,44 @@ def predict_one_by_one(task: Any, inputs: Sequence[Any], **options: Any) -> list
 def measure_task(task: Any, examples: Any, server: Server) -> list[Difference]:
     """Compare the predictions of concurrent clients, one client, and the task one by one."""
     inputs = make_inputs(task, examples)
-    others = [predict_served(server, task, inputs, number) for number in (NUM_CLIENTS, 1)]
-    others.append(predict_one_by_one(task, inputs[:NUM_ONE_BY_ONE]))
-    expected = predict_in_process(task, inputs)
-    return [compare(expected[: len(other)], other) for other in others]
+    served = [predict_served(server, task, inputs, number) for number in (NUM_CLIENTS, 1)]
+    return compare_all(task, inputs, served)
 
 
 def measure_retrieval(task: Any, examples: Any, server: Server, export: Path) -> list[Difference]:
     """Compare the best image of each text; the first caption of each image is a text."""
     images, texts = make_inputs(task, examples), [captions[0] for captions in examples.captions]
     names = [str(number) for number in range(len(images))]
-    index = task.build_index(images, names)
     module = tf.saved_model.load(str(export))  # the signature has no reference to it
-    others = []
+    served = []
     for num_clients in (NUM_CLIENTS, 1):
         _, encoded = send(server, "encode_images", images, ["regions"], num_clients)
         regions = np.array([one.values["regions"] for one in encoded], "float32")
         _, encoded = send(server, "encode_texts", texts, TEXT_FIELDS, num_clients)
-        others.append([rank(module, regions, names, one.values) for one in encoded])
-    others.append(predict_one_by_one(task, texts[:NUM_ONE_BY_ONE], index=index))
-    expected = predict_in_process(task, texts, index=index)
-    return [compare(expected[: len(other)], other) for other in others]
+        served.append([rank(module, regions, names, one.values) for one in encoded])
+    return compare_all(task, texts, served, index=task.build_index(images, names))
+
+
+def compare_all(
+    task: Any, inputs: Sequence[Any], served: Sequence[Sequence[Prediction]], **options: Any
+) -> list[Difference]:
+    """Compare served predictions, and those of the task one by one, with those of the task.
+
+    One by one are the first inputs, and those with another label when served.
+    """
+    expected = predict_in_process(task, inputs, **options)
+    different = {
+        number
+        for predictions in served
+        for number, pair in enumerate(zip(expected, predictions, strict=True))
+        if pair[0].label != pair[1].label
+    }
+    chosen = sorted({*range(min(NUM_ONE_BY_ONE, len(inputs)))} | different)
+    alone = predict_one_by_one(task, [inputs[number] for number in chosen], **options)
+    return [
+        *(compare(expected, predictions) for predictions in served),
+        compare([expected[number] for number in chosen], alone),
+    ]
 
 
 def rank(
@@ -242,9 +259,10 @@ def measure_equality(size: int, exports: Path) -> list[str]:
         "Number of predictions whose text, class or tags differ from those of one call of"
         " `task.predict` with all inputs, with those without a response, and maximum difference of"
         f" the scores of the others. Targets: 0, and at most {TOLERANCE:.0e}. The last columns are"
-        f" the differences of `task.predict` with itself, for the first {NUM_ONE_BY_ONE} inputs:"
-        " float32 rounding depends on the batch. Retrieval: the best of all images for the first"
-        " caption of each, ranked by the client.",
+        " the differences of `task.predict` with itself, called with one input at a time, for the"
+        f" first {NUM_ONE_BY_ONE} inputs and those with another label when served: float32 rounding"
+        " depends on the batch, and a search may choose another one of two almost equal results."
+        " Retrieval: the best of all images for the first caption of each, ranked by the client.",
     ]
 
 
@@ -269,18 +287,20 @@ def measure_capacity(size: int, exports: Path) -> list[str]:
             signature, fields = "encode_texts", TEXT_FIELDS
         with start_server(Kind("attention_zoo"), export) as server:
             send(server, signature, inputs[:50], fields, NUM_CLIENTS)  # warm-up
-            one, _ = send(server, signature, inputs, fields, 1)
-            many, responses = send(server, signature, inputs, fields, NUM_CLIENTS)
+            single, _ = send(server, signature, inputs, fields, 1)
+            concurrent, responses = send(server, signature, inputs, fields, NUM_CLIENTS)
             memory = server.measure_memory() / 10**6
+        if any(response.status != 200 for response in responses):
+            raise RuntimeError(f"{name}: a request failed")
         times = [1000 * response.seconds for response in responses]
-        cells = f"{len(inputs) / one:.0f} | {len(inputs) / many:.0f}"
+        cells = f"{len(inputs) / single:.0f} | {len(inputs) / concurrent:.0f}"
         cells += f" | {percentile(times, 0.5):.0f} | {percentile(times, 0.99):.0f} | {memory:,.0f}"
         lines.append(f"| {task.name.replace('_', ' ')} | `{name}` | {cells} |")
         print(lines[-1], flush=True)
     return [
         *lines,
         "",
-        f"{size:,} different inputs of the test split of each entry, one for each request;"
+        f"{size:,} inputs of the test split of each entry, one for each request;"
         f" {describe_device()}. The latency is that with {NUM_CLIENTS} clients. Retrieval: requests"
         " that encode a text. Memory: resident set size of the server after the requests.",
     ]

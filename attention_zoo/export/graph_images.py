@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from attention_zoo.data.images.formats import JPEG, PNG, WEBP
-from attention_zoo.data.images.graph_decoding import decode, find_decoder, finish_image
+from attention_zoo.data.images.graph_decoding import convert_to_rgb, decode, find_decoder
 from attention_zoo.data.images.graph_headers import has_valid_header
 from attention_zoo.data.images.images import MAX_PIXELS, MAX_SCANS
 from attention_zoo.export.checks import get_first_error
+
+PARALLEL_IMAGES = 2
+"""Images that are decoded at a time, which bounds the memory of a batch."""
 
 UNKNOWN_FORMAT = "the image is not a JPEG, PNG or WebP; give a JPEG, PNG or WebP image"
 UNREADABLE = (
@@ -28,22 +33,26 @@ def square_images(encoded: tf.Tensor, side: int) -> tuple[tf.Tensor, tf.Tensor]:
         Message of each image `(B,)`, "" if it is valid; and the G valid images `(G, side, side, 3)`
         in order, uint8.
     """
-    is_valid, decoder = tf.map_fn(_check_header, encoded, fn_output_signature=(tf.bool, tf.int32))
-    rows, pixels = _decode_images(tf.where(is_valid)[:, 0], encoded, decoder)
 
-    def finish(image: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        decoded = tf.ensure_shape(tf.io.parse_tensor(image[0], tf.uint8), [None, None, None])
-        return finish_image(decoded, image[1], (side, side))
+    def read(row: tf.Tensor) -> tf.Tensor:
+        pixels = decode(encoded[row], decoder[row], MAX_PIXELS)
+        return convert_to_rgb(pixels, encoded[row], (side, side))
 
-    squares = tf.map_fn(
-        finish,
-        (pixels, tf.gather(encoded, rows)),
-        fn_output_signature=tf.TensorSpec([side, side, 3], tf.uint8),
-    )
-    failed = tf.tensor_scatter_nd_update(
-        tf.fill(tf.shape(encoded), True), rows[:, None], tf.fill(tf.shape(rows), False)
-    )
-    is_known = _is_known_format(encoded)
+    with tf.device("CPU"):
+        is_valid, decoder = tf.map_fn(
+            _check_header, encoded, fn_output_signature=(tf.bool, tf.int32)
+        )
+        rows = _find_decodable(tf.where(is_valid)[:, 0], encoded, decoder)
+        squares = tf.map_fn(
+            read,
+            rows,
+            parallel_iterations=PARALLEL_IMAGES,
+            fn_output_signature=tf.TensorSpec([side, side, 3], tf.uint8),
+        )
+        failed = tf.tensor_scatter_nd_update(
+            tf.fill(tf.shape(encoded), True), rows[:, None], tf.fill(tf.shape(rows), False)
+        )
+        is_known = _is_known_format(encoded)
     return get_first_error((failed & ~is_known, UNKNOWN_FORMAT), (failed, UNREADABLE)), squares
 
 
@@ -53,41 +62,32 @@ def _check_header(image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return is_valid, tf.cond(is_valid, lambda: find_decoder(image), lambda: 0)
 
 
-def _decode_images(
-    rows: tf.Tensor, encoded: tf.Tensor, decoder: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decode images without those that are damaged.
+def _find_decodable(rows: tf.Tensor, encoded: tf.Tensor, decoder: tf.Tensor) -> tf.Tensor:
+    """Return the indices of the images that can be decoded.
 
-    A dataset can drop the elements that raise errors; other operations cannot. Each call creates
-    the dataset, and optimizes the function that it maps. So this function only decodes.
+    Only a dataset can drop elements that raise errors. Each call of the graph creates the dataset
+    again and optimizes the function that it maps, in a time that grows with its size. So the mapped
+    function only decodes, and the images are decoded again outside of it.
 
     Args:
-        rows: indices of the images.
+        rows: indices of images with a valid header.
         encoded, decoder: all images `(B,)`, and the index of the decoder of each.
-
-    Returns:
-        The indices of the images without damage, and their pixels, as serialized tensors.
     """
+
+    def count_pixels(row: tf.Tensor, image: tf.Tensor, kind: tf.Tensor) -> tuple[Any, Any]:
+        # Without its result, decoding would be removed from the graph.
+        return row, tf.size(decode(image, kind, MAX_PIXELS))
+
     images = tf.data.Dataset.from_tensor_slices(
         (rows, tf.gather(encoded, rows), tf.gather(decoder, rows))
     )
-    images = images.map(
-        lambda row, image, decoder: (
-            row,
-            tf.io.serialize_tensor(decode(image, decoder, MAX_PIXELS)),
-        ),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
+    images = images.map(count_pixels, num_parallel_calls=PARALLEL_IMAGES, deterministic=True)
     images = images.ignore_errors(log_warning=False).batch(tf.maximum(tf.size(rows, tf.int64), 1))
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
     options.autotune.enabled = False
-    none = tf.zeros([0], tf.int64), tf.zeros([0], tf.string)
-    decoded: tuple[tf.Tensor, tf.Tensor] = images.with_options(options).reduce(
-        none, lambda _, batch: batch
-    )
-    return decoded
+    none = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
+    return images.with_options(options).reduce(none, lambda _, batch: batch)[0]
 
 
 def _is_known_format(encoded: tf.Tensor) -> tf.Tensor:

@@ -178,12 +178,15 @@ class Server(uvicorn.Server):
 def import_tensorflow() -> None:
     """Import TensorFlow without Keras.
 
-    TensorFlow imports Keras for its optimizers, which takes 2 s. A server does not need them.
+    TensorFlow imports Keras to register its optimizers, which takes 2 s. Exports need none of them.
     """
     if sys.modules.keys().isdisjoint({"keras", "tensorflow"}):
         sys.modules["keras"] = None  # type: ignore[assignment]  # its import fails
         try:
-            import tensorflow  # noqa: F401
+            import tensorflow
+
+            # The folder of `tf.keras` is unknown.
+            tensorflow.__path__ = [path for path in tensorflow.__path__ if path]
         finally:
             del sys.modules["keras"]
 

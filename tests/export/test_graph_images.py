@@ -12,6 +12,7 @@ from PIL import Image
 from attention_zoo.data import read_image
 from attention_zoo.export.graph_images import UNKNOWN_FORMAT, UNREADABLE, square_images
 from tests.data.images.test_images import BAD, COLOURS, GOOD, REFUSED, TOO_LARGE, encoded
+from tests.tiers import FULL
 
 SIDE = 9
 TRANSPARENT = COLOURS.convert("RGBA")
@@ -41,21 +42,45 @@ def graph() -> Any:
     return function
 
 
-def test_bad_images_do_not_affect_the_others(graph: Any) -> None:
+@pytest.fixture(scope="module")
+def squares() -> dict[str, Any]:
+    """The images as `read_image` reads them."""
+    return {name: read_image(image, SIDE) for name, image in IMAGES.items()}
+
+
+def test_bad_images_do_not_affect_the_others(graph: Any, squares: dict[str, Any]) -> None:
     """Every good image is between two bad ones."""
     bad = [*REFUSED, *TOO_LARGE, *DAMAGED]
     good = [*IMAGES]
     names = [name for pair in zip(bad, [*good, *good], strict=False) for name in pair]
+    names.append(bad[0])
     assert {*good, *bad} <= {*names}
     files = {**IMAGES, **{name: BAD[name][0] for name in bad}}
-    errors, squares = graph(tf.constant([files[name] for name in names]))
-    expected = [
+    errors, found = graph(tf.constant([files[name] for name in names]))
+    messages = [
         "" if name in IMAGES else UNKNOWN_FORMAT if name in UNKNOWN else UNREADABLE
         for name in names
     ]
-    assert [error.decode() for error in errors.numpy()] == expected
-    wanted = [read_image(IMAGES[name], SIDE) for name in names if name in IMAGES]
-    np.testing.assert_array_equal(squares.numpy(), wanted)
+    assert [error.decode() for error in errors.numpy()] == messages
+    expected = [squares[name] for name in names if name in IMAGES]
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_damaged_bytes_do_not_affect_the_other_images(graph: Any, squares: dict[str, Any]) -> None:
+    generator = np.random.default_rng(0)
+    first, last = "PNG", "rotated JPEG"
+    damaged = []
+    for _ in range(300 if FULL else 30):
+        file = bytearray(IMAGES[generator.choice([*IMAGES])])
+        for _ in range(generator.integers(1, 6)):
+            file[generator.integers(min(len(file), 200))] = generator.integers(256)
+        damaged.append(bytes(file[: generator.integers(1, len(file) + 1)]))
+    errors, found = graph(tf.constant([IMAGES[first], *damaged, IMAGES[last]]))
+    assert not errors[0].numpy()
+    assert not errors[-1].numpy()
+    assert len(found) == np.count_nonzero(errors.numpy() == b"")
+    np.testing.assert_array_equal(found[0], squares[first])
+    np.testing.assert_array_equal(found[-1], squares[last])
 
 
 @pytest.mark.parametrize("names", [[], ["text"], ["text", "bomb"]])

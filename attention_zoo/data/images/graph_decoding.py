@@ -1,4 +1,4 @@
-"""Decoding of images in TensorFlow ops, in steps: the decoder, its pixels, and the final image."""
+"""Decoding of images in TensorFlow ops: choice of the decoder, decoding, and conversion to RGB."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ def find_decoder(encoded: tf.Tensor) -> tf.Tensor:
 def decode(encoded: tf.Tensor, decoder: tf.Tensor, max_pixels: int) -> tf.Tensor:
     """Return the pixels of an image `(H, W, 3)`, or `(H, W, 4)` with alpha, uint8.
 
-    The graph is small, see `export.graph_images`.
+    Keep this graph small: TensorFlow optimizes it in every call of an export
+    (`export.graph_images`).
 
     Args:
         encoded: a scalar string tensor.
         decoder: its index, from `find_decoder`.
-        max_pixels: maximum number of pixels of a JPEG; the header of others has been checked.
+        max_pixels: maximum number of pixels of a JPEG. `has_valid_header` checks PNG and WebP.
     """
 
     def decode_jpeg() -> tf.Tensor:
@@ -53,8 +54,10 @@ def decode(encoded: tf.Tensor, decoder: tf.Tensor, max_pixels: int) -> tf.Tensor
     return tf.switch_case(decoder, decoders)
 
 
-def finish_image(pixels: tf.Tensor, encoded: tf.Tensor, sides: tuple[int, int] | None) -> tf.Tensor:
-    """Return the image `(H, W, 3)` without transparency, upright and resized.
+def convert_to_rgb(
+    pixels: tf.Tensor, encoded: tf.Tensor, sides: tuple[int, int] | None
+) -> tf.Tensor:
+    """Return the image `(H, W, 3)`: composited over white, upright and resized. Never raises.
 
     Args:
         pixels: from `decode`.

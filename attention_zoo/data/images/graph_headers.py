@@ -10,16 +10,14 @@ from attention_zoo.data.images.graph_orientation import combine_bytes
 _HEAD = 30
 """Number of bytes of a WebP header up to the image size. Every PNG is longer."""
 
-_REASON = "the image has no pixels, too many pixels or scans, or is animated"
+_INVALID_HEADER = "the image has no pixels, too many pixels or scans, or is animated"
 
 Header = tuple[tf.Tensor, tf.Tensor]
 """The sides of an image, `(2,)` int64, and its number of scans or frames."""
 
 
 def assert_valid_header(encoded: tf.Tensor, max_pixels: int, max_scans: int) -> tf.Operation:
-    """Return an assertion of the checks of `read_image` that precede decoding.
-
-    That of the number of pixels of a JPEG is `assert_jpeg_size`.
+    """Assert that a header is valid, before decoding; `assert_jpeg_size` checks JPEG sizes.
 
     Args:
         encoded: a scalar string tensor.
@@ -29,35 +27,40 @@ def assert_valid_header(encoded: tf.Tensor, max_pixels: int, max_scans: int) -> 
     message = ["the image is not a JPEG, PNG or WebP, or its header is truncated"]
     with tf.control_dependencies([tf.debugging.Assert(_is_known(encoded), message)]):
         is_valid = has_valid_header(encoded, max_pixels, max_scans)
-    return tf.debugging.Assert(is_valid, [_REASON])
+    return tf.debugging.Assert(is_valid, [_INVALID_HEADER])
 
 
 def has_valid_header(encoded: tf.Tensor, max_pixels: int, max_scans: int) -> tf.Tensor:
-    """Return whether an image passes these checks.
+    """Return whether an image has a known format, a permitted size and number of scans, one frame.
 
-    Arguments as in `assert_valid_header`. Any bytes are accepted: there are no errors.
+    Arguments as in `assert_valid_header`. Never raises. The size of a JPEG is not checked; see
+    `assert_jpeg_size`.
     """
     is_known, is_png = _is_known(encoded), _starts_with(encoded, PNG)
+    is_jpeg = _starts_with(encoded, JPEG)
+    unknown_size = tf.ones([2], tf.int64)
     sides, count = tf.case(
         [
             (is_known & is_png, lambda: _read_png(encoded)),
             (is_known & _is_webp(encoded), lambda: _read_webp(encoded)),
+            (is_jpeg, lambda: (unknown_size, _count_scans(encoded))),
         ],
-        default=lambda: (tf.ones([2], tf.int64), _count_scans(encoded)),
+        default=lambda: (unknown_size, tf.constant(0)),
     )
-    is_simple = count <= tf.where(_starts_with(encoded, JPEG), max_scans, 1)
+    is_simple = count <= tf.where(is_jpeg, max_scans, 1)
     return is_known & is_simple & _is_small(sides, max_pixels)
 
 
 def assert_jpeg_size(encoded: tf.Tensor, max_pixels: int) -> tf.Operation:
     """Return an assertion of the number of pixels of a JPEG; damaged headers raise errors too."""
     sides = tf.cast(tf.image.extract_jpeg_shape(encoded), tf.int64)[:2]
-    return tf.debugging.Assert(_is_small(sides, max_pixels), [_REASON])
+    return tf.debugging.Assert(_is_small(sides, max_pixels), [_INVALID_HEADER])
 
 
 def _starts_with(encoded: tf.Tensor, text: bytes, at: int = 0) -> tf.Tensor:
     """Return whether the bytes from an offset begin with `text`."""
-    padded = tf.strings.join([encoded, b"\0" * _HEAD])  # `substr` fails beyond the end of a string
+    head = tf.strings.substr(encoded, 0, _HEAD)
+    padded = tf.strings.join([head, b"\0" * _HEAD])  # `substr` fails beyond the end of a string
     return tf.strings.substr(padded, at, len(text)) == text
 
 
@@ -73,7 +76,8 @@ def _is_known(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def _is_small(sides: tf.Tensor, max_pixels: int) -> tf.Tensor:
-    return (tf.reduce_min(sides) > 0) & (tf.reduce_prod(sides) <= max_pixels)
+    is_positive = tf.reduce_min(sides) > 0
+    return is_positive & (sides[0] <= max_pixels // tf.maximum(sides[1], 1))  # no overflow
 
 
 def _count_scans(encoded: tf.Tensor) -> tf.Tensor:

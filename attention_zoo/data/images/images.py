@@ -99,13 +99,13 @@ def graph_image(encoded: Any, size: Size | None = None) -> Any:
     """
     import tensorflow as tf
 
-    from attention_zoo.data.images.graph_decoding import decode, find_decoder, finish_image
+    from attention_zoo.data.images.graph_decoding import convert_to_rgb, decode, find_decoder
     from attention_zoo.data.images.graph_headers import assert_valid_header
 
     sides = parse_size(size)
     with tf.control_dependencies([assert_valid_header(encoded, MAX_PIXELS, MAX_SCANS)]):
         encoded = tf.identity(encoded)
-    return finish_image(decode(encoded, find_decoder(encoded), MAX_PIXELS), encoded, sides)
+    return convert_to_rgb(decode(encoded, find_decoder(encoded), MAX_PIXELS), encoded, sides)
 
 
 def resize_image(image: Image, size: Size | None) -> Image:

@@ -219,6 +219,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "no side": (png(0, 5), "the PNG data is damaged"),
     "bomb": (png(100_000, 100_000), f"100000 x 100000, more than {MAX_PIXELS} pixels"),
     "long": (png(MAX_PIXELS + 1, 1), "more than .* pixels; make it smaller"),
+    "overflow": (png(2**32 - 1, 2**32 - 1), "more than .* pixels; make it smaller"),
     "JPEG bomb": (jpeg(65_000, 65_000), "65000 x 65000, more than"),
     "floats": (SMOOTH / 255, "the array must be uint8, from 0 to 255, got float64"),
     "five channels": (np.zeros((4, 4, 5), np.uint8), r"the array must be .*, got .* \(4, 4, 5\)"),
@@ -244,7 +245,7 @@ def test_invalid_images_raise_by_name(tmp_path: Any, name: str) -> None:
 
 
 REFUSED = ["nothing", "text", "GIF", "BMP", "cut PNG", "cut JPEG", "RIFF", "WebP's header"]
-TOO_LARGE = ["bomb", "long", "JPEG bomb", "scans", "animated WebP"]
+TOO_LARGE = ["bomb", "long", "overflow", "JPEG bomb", "scans", "animated WebP"]
 
 
 @pytest.mark.parametrize("name", REFUSED + TOO_LARGE)
