@@ -38,8 +38,9 @@ def graph() -> Any:
         input_signature=[tf.TensorSpec([None], tf.string)],
         autograph=False,
     )
-    function(tf.constant([GOOD["PNG"]]))  # the first call takes seconds
-    return function
+    concrete = function.get_concrete_function()  # not eager, as the fast tier is here
+    concrete(tf.constant([GOOD["PNG"]]))  # the first call takes seconds
+    return concrete
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_the_dataset_only_decodes(graph: Any) -> None:
 
     With resizing, it took most of the time of a small model.
     """
-    definition = graph.get_concrete_function().graph.as_graph_def()
+    definition = graph.graph.as_graph_def()
     functions = {f.signature.name: f.node_def for f in definition.library.function}
     nodes = [*definition.node, *(node for part in functions.values() for node in part)]
     (mapped,) = {node.attr["f"].func.name for node in nodes if "MapDataset" in node.op}
