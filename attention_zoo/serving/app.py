@@ -31,7 +31,7 @@ from attention_zoo.serving.model_manager import (
     NotReadyError,
     UnknownModelError,
 )
-from attention_zoo.serving.openapi import PREDICT, describe_api
+from attention_zoo.serving.openapi import PREDICT, VERSION, describe_api
 from attention_zoo.serving.responses import count_bytes, find_row_error, format_response
 from attention_zoo.serving.rest import PredictRequest, parse_request
 from attention_zoo.serving.served_model import BatchKey, RejectedInputError
@@ -130,7 +130,7 @@ def _add_models(app: FastAPI, manager: ModelManager) -> None:
         return {"models": manager.list_models()}
 
     @app.get("/v1/models/{name}")
-    @app.get("/v1/models/{name}/versions/{version}")
+    @app.get("/v1/models/{name}/versions/{version}", openapi_extra=VERSION)
     async def get_status(name: str, request: Request) -> dict[str, Any]:
         statuses = manager.get_statuses(name, _get_version(request))
         return {
@@ -149,14 +149,14 @@ def _add_models(app: FastAPI, manager: ModelManager) -> None:
 
     # Before the metadata, whose pattern would have "NAME/versions" as a name.
     @app.post("/v1/models/{name}:predict", openapi_extra=PREDICT)
-    @app.post("/v1/models/{name}/versions/{version}:predict", openapi_extra=PREDICT)
+    @app.post("/v1/models/{name}/versions/{version}:predict", openapi_extra=PREDICT | VERSION)
     async def predict(name: str, request: Request) -> Response:
         loaded = manager.find(name, _get_version(request))
         with loaded.hold():
             return await _predict(loaded, request)
 
     @app.get("/v1/models/{name}/metadata")
-    @app.get("/v1/models/{name}/versions/{version}/metadata")
+    @app.get("/v1/models/{name}/versions/{version}/metadata", openapi_extra=VERSION)
     async def get_metadata(name: str, request: Request) -> dict[str, Any]:
         loaded = manager.find(name, _get_version(request))
         spec = {"name": name, "signature_name": "", "version": str(loaded.number)}

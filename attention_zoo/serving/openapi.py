@@ -45,6 +45,18 @@ PREDICT: dict[str, Any] = {
 }
 """OpenAPI fields of a predict request."""
 
+VERSION: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "version",
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "pattern": "^[0-9]+$"},
+        }
+    ]
+}
+"""OpenAPI fields of an operation on a version of a model."""
+
 _PREDICT_ERRORS = {
     "400": "the body is invalid; the error names the field",
     "404": "unknown model, version or path",

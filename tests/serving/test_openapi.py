@@ -36,6 +36,10 @@ def test_paths_and_errors(client: Client) -> None:
         "/v1/models/{name}/versions/{version}/metadata",
         "/v1/models/{name}/metadata",
     ]
+    for path, operations in paths.items():
+        for operation in operations.values():
+            parameters = [one["name"] for one in operation.get("parameters", ())]
+            assert sorted(parameters) == sorted(re.findall(r"\{(\w+)\}", path))
     predict = paths["/v1/models/{name}:predict"]["post"]
     schema = predict["requestBody"]["content"]["application/json"]["schema"]
     assert {*schema["properties"]} == {"signature_name", "instances", "inputs"}
